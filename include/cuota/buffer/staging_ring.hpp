@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Pinned slots that go round: filled by the host, copied to the device, filled again only when the copy is over.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+class ring_state final : public ref_counted {
+public:
+    ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who)
+        : slot_bytes_{slot_bytes}, memory_{std::move(memory)} {
+        if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
+        if (memory_.kind() == memory_kind::device)
+            throw misuse{"a staging_ring was to be made of device memory", who.where};
+        slots_.resize(slots);
+        free_.reserve(slots);
+        bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
+        at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
+        for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
+    }
+    ~ring_state() {
+        for (slot& s : slots_)
+            if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
+        memory_.deallocate_sync(at_, bytes_);
+    }
+
+    // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
+    [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop) {
+        std::uint32_t index = 0;
+        {
+            std::unique_lock lock{guard_};
+            if (!returned_.wait(lock, stop, [&] { return !free_.empty(); })) return std::nullopt;
+            index = free_.front();
+            free_.erase(free_.begin());
+        }
+        return settled(index);
+    }
+
+    [[nodiscard]] std::optional<std::uint32_t> try_acquire() {
+        std::uint32_t index = 0;
+        {
+            std::scoped_lock const lock{guard_};
+            auto const ready = std::ranges::find_if(
+                free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
+            if (ready == free_.end()) return std::nullopt;
+            index = *ready;
+            free_.erase(ready);
+            slots_[index].over = slots_[index].copies;
+        }
+        return index;
+    }
+
+    void put_back(std::uint32_t index) noexcept {
+        {
+            std::scoped_lock const lock{guard_};
+            free_.push_back(index);  // reserved for all of them
+        }
+        returned_.notify_one();
+    }
+
+    // Enqueues the copy of a slot, marks its end, and says which of the slot's copies it is. On a throw no copy of
+    // this slot is under way.
+    [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s, place where) {
+        std::optional<event>& copied = slots_[index].copied;
+        rt::copy_to_device(to, bytes_of_slot(index).data(), bytes, s, where);
+        try {
+            if (copied) copied->record(s);
+            else copied.emplace(s);
+        } catch (...) {
+            rt::drain(s);
+            throw;
+        }
+        return ++slots_[index].copies;
+    }
+
+    // What to wait for until the slot's n-th copy is over; null when it is known to be. A later copy's event will do:
+    // it was recorded after the n-th was over.
+    [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const {
+        std::scoped_lock const lock{guard_};
+        return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
+    }
+
+    [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept {
+        return {at_ + i * slot_bytes_, slot_bytes_};
+    }
+    [[nodiscard]] std::size_t slots() const noexcept { return slots_.size(); }
+    [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+private:
+    struct slot {
+        std::optional<event> copied;
+        std::uint64_t copies = 0;  // enqueued so far
+        std::uint64_t over = 0;    // known to be over; under the lock
+    };
+
+    // Outside the lock: the wait of one slot holds up nobody else.
+    [[nodiscard]] std::uint32_t settled(std::uint32_t index) {
+        try {
+            if (slots_[index].copied) slots_[index].copied->synchronize();
+        } catch (...) {
+            put_back(index);
+            throw;
+        }
+        std::scoped_lock const lock{guard_};
+        slots_[index].over = slots_[index].copies;
+        return index;
+    }
+
+    std::size_t const slot_bytes_;
+    any_resource memory_;
+    std::size_t bytes_ = 0;
+    std::byte* at_ = nullptr;
+    std::vector<slot> slots_;
+    mutable std::mutex guard_;
+    std::condition_variable_any returned_;
+    std::vector<std::uint32_t> free_;  // longest waiting first; room for all
+};
+
+}  // namespace detail
+
+/// A fixed number of pinned slots, taken once, that carry data to the device over and over.
+///
+/// The type is the state: `acquire` gives a fill_lease, whose bytes the host may write; `submit` consumes it,
+/// enqueues the copy and gives an in_flight, through which the bytes can no longer be reached; the slot is given out
+/// again only when that copy is over. So a slot cannot be refilled under a copy, and a copy's source cannot die.
+///
+/// Units:   bytes. The memory is slots * slot_bytes, exactly, charged when the ring is made.
+/// Threads: any.
+/// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory the host cannot reach).
+class staging_ring {
+public:
+    class in_flight;
+
+    /// A slot that belongs to the host for now. Returns to the ring unused unless it is submitted. Move-only.
+    class fill_lease {
+    public:
+        fill_lease(fill_lease&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
+        fill_lease& operator=(fill_lease&& other) noexcept {
+            if (this != &other) {
+                if (ring_) ring_->put_back(slot_);
+                ring_ = std::move(other.ring_);
+                slot_ = other.slot_;
+            }
+            return *this;
+        }
+        ~fill_lease() {
+            if (ring_) ring_->put_back(slot_);
+        }
+
+        /// The slot's bytes, to be written. Empty once it was submitted or moved from.
+        [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+            return ring_ ? ring_->bytes_of_slot(slot_) : std::span<std::byte>{};
+        }
+
+        /// Copies the first `bytes` bytes to the device, in order of s. The host goes on.
+        /// Throws: misuse when they do not fit the slot or the target; cuda_error. The slot is back in the ring then.
+        [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
+                                       place where = place::here()) &&;
+
+    private:
+        friend class staging_ring;
+        fill_lease(shared<detail::ring_state> ring, std::uint32_t slot) noexcept
+            : ring_{std::move(ring)}, slot_{slot} {}
+        shared<detail::ring_state> ring_;
+        std::uint32_t slot_;
+    };
+
+    /// A copy under way. Says when it is over; does not need to be kept. Copies are free.
+    class in_flight {
+    public:
+        /// Work enqueued on s later starts after this copy. Throws: cuda_error.
+        void order_before(stream_ref s) const {
+            if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);
+        }
+        [[nodiscard]] bool is_done() const {
+            event const* const copied = ring_->copied(slot_, copy_);
+            return !copied || copied->is_done();
+        }
+        void synchronize() const {
+            if (event const* const copied = ring_->copied(slot_, copy_)) copied->synchronize();
+        }
+
+    private:
+        friend class fill_lease;
+        in_flight(shared<detail::ring_state> ring, std::uint32_t slot, std::uint64_t copy) noexcept
+            : ring_{std::move(ring)}, slot_{slot}, copy_{copy} {}
+        shared<detail::ring_state> ring_;
+        std::uint32_t slot_;
+        std::uint64_t copy_;
+    };
+
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{}, tag name = {},
+                 place where = place::here())
+        : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
+    /// With a label of the caller's, for messages in the caller's units.
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who)
+        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who)} {}
+    /// Charged to a budget for host memory.
+    staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
+                 place where = place::here())
+        : staging_ring{slots, slot_bytes, budgeted<pinned_memory>{account}, name, where} {}
+
+    /// A slot to fill; waits on the host until one is free and its last copy is over. With every slot leased to the
+    /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
+    [[nodiscard]] fill_lease acquire() {
+        return fill_lease{state_, *state_->acquire(std::stop_token{})};
+    }
+    /// As acquire; nothing when stop was requested first.
+    [[nodiscard]] std::optional<fill_lease> acquire(std::stop_token stop) {
+        auto const slot = state_->acquire(std::move(stop));
+        if (!slot) return std::nullopt;
+        return fill_lease{state_, *slot};
+    }
+    /// A slot that is free at this moment, or nothing. Throws: cuda_error.
+    [[nodiscard]] std::optional<fill_lease> try_acquire() {
+        auto const slot = state_->try_acquire();
+        if (!slot) return std::nullopt;
+        return fill_lease{state_, *slot};
+    }
+
+    [[nodiscard]] std::size_t slots() const noexcept { return state_->slots(); }
+    [[nodiscard]] std::size_t slot_bytes() const noexcept { return state_->slot_bytes(); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return state_->bytes(); }
+
+private:
+    shared<detail::ring_state> state_;
+};
+
+inline staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
+                                                                std::size_t bytes, place where) && {
+    fill_lease const mine = std::move(*this);  // back in the ring at the end, behind its copy or without one
+    if (bytes > mine.bytes().size() || bytes > to.size())
+        throw misuse{"a copy of " + bytes_text(bytes) + " from a slot of " + bytes_text(mine.bytes().size()) +
+                         " to a target of " + bytes_text(to.size()),
+                     where};
+    std::uint64_t const copy = mine.ring_->copy(mine.slot_, to.data(), bytes, s, where);
+    return {mine.ring_, mine.slot_, copy};
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Byte counts: literals, arithmetic that notices overflow, and text people can read.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace cuota::inline v0 {
+
+/// The largest byte count there is; stands for "more than can be said" where a product overflowed.
+inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+namespace detail {
+
+// More than a std::size_t holds does not compile: a throw is no constant.
+consteval std::size_t literal(unsigned long long n, unsigned shift) {
+    return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift : throw "more bytes than a std::size_t holds";
+}
+
+}  // namespace detail
+
+inline namespace literals {
+
+consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
+consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
+consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
+
+}  // namespace literals
+
+/// a + b, or nothing when that is more than a std::size_t holds.
+[[nodiscard]] constexpr std::optional<std::size_t> checked_add(std::size_t a, std::size_t b) noexcept {
+    if (b > unlimited - a) return std::nullopt;
+    return a + b;
+}
+
+/// a * b, or nothing when that is more than a std::size_t holds.
+[[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
+    if (a != 0 && b > unlimited / a) return std::nullopt;
+    return a * b;
+}
+
+[[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept { return std::has_single_bit(n); }
+
+/// bytes rounded up to a multiple of granule (a power of two), or nothing when that overflows.
+[[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes, std::size_t granule) noexcept {
+    auto const bumped = checked_add(bytes, granule - 1);
+    if (!bumped) return std::nullopt;
+    return *bumped & ~(granule - 1);
+}
+
+/// bytes rounded up to a multiple of granule; `unlimited`, which no budget and no device can give, on overflow.
+[[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granule) noexcept {
+    return checked_round_up(bytes, granule).value_or(unlimited);
+}
+
+/// bytes rounded down to a multiple of granule (a power of two).
+[[nodiscard]] constexpr std::size_t round_down(std::size_t bytes, std::size_t granule) noexcept {
+    return bytes & ~(granule - 1);
+}
+
+/// "762.9 MiB", "512 B": one decimal, binary units, never more than four digits before the point below 1 EiB.
+[[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
+    if (bytes < 1024) return std::to_string(bytes) + " B";
+    static constexpr char const* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = static_cast<double>(bytes) / 1024.0;
+    std::size_t unit = 0;
+    while (value >= 1023.95 && unit < 5) {
+        value /= 1024.0;
+        ++unit;
+    }
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f %s", value, units[unit]);
+    return text;
+}
+
+/// "131'120'576": digits in groups of three.
+[[nodiscard]] inline std::string count_text(std::uint64_t count) {
+    std::string digits = std::to_string(count);
+    for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, '\'');
+    return digits;
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where errors go that nobody can catch: those of destructors and of releases.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace cuota::inline v0 {
+
+/// Receives an error that was met where throwing is impossible. Called outside every lock of the library.
+/// An exception that leaves it is dropped: there is nobody behind it.
+using error_sink = std::function<void(std::exception const&)>;
+
+namespace detail {
+
+struct sink_slot {
+    std::mutex guard;
+    std::shared_ptr<error_sink const> sink;  // null: standard error
+};
+
+inline sink_slot& the_sink() noexcept {
+    static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end
+    return slot;
+}
+
+}  // namespace detail
+
+/// Sets where uncatchable errors go and returns what was set before; an empty one restores standard error.
+/// Threads: any. Throws: std::bad_alloc; the sink is unchanged then.
+inline error_sink set_error_sink(error_sink sink) {
+    auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
+    detail::sink_slot& slot = detail::the_sink();
+    {
+        std::scoped_lock const lock{slot.guard};
+        std::swap(slot.sink, next);
+    }
+    return next ? *next : error_sink{};
+}
+
+/// Hands an error to the sink. For code that must not throw; it never does.
+inline void report_error(std::exception const& error) noexcept {
+    try {
+        detail::sink_slot& slot = detail::the_sink();
+        std::shared_ptr<error_sink const> sink;
+        {
+            std::scoped_lock const lock{slot.guard};
+            sink = slot.sink;
+        }
+        if (sink)
+            (*sink)(error);
+        else
+            std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
+    } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
+    }
+}
+
+/// Runs `step`; what it throws goes to the sink. True when nothing was thrown.
+template <class Step>
+bool report_failure_of(Step&& step) noexcept {
+    try {
+        std::forward<Step>(step)();
+        return true;
+    } catch (std::exception const& error) {
+        report_error(error);
+    } catch (...) {
+        report_error(std::runtime_error{"an exception that is not a std::exception"});
+    }
+    return false;
+}
+
+}  // namespace cuota::inline v0

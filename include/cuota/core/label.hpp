@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Who asks: a tag and a call site, carried with a request at the price of a few pointers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace cuota::inline v0 {
+
+/// A call site. As std::source_location, which clang 14 does not have; `place::here()` as a default argument is the
+/// place of the call that left it out.
+struct place {
+    char const* file = "";
+    unsigned line = 0;
+
+    [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
+                                              unsigned line = __builtin_LINE()) noexcept {
+        return {file, line};
+    }
+};
+
+/// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
+///
+/// A string literal converts at compile time, for nothing. A name made at run time goes through `tag::named`.
+/// Threads: any.
+class tag {
+public:
+    constexpr tag() noexcept = default;
+    consteval tag(char const* literal) noexcept : text_{literal} {}
+
+    /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
+    /// Throws: std::bad_alloc. Cost: a lock and a look-up.
+    [[nodiscard]] static tag named(std::string_view name) {
+        static std::mutex guard;
+        static std::set<std::string, std::less<>> names;
+        std::scoped_lock const lock{guard};
+        auto found = names.find(name);
+        if (found == names.end()) found = names.emplace(name).first;
+        tag result;
+        result.text_ = found->c_str();
+        return result;
+    }
+
+    [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
+    [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {
+        return std::string_view{a.text_} == std::string_view{b.text_};
+    }
+
+private:
+    char const* text_ = "";
+};
+
+/// What one counts in when speaking of a T: "floats", "bytes"; "elements" where English has no word for it.
+template <class T>
+[[nodiscard]] constexpr char const* unit_name() noexcept {
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<U, float>) return "floats";
+    else if constexpr (std::is_same_v<U, double>) return "doubles";
+    else if constexpr (std::is_same_v<U, int>) return "ints";
+    else if constexpr (sizeof(U) == 1) return "bytes";
+    else return "elements";
+}
+
+/// A request's tag, call site and unit, for messages and accounts. Passed by reference; copied by those who keep it.
+struct label {
+    tag name{};
+    place where{};
+    char const* unit = "bytes";
+    std::size_t unit_bytes = 1;
+};
+
+/// The label of a request for elements of type T.
+template <class T>
+[[nodiscard]] constexpr label label_for(tag name, place where) noexcept {
+    return {name, where, unit_name<T>(), sizeof(T)};
+}
+
+/// "train.cpp:17"; empty for a place that nobody gave.
+[[nodiscard]] inline std::string place_text(place where) {
+    if (where.line == 0) return {};
+    std::string_view file = where.file;
+    if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+    return std::string{file} + ':' + std::to_string(where.line);
+}
+
+}  // namespace cuota::inline v0

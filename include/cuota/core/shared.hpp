@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Shared ownership in one pointer: what lets a stateful resource be an eight-byte handle.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+namespace cuota::inline v0 {
+
+/// Base of state that handles share. Made with one owner; `shared` counts the rest.
+class ref_counted {
+public:
+    ref_counted() noexcept = default;
+    ref_counted(ref_counted const&) = delete;
+    ref_counted& operator=(ref_counted const&) = delete;
+
+    void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
+
+    /// True when the caller was the last owner and must delete.
+    [[nodiscard]] bool drop_owner() const noexcept { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+    /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
+    /// the destructor of what they name: the memory is then still there to ask.
+    [[nodiscard]] bool try_add_owner() const noexcept {
+        auto now = owners_.load(std::memory_order_relaxed);
+        while (now != 0)
+            if (owners_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
+        return false;
+    }
+
+    [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
+
+protected:
+    ~ref_counted() = default;
+
+private:
+    mutable std::atomic<std::size_t> owners_ = 1;
+};
+
+/// An owner among several of a T that derives from ref_counted. Eight bytes; copies share, the last one deletes.
+/// Threads: as std::shared_ptr: different handles on one object from any thread.
+template <class T>
+class shared {
+public:
+    constexpr shared() noexcept = default;
+    shared(shared const& other) noexcept : object_{other.object_} {
+        if (object_) object_->add_owner();
+    }
+    shared(shared&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
+    shared& operator=(shared other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~shared() {
+        if (object_ && object_->drop_owner()) delete object_;
+    }
+
+    template <class... Args>
+    [[nodiscard]] static shared make(Args&&... args) {
+        return adopt(new T(std::forward<Args>(args)...));
+    }
+    /// Takes over a count that the caller has: from `new`, `detach` or a successful try_add_owner.
+    [[nodiscard]] static shared adopt(T* object) noexcept {
+        shared result;
+        result.object_ = object;
+        return result;
+    }
+    /// One more owner of an object that somebody owns already.
+    [[nodiscard]] static shared of(T& object) noexcept {
+        object.add_owner();
+        return adopt(&object);
+    }
+    /// Gives the count up to the caller.
+    [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
+
+    [[nodiscard]] T* get() const noexcept { return object_; }
+    T* operator->() const noexcept { return object_; }
+    T& operator*() const noexcept { return *object_; }
+    explicit operator bool() const noexcept { return object_ != nullptr; }
+    friend bool operator==(shared const&, shared const&) noexcept = default;
+
+private:
+    T* object_ = nullptr;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// All of cuota but simulator/, interop/ and headers that need a library of their own (data/gzip.hpp).
+#pragma once
+
+#include <cuota/version.hpp>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/handle.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/call.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/device.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/simulated.hpp>
+#include <cuota/runtime/stream.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/ledger.hpp>
+#include <cuota/pool/block_index.hpp>
+#include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/stream_order.hpp>
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/buffer/lease.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/idx_source.hpp>
+#include <cuota/data/loader_engine.hpp>
+#include <cuota/data/loader_plan.hpp>
+#include <cuota/data/npy_source.hpp>
+#include <cuota/data/permutation.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Data on the device, one batch at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/loader_engine.hpp>
+#include <cuota/data/loader_plan.hpp>
+#include <cuota/data/source.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+/// Samples on the device: one slot of a loader, owned until the batch ends.
+///
+/// `view` is the only door to the data: it makes the stream wait for the copy, and the end of the batch makes the
+/// next copy into the slot wait for that stream. The host waits for nothing.
+/// Move-only; may outlive its loader. Threads: one at a time.
+class batch {
+public:
+    batch(batch&& other) noexcept
+        : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_}, used_{std::move(other.used_)} {}
+    batch& operator=(batch&& other) noexcept {
+        if (this == &other) return *this;
+        release();
+        engine_ = std::move(other.engine_);
+        slot_ = other.slot_;
+        index_ = other.index_;
+        used_ = std::move(other.used_);
+        return *this;
+    }
+    batch(batch const&) = delete;  // two ends of one batch would free its slot twice
+    batch& operator=(batch const&) = delete;
+    ~batch() { release(); }
+
+    /// Elements of a field of all samples, back to back, for work on s that starts after this call.
+    /// T must be the field's element type, or std::byte for any.
+    /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
+    /// Throws:  misuse for a wrong type or field, a moved-from batch, or the legacy default stream, which other
+    ///          streams do not wait for; cuda_error.
+    template <class T>
+    [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0, place where = place::here()) const& {
+        cuota::field const& f = checked_field(field, where);
+        bool const fits = std::is_same_v<T, std::byte> || element_of<T>() == f.type;
+        if (!fits)
+            throw misuse{"field " + field_text(f) + " of a batch was viewed as " + element_name(element_of<T>()), where};
+        used_on(s, where);
+        std::byte const* const at = contents().at + engine_->plan().offsets[field];
+        return {reinterpret_cast<T const*>(at), size() * f.bytes() / sizeof(T)};
+    }
+    template <class T>
+    void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used
+
+    /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it.
+    /// Throws: as view.
+    void used_on(stream_ref s, place where = place::here()) const {
+        check_alive(where);
+        if (s.get() == nullptr || s.get() == cudaStreamLegacy)
+            throw misuse{"a batch was used on the legacy default stream; make a stream", where};
+        for (stream_share const& used : used_)
+            if (stream_ref{used} == s) return;
+        used_.push_back(s);
+        try {
+            contents().arriving->order_before(s);
+        } catch (...) {
+            used_.pop_back();
+            throw;
+        }
+    }
+
+    [[nodiscard]] std::size_t size() const { return samples().size(); }   ///< samples
+    [[nodiscard]] std::uint64_t index() const noexcept { return index_; }  ///< of the batch in its epoch
+    /// Which samples of the source these are, in order.
+    [[nodiscard]] std::span<std::uint64_t const> samples() const {
+        check_alive({});
+        return contents().samples;
+    }
+    [[nodiscard]] std::span<field const> fields() const {
+        check_alive({});
+        return engine_->fields();
+    }
+
+private:
+    friend class epoch_range;
+    batch(shared<detail::loader_engine> engine, detail::loader_engine::delivery what) noexcept
+        : engine_{std::move(engine)}, slot_{what.slot}, index_{what.index} {}
+
+    void check_alive(place where) const {
+        if (!engine_) throw misuse{"a batch was used after it was moved from", where};
+    }
+    [[nodiscard]] field const& checked_field(std::size_t index, place where) const {
+        check_alive(where);
+        if (index >= engine_->fields().size())
+            throw misuse{"field " + std::to_string(index) + " of a batch that has " +
+                             std::to_string(engine_->fields().size()),
+                         where};
+        return engine_->fields()[index];
+    }
+    [[nodiscard]] detail::device_slot const& contents() const noexcept { return engine_->slot(slot_); }
+
+    void release() noexcept {
+        if (engine_) engine_->release(slot_, used_);
+        engine_ = {};
+        used_.clear();
+    }
+
+    shared<detail::loader_engine> engine_;
+    std::uint32_t slot_;
+    std::uint64_t index_;
+    mutable std::vector<stream_share> used_;
+};
+
+/// One pass over a loader's source: a range of batches, each to be taken once. Move-only.
+///
+/// Leaving early is as good as finishing: what was read ahead is dropped, and the loader is ready for another epoch.
+class epoch_range {
+public:
+    class iterator {
+    public:
+        using value_type = batch;
+        using difference_type = std::ptrdiff_t;
+
+        /// Gives the batch away: once.
+        [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
+        iterator& operator++() {
+            range_->advance();
+            return *this;
+        }
+        void operator++(int) { ++*this; }
+        friend bool operator==(iterator const& it, std::default_sentinel_t) noexcept { return it.is_over(); }
+
+    private:
+        friend class epoch_range;
+        [[nodiscard]] bool is_over() const noexcept { return !range_->current_; }
+        explicit iterator(epoch_range& range) noexcept : range_{&range} {}
+        epoch_range* range_;
+    };
+
+    epoch_range(epoch_range&& other) noexcept
+        : engine_{std::move(other.engine_)}, current_{std::exchange(other.current_, std::nullopt)} {}
+    epoch_range& operator=(epoch_range&&) = delete;  // an epoch is started, not assigned
+    ~epoch_range() {
+        current_.reset();
+        if (engine_) engine_->end_epoch();
+    }
+
+    /// The next batch, or nothing at the end of the epoch. Waits on the host until its copy is enqueued.
+    /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
+    ///         every further call; misuse when the caller still holds every device slot.
+    [[nodiscard]] std::optional<batch> next() {
+        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
+        auto const what = engine_->next();
+        if (!what) return std::nullopt;
+        return batch{engine_, *what};
+    }
+
+    /// For a range-based for loop. Throws: as next.
+    [[nodiscard]] iterator begin() {
+        advance();
+        return iterator{*this};
+    }
+    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    friend class batch_loader;
+    explicit epoch_range(shared<detail::loader_engine> engine) noexcept : engine_{std::move(engine)} {}
+
+    void advance() {
+        current_.reset();
+        current_ = next();
+    }
+
+    shared<detail::loader_engine> engine_;
+    std::optional<batch> current_;
+};
+
+/// Streams a source to the device of the calling thread, batch by batch, through pinned slots that are reused.
+///
+/// While one batch computes, the next is copied and the ones after are read. All memory, device and pinned, is
+/// planned (`plan_loader`), charged to the budgets and taken on construction; nothing is allocated after that.
+/// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
+///
+/// Threads: epochs from one thread at a time; its own workers read.
+/// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
+///          for options that make no loader; cuda_error. Nothing is held then.
+/// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid.
+/// Example: examples/train.cpp
+class batch_loader {
+public:
+    using options = loader_options;
+
+    template <source S>
+    batch_loader(S from, options const& how, place where = place::here())
+        : engine_{shared<detail::loader_engine>::make(detail::any_source{std::move(from)}, how, where)} {}
+    batch_loader(batch_loader&& other) noexcept = default;
+    batch_loader& operator=(batch_loader&& other) noexcept {
+        if (this != &other) {
+            shut_down();
+            engine_ = std::move(other.engine_);
+        }
+        return *this;
+    }
+    ~batch_loader() { shut_down(); }
+
+    /// Starts reading an epoch. Throws: misuse while another epoch of this loader is going on.
+    [[nodiscard]] epoch_range epoch(std::uint64_t number) & {
+        engine_->start_epoch(number);
+        return epoch_range{engine_};
+    }
+    epoch_range epoch(std::uint64_t) && = delete;  // the loader would end before its epoch
+
+    [[nodiscard]] loader_plan const& plan() const noexcept { return engine_->plan(); }
+    [[nodiscard]] std::uint64_t size() const { return engine_->size(); }  ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept { return engine_->fields(); }
+
+private:
+    void shut_down() noexcept {
+        if (engine_) engine_->shut_down();
+    }
+    shared<detail::loader_engine> engine_;
+};
+
+static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterator<epoch_range::iterator>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What data is made of: element types, and fields of a fixed shape.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// The type of one number. Always in the byte order of this machine once it has been gathered.
+enum class element_type : std::uint8_t { u8, i8, i16, u16, i32, u32, i64, u64, f16, f32, f64 };
+
+[[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
+    constexpr std::array<std::uint8_t, 11> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8};
+    return sizes[static_cast<std::uint8_t>(type)];
+}
+
+/// "u8", "f32".
+[[nodiscard]] constexpr char const* element_name(element_type type) noexcept {
+    constexpr std::array<char const*, 11> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
+                                                "i64", "u64", "f16", "f32", "f64"};
+    return names[static_cast<std::uint8_t>(type)];
+}
+
+namespace detail {
+
+template <class T>
+concept element_like = std::same_as<T, std::byte> || std::same_as<T, float> || std::same_as<T, double> ||
+    (std::integral<T> && sizeof(T) <= 8);
+
+template <class T>
+consteval element_type integer_element() {
+    constexpr bool is_signed = std::is_signed_v<T>;
+    switch (sizeof(T)) {
+        case 1: return is_signed ? element_type::i8 : element_type::u8;
+        case 2: return is_signed ? element_type::i16 : element_type::u16;
+        case 4: return is_signed ? element_type::i32 : element_type::u32;
+        default: return is_signed ? element_type::i64 : element_type::u64;
+    }
+}
+
+}  // namespace detail
+
+/// The element type that a T in memory is; bool and std::byte are u8. Compiles for numbers only.
+template <class T>
+    requires detail::element_like<std::remove_cv_t<T>>
+[[nodiscard]] consteval element_type element_of() {
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<U, float>) return element_type::f32;
+    else if constexpr (std::is_same_v<U, double>) return element_type::f64;
+    else if constexpr (std::is_same_v<U, std::byte>) return element_type::u8;
+    else return detail::integer_element<U>();
+}
+
+/// One named array of every sample: an image, a label. All samples have its shape; {} is a single number.
+struct field {
+    std::string name;
+    element_type type = element_type::u8;
+    std::vector<std::size_t> shape{};
+
+    /// Elements of one sample. Throws: misuse when that is more than a std::size_t holds.
+    [[nodiscard]] std::size_t count() const {
+        std::size_t product = 1;
+        for (std::size_t const extent : shape) product = or_misuse(checked_mul(product, extent));
+        return product;
+    }
+    /// Bytes of one sample. Throws: misuse when that is more than a std::size_t holds.
+    [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
+
+    friend bool operator==(field const&, field const&) = default;
+
+private:
+    [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const {
+        if (!product) throw misuse{"field " + name + ": one sample is larger than any address space"};
+        return *product;
+    }
+};
+
+/// "images u8[28, 28]".
+[[nodiscard]] inline std::string field_text(field const& f) {
+    std::string text = f.name + ' ' + element_name(f.type);
+    if (f.shape.empty()) return text;
+    char const* separator = "[";
+    for (std::size_t const extent : f.shape) {
+        text += separator + std::to_string(extent);
+        separator = ", ";
+    }
+    return text + ']';
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A file that is read at any offset by any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/handle.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+[[nodiscard]] inline std::string errno_text(int error) { return std::system_category().message(error); }
+
+struct descriptor_traits {
+    using type = int;
+    static constexpr int none() noexcept { return -1; }
+    static void close(int descriptor) noexcept {
+        if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed, interrupted or not
+        int const error = errno;
+        report_failure_of([&] { throw std::system_error{error, std::system_category(), "closing a file"}; });
+    }
+};
+using unique_descriptor = unique_handle<descriptor_traits>;
+
+}  // namespace detail
+
+/// A regular file, open for reading. Copies share it; the last one closes it.
+///
+/// Its size is the one it had when it was opened; the read that misses bytes notices a file that shrank since.
+/// Threads: any, at once: there is no file position.
+class file {
+public:
+    /// Throws: data_error with the system's reason when it cannot be opened or is no regular file.
+    explicit file(std::string path) : file{open(path), std::move(path)} {}
+
+    /// Takes over a descriptor, also when this throws; `name` stands for it in messages.
+    /// Throws: data_error when it is no regular file.
+    [[nodiscard]] static file adopt(int descriptor, std::string name) {
+        return file{detail::unique_descriptor{descriptor}, std::move(name)};
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    /// The name without folders and extensions: "images" of "data/images.idx.gz".
+    [[nodiscard]] std::string stem() const {
+        std::string const base = name().substr(name().find_last_of('/') + 1);
+        return base.substr(0, base.find('.', 1));
+    }
+
+    /// Fills `out` from `offset` on.
+    /// Throws: data_error, at the first byte that was missing or that the system failed to read; out may be
+    ///         partly written then.
+    void read_exact(std::uint64_t offset, std::span<std::byte> out) const {
+        iovec part{out.data(), out.size()};
+        read_exact(offset, std::span{&part, 1});
+    }
+
+    /// Fills the parts one after the other from `offset` on; uses `parts` up. One system call when the system
+    /// reads all of it at once. At most 1024 parts.
+    void read_exact(std::uint64_t offset, std::span<iovec> parts) const {
+        std::uint64_t left = 0;
+        for (iovec const& part : parts) left += part.iov_len;
+        if (offset > size() || left > size() - offset) throw ends_at(size(), offset, left);
+        while (left != 0) {
+            std::size_t const got = read_some(offset, parts);
+            if (got == 0) throw ends_at(regular_size(state_->descriptor.get(), name()), offset, left);
+            offset += got;
+            left -= got;
+            parts = without_front(parts, got);
+        }
+    }
+
+private:
+    struct state {
+        detail::unique_descriptor descriptor;
+        std::string name;
+        std::uint64_t size;
+    };
+
+    file(detail::unique_descriptor descriptor, std::string name) {
+        std::uint64_t const size = regular_size(descriptor.get(), name);
+        state_ = std::make_shared<state const>(state{std::move(descriptor), std::move(name), size});
+    }
+
+    static detail::unique_descriptor open(std::string const& path) {
+        // Not blocking, so that a pipe under that name is refused below instead of waited for.
+        constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+        for (;;) {
+            if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)
+                return detail::unique_descriptor{descriptor};
+            if (errno != EINTR) throw data_error{path, 0, "cannot be opened: " + detail::errno_text(errno)};
+        }
+    }
+
+    static std::uint64_t regular_size(int descriptor, std::string const& name) {
+        struct stat facts {};
+        if (::fstat(descriptor, &facts) != 0)
+            throw data_error{name, 0, "cannot be asked for its size: " + detail::errno_text(errno)};
+        if (!S_ISREG(facts.st_mode)) throw data_error{name, 0, "is not a regular file"};
+        return static_cast<std::uint64_t>(facts.st_size);
+    }
+
+    [[nodiscard]] std::size_t read_some(std::uint64_t offset, std::span<iovec const> parts) const {
+        for (;;) {
+            auto const got = ::preadv(state_->descriptor.get(), parts.data(), static_cast<int>(parts.size()),
+                                      static_cast<off_t>(offset));
+            if (got >= 0) return static_cast<std::size_t>(got);
+            if (errno != EINTR)
+                throw data_error{name(), offset, "cannot be read: " + detail::errno_text(errno)};
+        }
+    }
+
+    static std::span<iovec> without_front(std::span<iovec> parts, std::size_t bytes) noexcept {
+        while (!parts.empty() && bytes >= parts.front().iov_len) {
+            bytes -= parts.front().iov_len;
+            parts = parts.subspan(1);
+        }
+        if (bytes != 0) {
+            parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + bytes;
+            parts.front().iov_len -= bytes;
+        }
+        return parts;
+    }
+
+    [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const {
+        return {name(), std::max(end, offset),
+                "the file ends at byte " + std::to_string(end) +
+                    (end < size() ? ", shorter than when it was opened" : "") + "; " + std::to_string(bytes) +
+                    " bytes wanted from byte " + std::to_string(offset)};
+    }
+
+    std::shared_ptr<state const> state_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// IDX files, the format of MNIST and its family: one array, its first dimension counts the samples.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/npy_source.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// An IDX file of any of its element types, which become this machine's byte order as they are gathered. The
+/// field is called `name`; without one, as the file. For a compressed file:
+/// `idx_source{open_maybe_gzip(path)}`, <cuota/data/gzip.hpp>.
+///
+/// Throws: data_error when the header is none, or the file's size is not exactly the one of its dimensions.
+/// Cost:   that of a raw_source, and a pass over the gathered batch for elements of more than one byte.
+class idx_source {
+public:
+    explicit idx_source(std::string path, std::string name = {})
+        : idx_source{file{std::move(path)}, std::move(name)} {}
+    explicit idx_source(file const& from, std::string name = {})
+        : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }
+    [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        samples_.gather(samples, out);
+        swap_elements(out[0], element_bytes(fields()[0].type));
+    }
+
+private:
+    static_assert(std::endian::native == std::endian::little, "the file's big-endian elements are swapped");
+
+    static std::optional<element_type> element_of_code(std::byte code) noexcept {
+        switch (std::to_integer<unsigned>(code)) {
+            case 0x08: return element_type::u8;
+            case 0x09: return element_type::i8;
+            case 0x0B: return element_type::i16;
+            case 0x0C: return element_type::i32;
+            case 0x0D: return element_type::f32;
+            case 0x0E: return element_type::f64;
+            default: return std::nullopt;
+        }
+    }
+
+    static detail::array_layout layout_of(file const& from) {
+        std::array<std::byte, 4> start{};
+        from.read_exact(0, start);
+        if (start[0] != std::byte{0} || start[1] != std::byte{0})
+            throw data_error{from.name(), 0, "is not an IDX file"};
+        auto const type = element_of_code(start[2]);
+        if (!type) throw data_error{from.name(), 2, "an element type that IDX does not have"};
+        std::size_t const rank = std::to_integer<std::size_t>(start[3]);
+        if (rank == 0 || rank > detail::max_rank)
+            throw data_error{from.name(), 3,
+                             std::to_string(rank) + " dimensions; 1 to " + std::to_string(detail::max_rank) +
+                                 " are read"};
+
+        std::array<std::byte, 4 * detail::max_rank> extents{};
+        from.read_exact(4, std::span{extents}.first(4 * rank));
+        detail::array_layout array{*type, {}, 4 + 4 * rank};
+        for (std::size_t k = 0; k != rank; ++k)
+            array.shape.push_back(big_endian(std::span{extents}.subspan(4 * k, 4)));
+        return array;
+    }
+
+    static std::size_t big_endian(std::span<std::byte const> bytes) noexcept {
+        std::size_t value = 0;
+        for (std::byte const byte : bytes) value = value << 8 | std::to_integer<std::size_t>(byte);
+        return value;
+    }
+
+    static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {
+        switch (element) {
+            case 2: return swap_each<2>(bytes);
+            case 4: return swap_each<4>(bytes);
+            case 8: return swap_each<8>(bytes);
+            default: return;
+        }
+    }
+    template <std::size_t Bytes>  // a constant, so that the compiler turns the loop into swap instructions
+    static void swap_each(std::span<std::byte> bytes) noexcept {
+        for (std::size_t at = 0; at != bytes.size(); at += Bytes)
+            std::reverse(bytes.data() + at, bytes.data() + at + Bytes);
+    }
+
+    raw_source samples_;
+};
+static_assert(source<idx_source>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a loader will hold, byte for byte, before it takes anything.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+namespace cuota::inline v0 {
+
+/// What happens to the samples left over when the batch size does not divide the source.
+enum class last_batch { partial, drop };
+
+/// How a loader loads. Only `batch` must be given.
+struct loader_options {
+    std::size_t batch = 0;                ///< samples in a batch
+    std::optional<budget> device{};       ///< charged for the device slots; none: not limited
+    std::optional<budget> pinned{};       ///< charged for the pinned slots; none: not limited
+    std::optional<std::uint64_t> seed{};  ///< shuffles every epoch in its own order; none: in the source's order
+    last_batch last = last_batch::partial;
+    std::size_t workers = 1;       ///< threads that read; the order of samples does not depend on them
+    std::size_t device_slots = 2;  ///< batches on the device at once: with one, copying and computing take turns
+    std::size_t host_slots = 0;    ///< pinned slots; 0: workers + 2
+    tag name = "loader slots";     ///< for messages and accounts
+};
+
+/// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction.
+struct loader_plan {
+    std::size_t batch = 0;         ///< samples in a full batch
+    std::uint64_t batches = 0;     ///< in an epoch
+    std::size_t sample_bytes = 0;  ///< all fields of one sample
+    std::size_t slot_bytes = 0;    ///< one batch, each field aligned
+    std::size_t device_slots = 0;
+    std::size_t host_slots = 0;
+    std::size_t device_bytes = 0;
+    std::size_t pinned_bytes = 0;
+    std::vector<std::size_t> offsets{};  ///< of each field in a slot
+
+    /// Bytes of a slot that hold something when it holds n samples of these fields.
+    [[nodiscard]] std::size_t used_bytes(std::span<field const> fields, std::size_t n) const {
+        return fields.empty() ? 0 : offsets.back() + n * fields.back().bytes();
+    }
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name) {
+    if (!bytes) throw misuse{"a batch of " + name + " would be larger than any address space"};
+    return *bytes;
+}
+
+[[nodiscard]] inline loader_plan plan_for(std::string const& name, std::uint64_t samples,
+                                          std::span<field const> fields, loader_options const& options) {
+    if (options.batch == 0) throw misuse{"a loader of " + name + " was given a batch of 0 samples"};
+    if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
+    if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
+
+    loader_plan plan;
+    // A batch that is never filled would only hold memory.
+    plan.batch = static_cast<std::size_t>(std::clamp<std::uint64_t>(samples, 1, options.batch));
+    plan.batches = options.last == last_batch::drop ? samples / options.batch
+                                                    : samples / options.batch + (samples % options.batch != 0);
+    plan.device_slots = options.device_slots;
+    plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
+    for (field const& f : fields) {
+        plan.offsets.push_back(plan.slot_bytes);
+        plan.sample_bytes = or_too_large(checked_add(plan.sample_bytes, f.bytes()), name);
+        std::size_t const bytes = or_too_large(checked_mul(f.bytes(), plan.batch), name);
+        std::size_t const padded = or_too_large(checked_round_up(bytes, default_alignment), name);
+        plan.slot_bytes = or_too_large(checked_add(plan.slot_bytes, padded), name);
+    }
+    std::size_t const slab = or_too_large(checked_mul(plan.slot_bytes, plan.device_slots), name);
+    plan.device_bytes = or_too_large(checked_round_up(slab, device_memory::granule()), name);
+    plan.pinned_bytes = or_too_large(checked_mul(plan.slot_bytes, plan.host_slots), name);
+    return plan;
+}
+
+/// The largest batch whose plan fits both rooms; 0 when none does.
+[[nodiscard]] inline std::size_t largest_batch(std::string const& name, std::uint64_t samples,
+                                               std::span<field const> fields, loader_options options,
+                                               std::size_t device_room, std::size_t pinned_room) {
+    std::size_t fits = 0;
+    std::size_t too_large = options.batch + 1;
+    while (fits + 1 < too_large) {
+        options.batch = fits + (too_large - fits) / 2;
+        loader_plan const plan = plan_for(name, samples, fields, options);
+        bool const ok = plan.device_bytes <= device_room && plan.pinned_bytes <= pinned_room;
+        (ok ? fits : too_large) = options.batch;
+    }
+    return fits;
+}
+
+}  // namespace detail
+
+/// The memory that a loader of this source would take. Takes nothing.
+/// Throws: misuse for options that make no loader.
+template <source S>
+[[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
+    return detail::plan_for(from.name(), from.size(), from.fields(), options);
+}
+
+}  // namespace cuota::inline v0

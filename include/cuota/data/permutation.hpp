@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Shuffling as arithmetic: which sample stands at a position, without a table.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// The number of the algorithm below. Belongs into every saved state: another number is another order.
+inline constexpr std::uint32_t permutation_version = 1;
+
+namespace detail {
+
+/// A bijection of 64-bit numbers in which every bit of the input moves about half of the output's.
+/// The multipliers are the fractions of the square roots of 3 and 5.
+[[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
+    x ^= x >> 32;
+    x *= 0xBB67AE8584CAA73B;
+    x ^= x >> 29;
+    x *= 0x3C6EF372FE94F82B;
+    return x ^ x >> 32;
+}
+
+inline constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // the fraction of the golden ratio
+
+}  // namespace detail
+
+/// A key for one epoch of a seed. Different epochs of one seed have different keys.
+[[nodiscard]] constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch) noexcept {
+    return detail::mixed(detail::mixed(seed + detail::golden) + epoch * detail::golden);
+}
+
+/// A shuffle of [0, n) that depends on `key` alone: the same on every machine, compiler and standard library.
+///
+/// A Feistel network over the smallest power of two that holds n; a value outside [0, n) is sent through
+/// again until it is inside, which keeps the whole a bijection.
+/// Threads: any; nothing changes after construction.
+/// Cost:    224 bytes whatever n is; fewer than two passes of the network a position on average.
+class keyed_permutation {
+public:
+    static constexpr std::uint64_t max_size = std::uint64_t{1} << 63;
+
+    /// Throws: misuse when n > 2^63.
+    constexpr keyed_permutation(std::uint64_t n, std::uint64_t key) : n_{n} {
+        if (n > max_size)
+            throw misuse{"a permutation of " + std::to_string(n) + " positions; at most 2^63 are possible"};
+        int const bits = n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1));
+        if (bits >= 10) rounds_ = 8;  // fewer values than that are shuffled evenly only by more rounds
+        low_bits_ = (bits + 1) / 2;
+        high_mask_ = mask(bits / 2);
+        key = detail::mixed(key);  // first, so that the rounds of neighbouring keys have nothing in common
+        for (std::uint64_t& round : round_keys_) round = detail::mixed(key += detail::golden);
+    }
+
+    [[nodiscard]] constexpr std::uint64_t size() const noexcept { return n_; }
+
+    /// The number at a position. Throws: misuse when position >= size().
+    [[nodiscard]] constexpr std::uint64_t operator()(std::uint64_t position) const {
+        if (position >= n_)
+            throw misuse{"position " + std::to_string(position) + " of a permutation of " +
+                         std::to_string(n_)};
+        do position = pass(position);
+        while (position >= n_);
+        return position;
+    }
+
+private:
+    static constexpr std::uint64_t mask(int bits) noexcept { return (std::uint64_t{1} << bits) - 1; }
+
+    [[nodiscard]] constexpr std::uint64_t pass(std::uint64_t value) const noexcept {
+        std::uint64_t low = value & mask(low_bits_);
+        std::uint64_t high = value >> low_bits_;
+        for (std::size_t r = 0; r != rounds_; r += 2) {
+            high ^= detail::mixed(low ^ round_keys_[r]) & high_mask_;
+            low ^= detail::mixed(high ^ round_keys_[r + 1]) & mask(low_bits_);
+        }
+        return high << low_bits_ | low;
+    }
+
+    std::uint64_t n_;
+    std::uint64_t high_mask_ = 0;
+    std::size_t rounds_ = 24;
+    int low_bits_ = 0;
+    std::array<std::uint64_t, 24> round_keys_{};
+};
+
+}  // namespace cuota::inline v0

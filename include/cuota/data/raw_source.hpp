@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Fixed-size records, one after the other: the fastest thing to read, and what other formats turn into.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// How a file of records is laid out. Bytes.
+struct raw_layout {
+    std::uint64_t header = 0;     ///< skipped at the start of the file
+    std::size_t record = 0;       ///< one sample; 0: the sum of its fields
+    std::vector<field> fields{};  ///< in the order they have inside a record, without gaps
+};
+
+namespace detail {
+
+/// Joins pieces that follow each other in a file into few reads: one for a run of samples, however many
+/// fields the run is dealt out to. `read(offset, parts)` does a read.
+template <class Read>
+class run_reader {
+public:
+    explicit run_reader(Read read) : read_{std::move(read)} {}
+
+    void add(std::uint64_t offset, std::span<std::byte> to) {
+        if (offset != end_) flush();
+        bool const extends = used_ != 0 && end_of(parts_[used_ - 1]) == to.data();
+        if (!extends && used_ == parts_.size()) flush();
+        if (used_ == 0) begin_ = offset;
+        if (extends) parts_[used_ - 1].iov_len += to.size();
+        else parts_[used_++] = {to.data(), to.size()};
+        end_ = offset + to.size();
+    }
+
+    void flush() {
+        if (std::size_t const used = std::exchange(used_, 0); used != 0)
+            read_(begin_, std::span{parts_.data(), used});
+    }
+
+private:
+    static std::byte* end_of(iovec const& part) noexcept {
+        return static_cast<std::byte*>(part.iov_base) + part.iov_len;
+    }
+    Read read_;
+    std::array<iovec, 256> parts_;
+    std::size_t used_ = 0;
+    std::uint64_t begin_ = 0;
+    std::uint64_t end_ = 0;
+};
+
+}  // namespace detail
+
+/// A file of records of equal size after an optional header; a record is one sample's fields, back to back.
+///
+/// Throws: data_error when the file does not hold a whole number of records; misuse when the layout
+///         contradicts itself.
+/// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
+///         and allocates nothing.
+class raw_source {
+public:
+    raw_source(std::string path, raw_layout layout) : raw_source{file{std::move(path)}, std::move(layout)} {}
+    raw_source(file from, raw_layout layout) : from_{std::move(from)} {
+        layout.record = record_bytes(from_.name(), layout);
+        size_ = count_records(from_, layout);
+        layout_ = std::make_shared<raw_layout const>(std::move(layout));
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return layout_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        detail::run_reader reader{
+            [this](std::uint64_t offset, std::span<iovec> parts) { read(offset, parts); }};
+        for (std::size_t i = 0; i != samples.size(); ++i) {
+            std::uint64_t offset = layout_->header + samples[i] * layout_->record;
+            for (std::size_t k = 0; k != out.size(); ++k) {
+                std::size_t const bytes = fields()[k].bytes();
+                reader.add(offset, out[k].subspan(i * bytes, bytes));
+                offset += bytes;
+            }
+        }
+        reader.flush();
+    }
+
+private:
+    static std::size_t record_bytes(std::string const& name, raw_layout const& layout) {
+        std::size_t sum = 0;
+        for (field const& f : layout.fields) {
+            auto const next = checked_add(sum, f.bytes());
+            if (!next) throw misuse{name + ": one record is larger than any address space"};
+            if (f.bytes() == 0) throw misuse{name + ": field " + field_text(f) + " is empty"};
+            sum = *next;
+        }
+        if (sum == 0) throw misuse{name + ": a raw source needs a field"};
+        if (layout.record != 0 && layout.record != sum)
+            throw misuse{name + ": a record is said to take " + std::to_string(layout.record) +
+                         " bytes; its fields take " + std::to_string(sum)};
+        return sum;
+    }
+
+    static std::uint64_t count_records(file const& from, raw_layout const& layout) {
+        if (from.size() < layout.header)
+            throw data_error{from.name(), from.size(),
+                             "the file ends inside its header of " + std::to_string(layout.header) +
+                                 " bytes"};
+        std::uint64_t const body = from.size() - layout.header;
+        if (std::uint64_t const rest = body % layout.record; rest != 0)
+            throw data_error{from.name(), from.size() - rest,
+                             "the last record has " + std::to_string(rest) + " of its " +
+                                 std::to_string(layout.record) + " bytes"};
+        return body / layout.record;
+    }
+
+    void read(std::uint64_t offset, std::span<iovec> parts) const {
+        try {
+            from_.read_exact(offset, parts);
+        } catch (data_error const& error) {
+            std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
+            throw data_error{name(), error.offset(),
+                             "sample " + std::to_string(at / layout_->record) +
+                                 " cannot be read: " + error.why()};
+        }
+    }
+
+    file from_;
+    std::shared_ptr<raw_layout const> layout_;
+    std::uint64_t size_ = 0;
+};
+static_assert(source<raw_source>);
+
+}  // namespace cuota::inline v0

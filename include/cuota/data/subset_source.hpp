@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A range of another source's samples: a training part and a validation part of one file.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// The samples [first, first + count) of a source, counted from 0. A data_error names the sample as `whole`
+/// counts it.
+///
+/// Throws: misuse when the source has fewer.
+/// Cost:   a copy of the indices per gather; up to 1024 of them without an allocation.
+template <source Source>
+class subset_source {
+public:
+    subset_source(Source whole, std::uint64_t first, std::uint64_t count)
+        : whole_{std::move(whole)}, first_{first}, count_{count} {
+        std::uint64_t const size = whole_.size();
+        if (first > size || count > size - first)
+            throw misuse{"a subset of " + std::to_string(count) + " samples from sample " +
+                         std::to_string(first) + " of " + std::string{whole_.name()} + ", which has " +
+                         std::to_string(size)};
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
+    [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }
+    /// "images.npy[100, 250)".
+    [[nodiscard]] std::string name() const {
+        return std::string{whole_.name()} + '[' + std::to_string(first_) + ", " +
+               std::to_string(first_ + count_) + ')';
+    }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        std::array<std::uint64_t, 1024> few;
+        std::vector<std::uint64_t> many;
+        if (samples.size() > few.size()) many.resize(samples.size());
+        std::span<std::uint64_t> const moved =
+            many.empty() ? std::span{few}.first(samples.size()) : std::span{many};
+        for (std::size_t i = 0; i != samples.size(); ++i) moved[i] = first_ + samples[i];
+        whole_.gather(moved, out);
+    }
+
+private:
+    Source whole_;
+    std::uint64_t first_;
+    std::uint64_t count_;
+};
+
+}  // namespace cuota::inline v0

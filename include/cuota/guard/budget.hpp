@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Budgets: how many bytes a part of a program may hold, asked before any is taken.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <cuota/guard/ledger.hpp>
+
+namespace cuota::inline v0 {
+
+class reservation;
+
+/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget.
+///
+/// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
+/// that fits is refused. With a parent, a charge is made at every level or at none.
+/// On pressure, pools and caches under the budget are asked for what they do not use; then it is tried again; then
+/// it is refused with everything known about who holds what.
+/// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
+/// Threads: any. Throws on construction: std::bad_alloc.
+class budget {
+public:
+    /// limit: bytes, inclusive; `unlimited` counts without refusing.
+    budget(std::string name, std::size_t limit)
+        : node_{shared<detail::ledger>::make(std::move(name), limit, shared<detail::ledger>{})} {}
+
+    /// A budget inside another: what is charged here is charged there too.
+    budget(std::string name, std::size_t limit, budget const& parent)
+        : node_{shared<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
+
+    /// A budget over a device: `share` (0 to 1) of its memory, but no more than what its driver has free now
+    /// less `keep_free` bytes, so that other programs, the context and libraries count as they are at this moment.
+    /// Throws: cuda_error; misuse for a share outside 0 to 1.
+    [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0) {
+        if (!(share >= 0.0 && share <= 1.0))
+            throw misuse{"budget::of_device: a share of " + std::to_string(share) + " is not between 0 and 1"};
+        device::memory_info const memory = where.memory();
+        std::size_t const wanted = std::min(
+            memory.total, static_cast<std::size_t>(share * static_cast<double>(memory.total)));
+        std::size_t const left = memory.free > keep_free ? memory.free - keep_free : 0;
+        return budget{"device " + std::to_string(where.ordinal()), std::min(wanted, left)};
+    }
+
+    /// Takes bytes of the budget, here and at every ancestor.
+    /// Throws: budget_exceeded with the facts; nothing is charged then. May give back caches first.
+    void charge(std::size_t bytes, tag name = {}, place where = place::here()) {
+        node_->charge(bytes, {bytes, 1, label{name, where}, std::nullopt});
+    }
+
+    /// As charge, but answers instead of throwing, at once and without reclaiming anything.
+    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
+
+    /// Gives bytes back. More than is held is a misuse that goes to the error sink, and changes nothing.
+    void refund(std::size_t bytes, place where = place::here()) noexcept {
+        if (node_->try_refund(bytes)) return;
+        report_failure_of([&] {
+            throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " + bytes_text(held()) +
+                             " are held",
+                         where};
+        });
+    }
+
+    /// Takes bytes now, to be spent through the reservation's own budget; the unused part returns with its scope.
+    /// Throws: budget_exceeded; nothing is charged then.
+    [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
+
+    [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
+    [[nodiscard]] std::size_t limit() const { return node_->now().limit; }
+    [[nodiscard]] std::size_t held() const { return node_->now().held; }
+    [[nodiscard]] std::size_t peak() const { return node_->now().peak; }
+    /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
+    [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
+    /// Name, limit, held and peak of one moment.
+    [[nodiscard]] budget_facts now() const { return node_->now(); }
+    void reset_peak() noexcept { node_->reset_peak(); }
+    [[nodiscard]] std::optional<budget> parent() const {
+        if (!node_->parent()) return std::nullopt;
+        return budget{node_->parent()};
+    }
+
+    friend bool operator==(budget const&, budget const&) noexcept = default;
+
+private:
+    friend class reservation;
+    friend struct budget_access;
+    explicit budget(shared<detail::ledger> node) noexcept : node_{std::move(node)} {}
+
+    shared<detail::ledger> node_;
+};
+
+/// The way from a budget to its account, for those who hold memory under it.
+struct budget_access {
+    [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
+};
+
+/// Bytes of a budget that are taken in advance. Spend them through `as_budget()`.
+///
+/// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
+/// until it is refunded, and nothing more can be spent.
+/// Threads: as budget.
+class reservation {
+public:
+    reservation(reservation&& other) noexcept = default;
+    reservation& operator=(reservation&& other) noexcept {
+        if (this != &other) {
+            settle();
+            node_ = std::move(other.node_);
+        }
+        return *this;
+    }
+    ~reservation() { settle(); }
+
+    /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
+    [[nodiscard]] budget as_budget() const {
+        if (!node_) throw misuse{"a reservation was used after it was moved from"};
+        return budget{node_};
+    }
+    [[nodiscard]] std::size_t bytes() const { return as_budget().limit(); }
+
+    /// Takes `more` bytes. Throws: budget_exceeded with the facts of the parent; unchanged then.
+    void grow(std::size_t more, place where = place::here()) {
+        auto const wanted = checked_add(bytes(), more);
+        if (!wanted || !node_->resize_prepaid(*wanted))
+            throw budget_exceeded{node_->parent()->facts(more, {more, 1, label{{}, where}, std::nullopt}, 0)};
+    }
+    /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
+    void shrink(std::size_t less, place where = place::here()) {
+        std::size_t const now = bytes();
+        if (less > now || !node_->resize_prepaid(now - less))
+            throw misuse{"a reservation of " + bytes_text(now) + " cannot shrink by " + bytes_text(less) + ": " +
+                             bytes_text(as_budget().held()) + " of it are in use",
+                         where};
+    }
+
+private:
+    friend class budget;
+    explicit reservation(shared<detail::ledger> node) noexcept : node_{std::move(node)} {}
+    void settle() noexcept {
+        if (node_) node_->settle();
+    }
+
+    shared<detail::ledger> node_;
+};
+
+inline reservation budget::reserve(std::size_t bytes, tag name, place where) {
+    auto child = detail::ledger::prepaid(name.is_empty() ? "reservation" : name.text(), node_);
+    node_->charge(bytes, {bytes, 1, label{name, where}, std::nullopt});
+    child->fund(bytes);
+    return reservation{std::move(child)};
+}
+
+}  // namespace cuota::inline v0

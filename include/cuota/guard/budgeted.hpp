@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A resource under a budget: charged before it allocates, refunded after it released.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+template <class R>
+concept knows_device = requires(R const& r) {
+    { r.device() } -> std::convertible_to<device>;
+};
+
+template <resource Upstream>
+class budgeted_state final : public stakeholder {
+public:
+    budgeted_state(budget b, Upstream upstream) : budget_{std::move(b)}, upstream_{std::move(upstream)} {
+        node().join(*this);
+    }
+    ~budgeted_state() { node().leave(*this); }
+
+    // take(upstream) gives the memory, give(upstream, p) returns it.
+    template <class Take, class Give>
+    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
+        if (bytes == 0) return nullptr;
+        std::size_t const cost = round_up(bytes, upstream_.granule());
+        charge_request request{bytes, upstream_.granule(), who, std::nullopt};
+        if constexpr (knows_device<Upstream>) request.on = upstream_.device();
+        node().charge(cost, request);
+
+        void* p = nullptr;
+        try {
+            p = take(upstream_);
+            std::scoped_lock const lock{guard_};
+            live_.emplace(p, entry{bytes, {who.name, who.where, cost}});
+        } catch (...) {
+            if (p) give(upstream_, p);
+            budget_.refund(cost);
+            throw;
+        }
+        return p;
+    }
+
+    template <class Give>
+    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
+        if (!p) return;
+        std::size_t cost = 0;
+        if (!report_failure_of([&] { cost = forget(p, bytes); })) return;
+        give(upstream_, p);
+        budget_.refund(cost);
+    }
+
+    std::size_t reclaim(std::size_t) noexcept override { return 0; }  // everything here is in use
+
+    void holdings(std::vector<holding>& into) const override {
+        std::scoped_lock const lock{guard_};
+        for (auto const& [p, e] : live_) into.push_back(e.held);
+    }
+
+    [[nodiscard]] budget const& account() const noexcept { return budget_; }
+    [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
+
+private:
+    struct entry {
+        std::size_t asked;
+        holding held;
+    };
+
+    [[nodiscard]] ledger& node() const noexcept { return budget_access::node(budget_); }
+
+    // Takes p off the books and returns its charge. Throws: misuse; the books are unchanged then.
+    [[nodiscard]] std::size_t forget(void* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        auto const found = live_.find(p);
+        if (found == live_.end())
+            throw misuse{"budget " + budget_.name() + ": a pointer was given back that it does not hold (given back twice, or another's)"};
+        entry const& e = found->second;
+        if (e.asked != bytes)
+            throw misuse{"budget " + budget_.name() + ": " + bytes_text(bytes) + " were given back of an allocation of " +
+                             bytes_text(e.asked),
+                         e.held.where};
+        std::size_t const cost = e.held.bytes;
+        live_.erase(found);
+        return cost;
+    }
+
+    budget budget_;
+    Upstream upstream_;
+    mutable std::mutex guard_;
+    std::unordered_map<void*, entry> live_;
+};
+
+}  // namespace detail
+
+/// Upstream's memory, charged to a budget by what Upstream really takes: each request rounded up to its granule.
+///
+/// Under a pool it limits what the pool takes from the device, which is what other programs feel; over a pool it
+/// limits what the pool's users hold, and the pool's own reserve is not seen. Shared state: copies are the same.
+///
+/// Order:   that of Upstream.
+/// Threads: any, if Upstream allows it.
+/// Throws:  budget_exceeded before Upstream is asked; what Upstream throws, with the charge given back.
+/// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
+/// Cost:    a lock and a table entry, small beside any call worth budgeting one by one.
+template <resource Upstream = device_memory>
+class budgeted {
+public:
+    explicit budgeted(budget b, Upstream upstream = Upstream{})
+        : state_{shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return state_->allocate(
+            bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
+            [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return state_->allocate(
+            bytes, who, [&](Upstream& up) { return allocate_sync_labelled(up, bytes, alignment, who); },
+            [&](Upstream& up, void* p) { up.deallocate_sync(p, bytes, alignment); });
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate_sync(q, bytes, alignment); });
+    }
+
+    [[nodiscard]] std::size_t granule() const noexcept { return state_->upstream().granule(); }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept
+        requires detail::kind_is_static<Upstream>
+    {
+        return Upstream::kind();
+    }
+    [[nodiscard]] memory_kind kind() const noexcept
+        requires(!detail::kind_is_static<Upstream>)
+    {
+        return state_->upstream().kind();
+    }
+    [[nodiscard]] cuota::device device() const noexcept
+        requires detail::knows_device<Upstream>
+    {
+        return state_->upstream().device();
+    }
+    [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
+
+    friend bool operator==(budgeted const&, budgeted const&) noexcept = default;
+
+private:
+    shared<detail::budgeted_state<Upstream>> state_;
+};
+
+static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
+static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A pool of memory with a scope: what it took goes back when the scope ends.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/pool_state.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+namespace cuota::inline v0 {
+
+/// How a pool behaves; what is left out is unbounded or empty.
+struct pool_options {
+    tag name{};                   ///< for messages
+    std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
+    std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
+};
+
+/// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
+class pool_resource {
+public:
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return state_->allocate(s, bytes, alignment, who);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        state_->deallocate(s, p, bytes);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return state_->allocate_sync(bytes, alignment, who);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        state_->deallocate_sync(p, bytes);
+    }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    friend bool operator==(pool_resource const&, pool_resource const&) noexcept = default;
+
+private:
+    friend class scoped_pool;
+    explicit pool_resource(shared<detail::pool_state> state) noexcept : state_{std::move(state)} {}
+    shared<detail::pool_state> state_;
+};
+
+static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
+
+/// Memory in large segments, cut into blocks for many requests, given back in one go when the scope ends.
+///
+/// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs.
+/// The pool's segments are what is charged to the budget, because they are what the device really gave. A pool that
+/// does not use a segment gives it back when its budget is short, or when `trim` says so.
+///
+/// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
+/// Threads: any.
+/// Throws:  budget_exceeded, out_of_memory, misuse (alignment above 256, or asked after its end), cuda_error: nothing
+///          is taken then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and
+///          changes nothing.
+/// At its end what is still alive is reported by tag, size and place, and stays valid until its last owner is gone.
+/// Cost:    O(log n) in the free blocks; no CUDA call when a stream takes what it freed.
+/// Example: examples/train.cpp
+class scoped_pool {
+public:
+    using options = pool_options;
+
+    /// Device memory of the current device, under a budget.
+    explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
+    scoped_pool(budget const& account, options wanted, place where = place::here())
+        : scoped_pool{account, device_memory{}, device::current(), wanted, where} {}
+
+    /// Memory of another source, under a budget.
+    scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here())
+        : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
+
+    /// Memory of another source, which counts for itself.
+    explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here())
+        : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where} {}
+
+    scoped_pool(scoped_pool const&) = delete;  // a scope is one place; hand on resource() instead
+    scoped_pool& operator=(scoped_pool const&) = delete;
+
+    ~scoped_pool() {
+        state_->close_to_requests();
+        report_failure_of([this] { throw_if_alive("ended"); });
+        state_->trim(0);
+    }
+
+    /// Ends the pool now. Throws: misuse naming what is still alive; the pool goes on then.
+    void close() {
+        throw_if_alive("was closed");
+        state_->close_to_requests();
+        state_->trim(0);
+    }
+
+    /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
+    [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
+    operator any_resource() const { return resource(); }
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 tag name = {}, place where = place::here()) {
+        return state_->allocate(s, bytes, alignment, {name, where});
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
+
+    /// Gives back segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
+    /// Waits on the host for work that may still use them. A segment is the smallest thing it gives.
+    std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
+
+    /// The largest request that needs no more from the source. Bytes.
+    [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
+    [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
+    /// The account that segments are charged to: the budget, or the cap inside it.
+    [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
+
+private:
+    scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted, place where)
+        : state_{shared<detail::pool_state>::make(
+              wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source), on,
+              wanted.name)} {
+        state_->reserve(wanted.initial, {wanted.name, where});
+    }
+
+    static std::string title(options const& wanted) { return wanted.name.is_empty() ? "pool" : wanted.name.text(); }
+
+    void throw_if_alive(char const* what) const {
+        if (std::string const alive = state_->survivors(); !alive.empty())
+            throw misuse{state_->title() + ' ' + what + " while " + alive};
+    }
+
+    shared<detail::pool_state> state_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// One resource of any type, in sixteen bytes.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/core/shared.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0 {
+
+/// Holds a copy of any resource: in place when it is a handle of eight bytes, else in shared state.
+///
+/// Calls, order, threads and throws are those of what is inside. Copies share. Never empty.
+/// Cost: an indirect call.
+class any_resource {
+public:
+    template <class R>
+        requires(!std::same_as<std::remove_cvref_t<R>, any_resource>) && resource<R>
+    any_resource(R inside) : calls_{&calls_of<R>} {
+        if constexpr (in_place<R>)
+            ::new (at()) R(std::move(inside));
+        else
+            ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
+    }
+    any_resource(any_resource const& other) noexcept : calls_{other.calls_} { calls_->copy(other.at(), at()); }
+    any_resource& operator=(any_resource const& other) noexcept {
+        if (this != &other) {
+            calls_->destroy(at());
+            calls_ = other.calls_;
+            calls_->copy(other.at(), at());
+        }
+        return *this;
+    }
+    ~any_resource() { calls_->destroy(at()); }
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return calls_->allocate(at(), s, bytes, alignment, who);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        calls_->deallocate(at(), s, p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return calls_->allocate_sync(at(), bytes, alignment, who);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        calls_->deallocate_sync(at(), p, bytes, alignment);
+    }
+    [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }
+    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }
+
+    friend bool operator==(any_resource const& a, any_resource const& b) {
+        return a.calls_ == b.calls_ && a.calls_->equal(a.at(), b.at());
+    }
+
+private:
+    struct calls {
+        void* (*allocate)(void*, stream_ref, std::size_t, std::size_t, label const&);
+        void (*deallocate)(void*, stream_ref, void*, std::size_t, std::size_t) noexcept;
+        void* (*allocate_sync)(void*, std::size_t, std::size_t, label const&);
+        void (*deallocate_sync)(void*, void*, std::size_t, std::size_t) noexcept;
+        std::size_t (*granule)(void const*) noexcept;
+        memory_kind (*kind)(void const*) noexcept;
+        bool (*equal)(void const*, void const*);
+        void (*copy)(void const* from, void* to) noexcept;
+        void (*destroy)(void*) noexcept;
+    };
+
+    template <class R>
+    struct boxed final : ref_counted {
+        explicit boxed(R r) : inside{std::move(r)} {}
+        R inside;
+    };
+
+    template <class R>
+    static constexpr bool in_place = sizeof(R) <= sizeof(void*) && alignof(R) <= alignof(void*) &&
+                                     std::is_nothrow_copy_constructible_v<R> &&
+                                     std::is_nothrow_move_constructible_v<R>;
+    template <class R>
+    using stored = std::conditional_t<in_place<R>, R, shared<boxed<R>>>;
+
+    template <class R>
+    static R& inside(void* at) noexcept {
+        auto& held = *std::launder(static_cast<stored<R>*>(at));
+        if constexpr (in_place<R>) return held;
+        else return held->inside;
+    }
+    template <class R>
+    static R& inside(void const* at) noexcept {
+        return inside<R>(const_cast<void*>(at));  // handles are shallow: what they lead to is not ours
+    }
+
+    template <class R>
+    static constexpr calls calls_of{
+        [](void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
+            return allocate_labelled(inside<R>(at), s, n, a, who);
+        },
+        [](void* at, stream_ref s, void* p, std::size_t n, std::size_t a) noexcept {
+            inside<R>(at).deallocate(s, p, n, a);
+        },
+        [](void* at, std::size_t n, std::size_t a, label const& who) {
+            return allocate_sync_labelled(inside<R>(at), n, a, who);
+        },
+        [](void* at, void* p, std::size_t n, std::size_t a) noexcept { inside<R>(at).deallocate_sync(p, n, a); },
+        [](void const* at) noexcept -> std::size_t { return inside<R>(at).granule(); },
+        [](void const* at) noexcept -> memory_kind { return inside<R>(at).kind(); },
+        [](void const* a, void const* b) -> bool { return inside<R>(a) == inside<R>(b); },
+        [](void const* from, void* to) noexcept {
+            ::new (to) stored<R>(*std::launder(static_cast<stored<R> const*>(from)));
+        },
+        [](void* at) noexcept { std::launder(static_cast<stored<R>*>(at))->~stored<R>(); },
+    };
+
+    void* at() noexcept { return storage_; }
+    void const* at() const noexcept { return storage_; }
+
+    calls const* calls_;
+    alignas(void*) std::byte storage_[sizeof(void*)];
+};
+
+static_assert(sizeof(any_resource) <= 16);
+static_assert(labelled_resource<any_resource> && device_resource<any_resource> && host_resource<any_resource>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Page-locked host memory as a resource.
+#pragma once
+
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/memory.hpp>
+
+namespace cuota::inline v0 {
+
+/// Page-locked host memory: what copies to and from a device can use while the host goes on.
+///
+/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
+/// Threads: any.
+/// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is taken then.
+/// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse. Accounted by the byte, as asked.
+class pinned_memory {
+public:
+    [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return allocate_sync(bytes, alignment, who);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        if (p) rt::drain(s);
+        deallocate_sync(p, bytes, alignment);
+    }
+
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        detail::check_alignment(alignment, who);
+        if (bytes == 0) return nullptr;
+        void* const p = rt::pinned_allocate(bytes);
+        if (!p)
+            throw out_of_memory{detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
+        return p;
+    }
+    void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept {
+        if (p) rt::pinned_free(p);
+    }
+
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
+    friend bool operator==(pinned_memory, pinned_memory) noexcept = default;
+};
+
+static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> && !device_resource<pinned_memory>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a source of memory is: the concept, and what every source here shares.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/runtime/device.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+/// Who can reach the memory of a resource.
+enum class memory_kind { device, pinned, managed };
+
+/// What CUDA promises for every allocation, in bytes; the largest alignment that can be asked for.
+inline constexpr std::size_t default_alignment = 256;
+
+/// A source of memory: a cheap copyable handle, on shared state if it has any.
+///
+/// allocate(s, n, a)       n bytes aligned to a, valid in s from here on; throws out_of_memory and changes nothing
+/// deallocate(s, p, n, a)  gives them back in stream order: work enqueued on s before may still use them
+/// allocate_sync(n, a)     valid on every stream at return
+/// deallocate_sync(p, n, a)  the caller has seen all work on them end
+/// granule()               what requests are rounded up to when they are accounted, in bytes, a power of two
+/// kind()                  who can reach it; static and constexpr where it is known at compile time
+/// a == b                  memory from one can be given back to the other
+/// Zero bytes are legal: null, which can be given back.
+template <class R>
+concept resource =
+    requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
+        { r.allocate(s, bytes, alignment) } -> std::same_as<void*>;
+        { r.deallocate(s, p, bytes, alignment) } noexcept;
+        { r.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
+        { r.deallocate_sync(p, bytes, alignment) } noexcept;
+        { look.granule() } -> std::convertible_to<std::size_t>;
+        { look.kind() } -> std::same_as<memory_kind>;
+    } && std::equality_comparable<R> && std::copy_constructible<R>;
+
+/// A resource that takes the label of a request along, for its accounts and messages.
+template <class R>
+concept labelled_resource =
+    resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
+        { r.allocate(s, n, n, who) } -> std::same_as<void*>;
+        { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
+    };
+
+namespace detail {
+
+template <class R>
+concept kind_is_static = requires { typename std::integral_constant<memory_kind, R::kind()>; };
+
+template <class R>
+[[nodiscard]] consteval bool may_be_kind(memory_kind unwanted) {
+    if constexpr (kind_is_static<R>) return R::kind() != unwanted;
+    return true;  // erased: looked at when it runs
+}
+
+}  // namespace detail
+
+/// Kernels can use memory of R, as far as its type tells.
+template <class R>
+concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
+
+/// Host code can use memory of R, as far as its type tells.
+template <class R>
+concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
+
+/// r.allocate with the label where r takes one.
+template <resource R>
+[[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+    if constexpr (labelled_resource<R>) return r.allocate(s, bytes, alignment, who);
+    else return r.allocate(s, bytes, alignment);
+}
+
+/// r.allocate_sync with the label where r takes one.
+template <resource R>
+[[nodiscard]] void* allocate_sync_labelled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
+    if constexpr (labelled_resource<R>) return r.allocate_sync(bytes, alignment, who);
+    else return r.allocate_sync(bytes, alignment);
+}
+
+namespace detail {
+
+/// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
+[[nodiscard]] inline std::size_t bytes_of(std::size_t count, label const& who) {
+    if (auto const bytes = checked_mul(count, who.unit_bytes)) return *bytes;
+    refusal r;
+    r.asked = r.charged = unlimited;
+    r.request = who;
+    throw out_of_memory{std::move(r)};
+}
+
+/// Throws misuse for an alignment that is no power of two or more than CUDA gives.
+inline void check_alignment(std::size_t alignment, label const& who) {
+    if (is_power_of_two(alignment) && alignment <= default_alignment) return;
+    throw misuse{"an alignment of " + std::to_string(alignment) + " cannot be honoured: it must be a power of two up to " +
+                     std::to_string(default_alignment),
+                 who.where};
+}
+
+/// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
+inline std::atomic<std::size_t>& taken_on(device where) noexcept {
+    static std::array<std::atomic<std::size_t>, 64> taken{};
+    return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
+}
+
+/// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
+inline std::optional<device_facts> facts_of(device where) noexcept {
+    std::optional<device_facts> facts;
+    report_failure_of([&] {
+        device::memory_info const memory = where.memory();
+        facts = device_facts{where.ordinal(), where.name(), memory.total, memory.free, taken_on(where).load()};
+    });
+    return facts;
+}
+
+/// The refusal of a request that no budget stopped and the driver did.
+[[nodiscard]] inline refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
+                                            std::string cause) {
+    refusal r;
+    r.asked = bytes;
+    r.charged = round_up(bytes, granule);
+    r.granule = granule;
+    r.request = who;
+    r.cause = std::move(cause);
+    return r;
+}
+
+[[noreturn]] inline void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
+                                   char const* call) {
+    refusal r = driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
+    r.device = facts_of(where);
+    if (r.device) r.would_fit = round_down(r.device->free, granule);
+    throw out_of_memory{std::move(r)};
+}
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How CUDA is called: every result is looked at, once, here.
+#pragma once
+
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/simulated.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// The error for a failed call. Clears CUDA's last error, so that nobody else meets it as theirs.
+[[nodiscard]] inline cuda_error error_of(cudaError_t code, char const* call, place where) {
+    (void)cudaGetLastError();
+    std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
+    if (is_simulated())
+        if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};
+    return {static_cast<int>(code), call, why, where};
+}
+
+/// Throws cuda_error unless the call succeeded.
+inline void check(cudaError_t code, char const* call, place where = {}) {
+    if (code != cudaSuccess) throw error_of(code, call, where);
+}
+
+/// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
+/// call is made once more: what fails for a passing reason must not leave a leak. True when it was given back.
+template <class Call>
+bool give_back(char const* name, Call call) noexcept {
+    cudaError_t code = call();
+    if (code == cudaSuccess) return true;
+    if (code == cudaErrorCudartUnloading) return false;  // the process ends and the driver takes everything back
+    report_failure_of([&] { throw error_of(code, name, {}); });
+    code = call();
+    if (code != cudaSuccess) (void)cudaGetLastError();
+    return code == cudaSuccess;
+}
+
+}  // namespace cuota::inline v0::rt

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Copies and fills, in stream order, with the direction said by name.
+/// Raw: whoever calls these answers for both ends' lifetimes. Programs use buffers and rings, which do.
+#pragma once
+
+#include <cstddef>
+
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// From pinned host memory: the source must stay as it is until the stream has passed this point.
+inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s.get()), "cudaMemcpyAsync", where);
+}
+
+/// To pinned host memory: not there until the stream has passed this point.
+inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
+}
+
+inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
+}
+
+/// Sets every byte.
+inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here()) {
+    if (bytes == 0) return;
+    check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
+}
+
+}  // namespace cuota::inline v0::rt

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Devices: which one is current, what it is called, how much memory its driver has.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <cuota/core/refusal.hpp>
+#include <cuota/runtime/call.hpp>
+
+namespace cuota::inline v0 {
+
+/// A device by its ordinal. A value; owns nothing.
+class device {
+public:
+    constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}
+
+    /// The calling thread's current device. Throws: cuda_error.
+    [[nodiscard]] static device current() {
+        int ordinal = 0;
+        rt::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+        return device{ordinal};
+    }
+    /// How many there are; 0 on a machine without any. Throws: cuda_error when the driver is missing or too old.
+    [[nodiscard]] static int count() {
+        int devices = 0;
+        cudaError_t const code = cudaGetDeviceCount(&devices);
+        if (code == cudaErrorNoDevice) {
+            (void)cudaGetLastError();
+            return 0;
+        }
+        rt::check(code, "cudaGetDeviceCount");
+        return devices;
+    }
+
+    [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
+
+    /// The marketing name; "simulated" on the simulator. Asked of the driver once. Throws: cuda_error.
+    [[nodiscard]] std::string const& name() const {
+        static std::mutex guard;
+        static std::map<int, std::string> names;
+        std::scoped_lock const lock{guard};
+        auto found = names.find(ordinal_);
+        if (found == names.end()) {
+            cudaDeviceProp properties{};
+            rt::check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
+            found = names.emplace(ordinal_, properties.name).first;
+        }
+        return found->second;
+    }
+
+    struct memory_info {
+        std::size_t free = 0;   ///< bytes the driver has left, for every program
+        std::size_t total = 0;  ///< bytes of the device
+    };
+    /// The driver's view of this device's memory, now. Throws: cuda_error.
+    [[nodiscard]] memory_info memory() const;
+
+    /// Waits for everything enqueued on this device by this process. Throws: cuda_error.
+    void synchronize() const;
+
+    friend constexpr bool operator==(device, device) noexcept = default;
+
+private:
+    int ordinal_;
+};
+
+/// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changed then.
+class device_scope {
+public:
+    explicit device_scope(device wanted) : before_{device::current()} {
+        if (wanted == before_) return;
+        rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
+        changed_ = true;
+    }
+    device_scope(device_scope const&) = delete;
+    device_scope& operator=(device_scope const&) = delete;
+    ~device_scope() {
+        if (changed_) rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
+    }
+
+private:
+    device before_;
+    bool changed_ = false;
+};
+
+inline device::memory_info device::memory() const {
+    device_scope const here{*this};
+    memory_info info;
+    rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
+    return info;
+}
+
+inline void device::synchronize() const {
+    device_scope const here{*this};
+    rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Events: the hand-off between streams. An event here has always been recorded.
+#pragma once
+
+#include <cuota/core/handle.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+struct event_traits {
+    using type = cudaEvent_t;
+    static type none() noexcept { return nullptr; }
+    static void close(type e) noexcept {
+        rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });
+    }
+};
+
+}  // namespace detail
+
+/// A point in a stream that others can wait for.
+///
+/// CUDA takes an event that was never recorded for one that is done, so a forgotten record is a silent race. This
+/// type cannot be in that state: constructing it records. Recording again moves the point; waits made before keep
+/// the old one. Without timing, which would cost. Move-only; moved-from may only be destroyed or assigned to.
+/// Throws: cuda_error.
+class event {
+public:
+    explicit event(stream_ref s) {
+        cudaEvent_t native = nullptr;
+        rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        handle_.reset(native);
+        record(s);
+    }
+
+    /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
+    void record(stream_ref s) { rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord"); }
+
+    [[nodiscard]] bool is_done() const {
+        cudaError_t const code = cudaEventQuery(handle_.get());
+        if (code == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        rt::check(code, "cudaEventQuery");
+        return true;
+    }
+
+    /// Waits on the host. Throws: cuda_error, also of the work before the event.
+    void synchronize() const { rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
+
+    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
+
+private:
+    unique_handle<detail::event_traits> handle_;
+};
+
+inline void stream_ref::wait(event const& done) const {
+    rt::check(cudaStreamWaitEvent(native_, done.get(), 0), "cudaStreamWaitEvent");
+}
+inline void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The one kernel launch that runs everywhere: f(0) … f(n - 1), in stream order, in parallel.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+#if defined(__CUDACC__)
+template <class F>
+__global__ void for_each_index_kernel(std::size_t n, F f) {
+    std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+    for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
+template <class F>
+void launch_on_device(stream_ref s, std::size_t n, F const& f, char const* name, place where) {
+    constexpr std::size_t threads = 256;
+    constexpr std::size_t most_blocks = 1u << 16;  // the loop in the kernel covers the rest
+    std::size_t const blocks = (n - 1) / threads + 1;
+    auto const grid = static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks);
+    for_each_index_kernel<<<grid, static_cast<unsigned>(threads), 0, s.get()>>>(n, f);
+    rt::check(cudaGetLastError(), name, where);
+}
+#else
+template <class F>
+[[noreturn]] void launch_on_device(stream_ref, std::size_t, F const&, char const* name, place where) {
+    throw misuse{std::string{name} + ": compiled without nvcc, so it can run on the simulator only, but the program "
+                                     "is linked to the real CUDA runtime",
+                 where};
+}
+#endif
+
+template <class F>
+void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, place where) {
+    struct job {
+        std::size_t n;
+        std::decay_t<F> f;
+    };
+    auto body = std::make_unique<job>(job{n, std::forward<F>(f)});
+    rt::check(cuota_simulator_launch(
+                  s.get(), name,
+                  [](void* p) {
+                      job& j = *static_cast<job*>(p);
+                      for (std::size_t i = 0; i != j.n; ++i) j.f(i);
+                  },
+                  [](void* p) { delete static_cast<job*>(p); }, body.get()),
+              name, where);
+    (void)body.release();  // the simulator's now
+}
+
+// A lambda that is __device__ only has no host side to simulate with.
+template <class F>
+inline constexpr bool has_host_side =
+#if defined(__CUDACC_EXTENDED_LAMBDA__)
+    !__nv_is_extended_device_lambda_closure_type(F);
+#else
+    true;
+#endif
+
+}  // namespace detail
+
+/// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and hold no reference to the host.
+///
+/// Under nvcc this is a CUDA kernel; on the simulator the same body runs on a stream's own thread, so mark it
+/// CUOTA_HOST_DEVICE. Order among indices is not defined: results must not depend on it.
+/// Order:   on s. Returns before the work is done. n = 0 enqueues nothing.
+/// Threads: any.
+/// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
+template <class F>
+void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index", place where = place::here()) {
+#if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in a type that is not trivially copyable
+    static_assert(std::is_trivially_copyable_v<F>, "a kernel's body travels to the device byte by byte");
+#endif
+    if (n == 0) return;
+    if (!is_simulated()) return detail::launch_on_device(s, n, f, name, where);
+    if constexpr (detail::has_host_side<F>)
+        detail::launch_on_simulator(s, n, std::move(f), name, where);
+    else
+        throw misuse{std::string{name} + ": a __device__ lambda cannot run on the simulator; make it "
+                                         "__host__ __device__",
+                     where};
+}
+
+}  // namespace cuota::inline v0

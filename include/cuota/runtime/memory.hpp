@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The runtime's allocation calls. A refusal for lack of memory is an answer (null); everything else is an error.
+/// For resource/, which makes typed errors and accounts of them; programs use the resources.
+#pragma once
+
+#include <cstddef>
+
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::rt {
+
+namespace detail {
+
+// By reference: the call that fills it is an argument beside it.
+inline void* granted(cudaError_t code, void* const& pointer, char const* call) {
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return nullptr;
+    }
+    check(code, call);
+    return pointer;
+}
+
+}  // namespace detail
+
+/// Device memory of the current device, aligned to 256 bytes. Null when there is too little.
+[[nodiscard]] inline void* device_allocate(std::size_t bytes) {
+    void* p = nullptr;
+    return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
+}
+/// Waits for the device, as cudaFree does.
+inline bool device_free(void* p) noexcept {
+    return give_back("cudaFree", [p] { return cudaFree(p); });
+}
+
+/// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
+[[nodiscard]] inline void* async_allocate(std::size_t bytes, stream_ref s) {
+    void* p = nullptr;
+    return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
+}
+inline bool async_free(void* p, stream_ref s) noexcept {
+    return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
+}
+
+/// Page-locked host memory, usable by every device. Null when there is too little.
+[[nodiscard]] inline void* pinned_allocate(std::size_t bytes) {
+    void* p = nullptr;
+    return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
+}
+inline bool pinned_free(void* p) noexcept {
+    return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
+}
+
+/// Memory that migrates between host and device. Null when there is too little.
+[[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
+    void* p = nullptr;
+    return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
+}
+
+}  // namespace cuota::inline v0::rt

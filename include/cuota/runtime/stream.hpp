@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Streams: an owner, a reference, and a share that keeps the stream alive for a release to come.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/call.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0 {
+
+class event;
+
+namespace detail {
+
+struct stream_state final : ref_counted {
+    stream_state(cudaStream_t handle, std::uint64_t stream_id, device where) noexcept
+        : native{handle}, id{stream_id}, home{where} {}
+    ~stream_state() {
+        // Returns at once; what is enqueued still runs.
+        rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
+    }
+    cudaStream_t native;
+    std::uint64_t id;
+    device home;
+};
+
+inline std::uint64_t id_of(cudaStream_t native) {
+    unsigned long long id = 0;
+    rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
+    return id;
+}
+
+}  // namespace detail
+
+/// A stream that somebody else owns; what functions take. Copies are free.
+///
+/// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
+/// a `stream` need not: owners of memory keep a share of it.
+class stream_ref {
+public:
+    stream_ref(cudaStream_t native) noexcept : native_{native} {}
+    stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
+    stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
+
+    [[nodiscard]] cudaStream_t get() const noexcept { return native_; }
+
+    /// Unique over the life of the program, unlike the handle. Throws: cuda_error.
+    [[nodiscard]] std::uint64_t id() const { return state_ ? state_->id : detail::id_of(native_); }
+
+    /// The device that the stream belongs to. Throws: cuda_error.
+    [[nodiscard]] cuota::device device() const {
+        if (state_) return state_->home;
+        int ordinal = 0;
+        rt::check(cudaStreamGetDevice(native_, &ordinal), "cudaStreamGetDevice");
+        return cuota::device{ordinal};
+    }
+
+    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work.
+    void synchronize(place where = place::here()) const {
+        rt::check(cudaStreamSynchronize(native_), "cudaStreamSynchronize", where);
+    }
+
+    /// True when everything enqueued so far is done. Throws: cuda_error.
+    [[nodiscard]] bool is_idle() const {
+        cudaError_t const code = cudaStreamQuery(native_);
+        if (code == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        rt::check(code, "cudaStreamQuery");
+        return true;
+    }
+
+    /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
+    void wait(event const& done) const;
+
+    friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.native_ == b.native_; }
+
+private:
+    friend class stream;
+    friend class stream_share;
+    explicit stream_ref(detail::stream_state& state) noexcept : native_{state.native}, state_{&state} {}
+
+    cudaStream_t native_;
+    detail::stream_state* state_ = nullptr;
+};
+
+/// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 16 bytes.
+class stream_share {
+public:
+    stream_share(stream_ref s) noexcept : native_{s.native_} {
+        if (s.state_) state_ = shared<detail::stream_state>::of(*s.state_);
+    }
+    operator stream_ref() const noexcept { return state_ ? stream_ref{*state_} : stream_ref{native_}; }
+    [[nodiscard]] cudaStream_t get() const noexcept { return native_; }
+
+    /// True when nobody else could enqueue anything more through this stream's owner: all other shares are gone.
+    /// Never of a native handle, whose owner is not known here.
+    [[nodiscard]] bool is_last() const noexcept { return state_ && state_->owners() == 1; }
+    [[nodiscard]] bool is_owned() const noexcept { return static_cast<bool>(state_); }
+
+private:
+    cudaStream_t native_;
+    shared<detail::stream_state> state_;
+};
+
+namespace rt {
+
+/// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use.
+inline void drain(stream_ref s) noexcept {
+    give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+}
+
+}  // namespace rt
+
+enum class stream_priority { normal, high };
+
+/// Owns a CUDA stream of the current device, one that does not wait for the legacy default stream.
+///
+/// Move-only; moved-from may only be destroyed or assigned to. Destruction does not wait: enqueued work still runs,
+/// and the native stream lives until the last owner of memory that must be released on it is gone.
+/// Throws: cuda_error on construction.
+class stream {
+public:
+    explicit stream(stream_priority priority = stream_priority::normal) {
+        int least = 0;
+        int greatest = 0;
+        if (priority == stream_priority::high)
+            rt::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+        cuota::device const home = cuota::device::current();
+        cudaStream_t native = nullptr;
+        rt::check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, greatest),
+                  "cudaStreamCreateWithPriority");
+        try {
+            state_ = shared<detail::stream_state>::make(native, detail::id_of(native), home);
+        } catch (...) {
+            rt::give_back("cudaStreamDestroy", [native] { return cudaStreamDestroy(native); });
+            throw;
+        }
+    }
+    stream(stream&&) noexcept = default;
+    stream& operator=(stream&&) noexcept = default;
+    stream(stream const&) = delete;  // two owners of one order of work would each think it is theirs
+    stream& operator=(stream const&) = delete;
+
+    operator stream_ref() const noexcept { return stream_ref{*state_}; }
+    [[nodiscard]] cudaStream_t get() const noexcept { return state_->native; }
+    [[nodiscard]] std::uint64_t id() const noexcept { return state_->id; }
+    [[nodiscard]] cuota::device device() const noexcept { return state_->home; }
+    void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
+    [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }
+    void wait(event const& done) const;
+
+private:
+    shared<detail::stream_state> state_;
+};
+
+}  // namespace cuota::inline v0
