@@ -116,7 +116,8 @@ inline std::string would_fit_text(refusal const& r) {
     if (r.budgets.empty() || r.missing() == 0) return text;
     budget_facts const& refused = r.budgets[r.refused_by];
     if (auto const limit = checked_add(refused.held, r.charged)) text += "; or a limit of " + bytes_text(*limit);
-    text += "; or release " + bytes_text(r.missing()) + (r.missing() > refused.held ? " (more than is held)" : "");
+    if (refused.held != 0)
+        text += "; or release " + bytes_text(r.missing()) + (r.missing() > refused.held ? " (more than is held)" : "");
     return text;
 }
 

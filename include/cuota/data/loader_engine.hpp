@@ -291,7 +291,7 @@ private:
             } catch (...) {
                 failure = std::current_exception();
             }
-            publish(*mine, std::move(lease), samples, failure);
+            publish(*mine, std::move(lease), samples, std::move(failure));
         }
     }
 

@@ -1,0 +1,497 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/batch_loader.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/numbered_source.hpp"
+
+namespace sim = cuota::simulator;
+using support::machine;
+using support::numbered_source;
+
+namespace {
+
+struct copy_numbers {
+    cuota::device_span<std::uint32_t const> from;
+    cuota::device_span<std::uint32_t> to;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+
+// What a stream that works on the batch finds in its first field, once a sample.
+std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch const& b) {
+    std::size_t const width = b.fields()[0].count();
+    cuota::device_buffer<std::uint32_t> out{b.size() * width, s, cuota::device_memory{}, cuota::no_init};
+    cuota::for_each_index(s, out.size(), copy_numbers{b.view<std::uint32_t>(s), out.write(s)});
+    std::vector<std::uint32_t> const all = out.to_vector(s);
+    std::vector<std::uint32_t> first;
+    for (std::size_t i = 0; i < all.size(); i += width) {
+        CHECK(std::all_of(all.begin() + static_cast<std::ptrdiff_t>(i),
+                          all.begin() + static_cast<std::ptrdiff_t>(i + width),
+                          [&](std::uint32_t v) { return v == all[i]; }));
+        first.push_back(all[i]);
+    }
+    return first;
+}
+
+std::vector<std::uint64_t> order_of(cuota::batch_loader& loader, std::uint64_t epoch) {
+    std::vector<std::uint64_t> order;
+    for (cuota::batch b : loader.epoch(epoch)) order.insert(order.end(), b.samples().begin(), b.samples().end());
+    return order;
+}
+
+std::vector<std::uint64_t> sorted(std::vector<std::uint64_t> v) {
+    std::ranges::sort(v);
+    return v;
+}
+
+std::vector<std::uint64_t> counted(std::uint64_t n) {
+    std::vector<std::uint64_t> v(n);
+    for (std::uint64_t i = 0; i != n; ++i) v[i] = i;
+    return v;
+}
+
+template <class Error, class Action>
+std::string message_of(Action action) {
+    try {
+        action();
+    } catch (Error const& e) {
+        return e.what();
+    }
+    FAIL("nothing was thrown");
+    return {};
+}
+
+bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+static_assert(!std::is_copy_constructible_v<cuota::batch> && std::is_nothrow_move_constructible_v<cuota::batch>);
+static_assert(!std::is_copy_constructible_v<cuota::batch_loader> && !std::is_copy_constructible_v<cuota::epoch_range>);
+static_assert(!std::is_copy_assignable_v<cuota::batch> && std::is_nothrow_move_assignable_v<cuota::batch>);
+
+TEST_CASE("batch_loader brings every sample to the device, in order, the last batch partial", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{23}, {.batch = 5}};
+    std::uint32_t expected = 0;
+    std::uint64_t batches = 0;
+    for (cuota::batch b : loader.epoch(0)) {
+        CHECK(b.index() == batches++);
+        CHECK(b.size() == (b.index() == 4 ? 3 : 5));
+        for (std::uint32_t const value : seen_by(s, b)) CHECK(value == expected++);
+    }
+    CHECK(batches == 5);
+    CHECK(expected == 23);
+}
+
+TEST_CASE("batch_loader drops the last batch when told to", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{23}, {.batch = 5, .last = cuota::last_batch::drop}};
+    CHECK(order_of(loader, 0) == counted(20));
+}
+
+TEST_CASE("batch_loader of an empty source has no batches", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{0}, {.batch = 5}};
+    CHECK(order_of(loader, 0).empty());
+    CHECK(order_of(loader, 1).empty());
+}
+
+TEST_CASE("batch_loader gives a view of each field", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{8}, {.batch = 8}};
+    auto epoch = loader.epoch(0);
+    std::optional<cuota::batch> const b = epoch.next();
+    REQUIRE(b);
+    CHECK(b->view<std::uint32_t>(s, 0).size() == 40);
+    CHECK(b->view<std::uint64_t>(s, 1).size() == 8);
+    CHECK(b->view<std::byte>(s, 1).size() == 64);
+    CHECK(reinterpret_cast<std::uintptr_t>(b->view<std::uint64_t>(s, 1).data()) % cuota::default_alignment == 0);
+    CHECK(!epoch.next());
+    CHECK(!epoch.next());
+}
+
+TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the workers", "[data][batch_loader]") {
+    machine const on;
+    auto const order = [](std::size_t workers, std::optional<std::uint64_t> seed, std::uint64_t epoch) {
+        cuota::batch_loader loader{numbered_source{101}, {.batch = 7, .seed = seed, .workers = workers}};
+        return order_of(loader, epoch);
+    };
+    auto const reference = order(1, 42, 3);
+    CHECK(sorted(reference) == counted(101));
+    CHECK(reference != counted(101));
+    for (std::size_t const workers : {1, 2, 3, 5}) CHECK(order(workers, 42, 3) == reference);
+    CHECK(order(1, 42, 4) != reference);
+    CHECK(order(1, 43, 3) != reference);
+    CHECK(order(3, std::nullopt, 9) == counted(101));
+}
+
+TEST_CASE("batch_loader gives an epoch again as often as it is asked for", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{50}, {.batch = 8, .seed = 1, .workers = 2}};
+    auto const first = order_of(loader, 5);
+    CHECK(order_of(loader, 6) != first);
+    CHECK(order_of(loader, 5) == first);
+}
+
+TEST_CASE("batch_loader's samples are what samples() says, on the device too", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{64}, {.batch = 6, .seed = 9, .workers = 3}};
+    for (cuota::batch b : loader.epoch(2)) {
+        auto const values = seen_by(s, b);
+        CHECK(std::vector<std::uint64_t>(values.begin(), values.end()) ==
+              std::vector<std::uint64_t>(b.samples().begin(), b.samples().end()));
+    }
+}
+
+// ---- memory ----
+
+TEST_CASE("batch_loader holds exactly its plan, and gives it back", "[data][batch_loader]") {
+    machine const on;
+    cuota::budget const device{"device", cuota::unlimited};
+    cuota::budget const pinned{"pinned", cuota::unlimited};
+    {
+        cuota::batch_loader loader{numbered_source{100}, {.batch = 9, .device = device, .pinned = pinned}};
+        (void)order_of(loader, 0);
+        CHECK(device.held() == loader.plan().device_bytes);
+        CHECK(pinned.held() == loader.plan().pinned_bytes);
+        CHECK(device.peak() == loader.plan().device_bytes);
+        CHECK(pinned.peak() == loader.plan().pinned_bytes);
+        CHECK(sim::peak_device_bytes() == loader.plan().device_bytes);
+        CHECK(sim::peak_pinned_bytes() == loader.plan().pinned_bytes);
+    }
+    CHECK(device.held() == 0);
+    CHECK(pinned.held() == 0);
+}
+
+TEST_CASE("batch_loader allocates nothing and waits for no device while it loads", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{400}, {.batch = 8, .seed = 1, .workers = 2}};
+    auto const run = [&](std::uint64_t epoch) {
+        for (cuota::batch b : loader.epoch(epoch)) (void)b.view<std::uint32_t>(s);
+    };
+    run(0);  // every slot has been round once: their events exist
+    auto const allocations = sim::allocation_calls();
+    auto const events = sim::calls("cudaEventCreateWithFlags");
+    run(1);
+    CHECK(sim::allocation_calls() == allocations);
+    CHECK(sim::calls("cudaEventCreateWithFlags") == events);
+    CHECK(sim::calls("cudaDeviceSynchronize") == 0);
+    CHECK(sim::calls("cudaStreamSynchronize") == 0);
+    CHECK(sim::calls("cudaFree") == 0);
+}
+
+TEST_CASE("batch_loader is refused as a whole, with the largest batch that would fit", "[data][batch_loader]") {
+    machine const on;
+    cuota::loader_options options{.batch = 500};
+    bool const device_is_short = GENERATE(true, false);
+    cuota::budget const device{"device", device_is_short ? 20'000 : cuota::unlimited};
+    cuota::budget const pinned{"pinned", device_is_short ? cuota::unlimited : 20'000};
+    options.device = device;
+    options.pinned = pinned;
+    std::size_t fits = 0;
+    try {
+        cuota::batch_loader loader{numbered_source{1000}, options};
+        FAIL("it was not refused");
+    } catch (cuota::budget_exceeded const& refused) {
+        fits = refused.facts().fitting_count();
+        INFO(refused.what());
+        CHECK(has(refused.what(), "loader slots"));
+        CHECK(has(refused.what(), std::to_string(fits) + " samples in a batch"));
+    }
+    CHECK(device.held() == 0);
+    CHECK(pinned.held() == 0);
+    CHECK(sim::live().total() == 0);
+
+    REQUIRE(fits > 0);
+    options.batch = fits;
+    CHECK_NOTHROW(cuota::batch_loader{numbered_source{1000}, options});
+    options.batch = fits + 1;
+    CHECK_THROWS_AS((cuota::batch_loader{numbered_source{1000}, options}), cuota::budget_exceeded);
+}
+
+// ---- order between copies and kernels ----
+
+TEST_CASE("batch_loader copies into a slot only when its last reader is done", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    constexpr std::size_t batches = 6;
+    // As many pinned slots as batches: all can be enqueued before anything runs, through two device slots.
+    cuota::batch_loader loader{numbered_source{batches * 4}, {.batch = 4, .device_slots = 2, .host_slots = batches}};
+    std::vector<cuota::device_buffer<std::uint32_t>> seen;
+    for (std::size_t i = 0; i != batches; ++i) seen.emplace_back(20, s, cuota::device_memory{});
+    s.synchronize();
+    {
+        sim::hold const nothing_runs_yet;
+        for (cuota::batch b : loader.epoch(0)) {
+            auto& out = seen[b.index()];
+            cuota::for_each_index(s, out.size(), copy_numbers{b.view<std::uint32_t>(s), out.write(s)});
+        }
+    }
+    for (std::size_t i = 0; i != batches; ++i) {
+        auto const values = seen[i].to_vector(s);
+        for (std::size_t k = 0; k != values.size(); ++k) CHECK(values[k] == i * 4 + k / 5);
+    }
+}
+
+TEST_CASE("batch_loader's slot waits for every stream that used the batch", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const first;
+    cuota::stream const second;
+    cuota::batch_loader loader{numbered_source{16}, {.batch = 4, .device_slots = 1, .host_slots = 4}};
+    std::vector<cuota::device_buffer<std::uint32_t>> seen;
+    for (std::size_t i = 0; i != 4; ++i) seen.emplace_back(20, second, cuota::device_memory{});
+    second.synchronize();
+    {
+        sim::hold const nothing_runs_yet;
+        for (cuota::batch b : loader.epoch(0)) {
+            auto const view = b.view<std::uint32_t>(first);
+            b.used_on(second);
+            auto& out = seen[b.index()];
+            cuota::for_each_index(second, out.size(), copy_numbers{view, out.write(second)});
+        }
+    }
+    for (std::size_t i = 0; i != 4; ++i) {
+        auto const values = seen[i].to_vector(second);
+        for (std::size_t k = 0; k != values.size(); ++k) CHECK(values[k] == i * 4 + k / 5);
+    }
+}
+
+TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    auto epoch = loader.epoch(0);
+    auto const b = epoch.next();
+    auto const waits = sim::calls("cudaStreamWaitEvent");
+    (void)b->view<std::uint32_t>(s);
+    auto const after_first = sim::calls("cudaStreamWaitEvent");
+    (void)b->view<std::uint32_t>(s);
+    b->used_on(s);
+    CHECK(after_first - waits <= 1);  // none when the copy is known to be over
+    CHECK(sim::calls("cudaStreamWaitEvent") == after_first);
+}
+
+// ---- misuse ----
+
+TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    auto epoch = loader.epoch(0);
+    std::optional<cuota::batch> b = epoch.next();
+
+    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<float>(s); }), "numbers u32[5] of a batch was viewed as f32"));
+    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<std::byte>(s, 2); }), "field 2 of a batch that has 2"));
+    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::misuse);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStream_t{}), cuota::misuse);
+    cuota::batch const moved = std::move(*b);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::misuse);
+    CHECK_THROWS_AS(b->size(), cuota::misuse);
+    CHECK(moved.size() == 4);
+}
+
+TEST_CASE("batch_loader refuses a second epoch while one is going on", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
+    {
+        auto const epoch = loader.epoch(0);
+        CHECK(has(message_of<cuota::misuse>([&] { (void)loader.epoch(1); }), "another is still going on"));
+    }
+    CHECK(order_of(loader, 1).size() == 10);
+}
+
+TEST_CASE("batch_loader says so when the caller holds every slot and asks for more", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{10}, {.batch = 2, .device_slots = 2}};
+    auto epoch = loader.epoch(0);
+    std::optional<cuota::batch> first = epoch.next();
+    std::optional<cuota::batch> second = epoch.next();
+    CHECK(has(message_of<cuota::misuse>([&] { (void)epoch.next(); }), "device_slots"));
+    first.reset();  // out of order: any slot will do
+    std::optional<cuota::batch> third = epoch.next();
+    REQUIRE(third);
+    CHECK(third->index() == 2);
+    CHECK(second->samples()[0] == 2);
+    CHECK(third->samples()[0] == 4);
+}
+
+TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
+    auto epoch = loader.epoch(0);
+    auto moved = std::move(epoch);
+    CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+    CHECK(moved.next()->index() == 0);
+}
+
+// ---- ends of all kinds ----
+
+TEST_CASE("batch_loader can be left early and asked again", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{60}, {.batch = 4, .seed = 3, .workers = 2}};
+    auto const whole = order_of(loader, 0);
+    for (std::size_t stop = 0; stop != 15; ++stop) {
+        std::vector<std::uint64_t> part;
+        for (cuota::batch b : loader.epoch(0)) {
+            (void)b.view<std::uint32_t>(s);
+            part.insert(part.end(), b.samples().begin(), b.samples().end());
+            if (b.index() == stop) break;
+        }
+        CHECK(std::equal(part.begin(), part.end(), whole.begin()));
+    }
+    CHECK(order_of(loader, 0) == whole);
+}
+
+TEST_CASE("a batch outlives its epoch and its loader", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    std::optional<cuota::batch> kept;
+    {
+        cuota::batch_loader loader{numbered_source{20}, {.batch = 4}};
+        for (cuota::batch b : loader.epoch(0)) {
+            if (b.index() == 2) {
+                kept.emplace(std::move(b));
+                break;
+            }
+        }
+    }
+    CHECK(seen_by(s, *kept) == std::vector<std::uint32_t>{8, 9, 10, 11});
+}
+
+TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
+    machine const on;
+    std::latch reading{1};
+    std::atomic<bool> go_on = false;
+    numbered_source from{20};
+    from.before_each([&](auto) {
+        reading.count_down();
+        go_on.wait(false);
+    });
+    std::thread releaser;
+    {
+        cuota::batch_loader loader{from, {.batch = 20}};
+        auto const epoch = loader.epoch(0);
+        reading.wait();
+        releaser = std::thread{[&] {
+            go_on = true;
+            go_on.notify_all();
+        }};
+    }
+    releaser.join();
+}
+
+TEST_CASE("batch_loader gives an error its place in the order, every time, and goes on with the next epoch",
+          "[data][batch_loader]") {
+    machine const on;
+    std::uint64_t const bad = GENERATE(0, 9, 17, 29);
+    std::size_t const workers = GENERATE(1, 3);
+    std::atomic<bool> broken = true;
+    numbered_source from{30};
+    from.before_each([&](std::span<std::uint64_t const> samples) {
+        if (broken && std::ranges::find(samples, bad) != samples.end())
+            throw cuota::data_error{"numbers", bad * 20, "sample " + std::to_string(bad) + " is bad"};
+    });
+    cuota::batch_loader loader{from, {.batch = 4, .workers = workers}};
+    {
+        auto epoch = loader.epoch(0);
+        for (std::uint64_t batch = 0; batch != bad / 4; ++batch) CHECK(epoch.next()->index() == batch);
+        for (int again = 0; again != 3; ++again)
+            CHECK(has(message_of<cuota::data_error>([&] { (void)epoch.next(); }),
+                      "sample " + std::to_string(bad) + " is bad"));
+    }
+    broken = false;
+    CHECK(order_of(loader, 0) == counted(30));
+}
+
+TEST_CASE("batch_loader hands on whatever a source throws", "[data][batch_loader]") {
+    machine const on;
+    numbered_source from{8};
+    from.before_each([](auto) { throw 42; });
+    cuota::batch_loader loader{from, {.batch = 4}};
+    CHECK_THROWS_AS(order_of(loader, 0), int);
+}
+
+TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{20}, {.batch = 4}};
+    char const* const call = GENERATE("cudaMemcpyAsync", "cudaEventRecord", "cudaEventSynchronize");
+    std::uint64_t const nth = GENERATE(1, 3);
+    sim::fail_call(call, nth);
+    bool failed = false;
+    try {
+        (void)order_of(loader, 0);
+    } catch (cuota::cuda_error const& error) {
+        failed = true;
+        CHECK(error.call() == call);
+    }
+    // With five slots' worth of copies and three slots, workers wait for two events at least.
+    if (nth == 1) CHECK(failed);
+    sim::clear_faults();
+    CHECK(order_of(loader, 1) == counted(20));
+}
+
+TEST_CASE("batch_loader survives every failing call", "[data][batch_loader]") {
+    machine on;
+    cuota::budget const device{"device", cuota::unlimited};
+    cuota::budget const pinned{"pinned", cuota::unlimited};
+    support::survives_every_failure(on, [&] {
+        cuota::stream const s;
+        cuota::batch_loader loader{numbered_source{30}, {.batch = 4, .device = device, .pinned = pinned}};
+        for (cuota::batch b : loader.epoch(0)) (void)b.view<std::uint32_t>(s);
+    });
+    CHECK(device.held() == 0);
+    CHECK(pinned.held() == 0);
+}
+
+TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    std::uint64_t random = 1;
+    auto const below = [&](std::uint64_t n) { return (random = cuota::detail::mixed(random + 1)) % n; };
+    for (int round = 0; round != 150; ++round) {
+        std::uint64_t const throw_at = below(80);
+        std::uint64_t const leave_at = below(12);
+        bool const consumer_throws = below(4) == 0;
+        numbered_source from{40};
+        from.before_each([=](std::span<std::uint64_t const> samples) {
+            if (std::ranges::find(samples, throw_at) != samples.end()) throw std::runtime_error{"a worker's"};
+        });
+        std::vector<cuota::batch> kept;
+        try {
+            cuota::batch_loader loader{from, {.batch = 4, .seed = below(9), .workers = 1 + below(3),
+                                              .device_slots = 2 + below(2), .host_slots = 1 + below(4)}};
+            for (cuota::batch b : loader.epoch(below(3))) {
+                (void)b.view<std::uint32_t>(s);
+                if (b.index() == leave_at) {
+                    if (consumer_throws) throw std::runtime_error{"the consumer's"};
+                    kept.push_back(std::move(b));
+                    break;
+                }
+            }
+        } catch (std::runtime_error const&) {
+        }
+    }
+}

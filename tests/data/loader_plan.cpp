@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/loader_plan.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include <cuota/data/batch_loader.hpp>
+
+#include "support/catch.hpp"
+#include "support/numbered_source.hpp"
+
+using support::numbered_source;
+
+TEST_CASE("plan_loader adds up slots, aligned field by field", "[data][loader_plan]") {
+    // 5 u32 and one u64 a sample; 100 of them are 2000 -> 2048 and 800 -> 1024 bytes.
+    cuota::loader_plan const plan =
+        cuota::plan_loader(numbered_source{1000}, {.batch = 100, .workers = 2, .device_slots = 3});
+
+    CHECK(plan.batch == 100);
+    CHECK(plan.batches == 10);
+    CHECK(plan.sample_bytes == 28);
+    CHECK(plan.slot_bytes == 3072);
+    CHECK(plan.offsets == std::vector<std::size_t>{0, 2048});
+    CHECK(plan.device_slots == 3);
+    CHECK(plan.host_slots == 4);
+    CHECK(plan.device_bytes == 3 * 3072);
+    CHECK(plan.pinned_bytes == 4 * 3072);
+}
+
+TEST_CASE("plan_loader counts the batches that an epoch has", "[data][loader_plan]") {
+    auto const batches = [](std::uint64_t samples, std::size_t batch, cuota::last_batch last) {
+        return cuota::plan_loader(numbered_source{samples}, {.batch = batch, .last = last}).batches;
+    };
+    using enum cuota::last_batch;
+    CHECK(batches(0, 4, partial) == 0);
+    CHECK(batches(0, 4, drop) == 0);
+    CHECK(batches(3, 4, partial) == 1);
+    CHECK(batches(3, 4, drop) == 0);
+    CHECK(batches(4, 4, partial) == 1);
+    CHECK(batches(4, 4, drop) == 1);
+    CHECK(batches(9, 4, partial) == 3);
+    CHECK(batches(9, 4, drop) == 2);
+}
+
+TEST_CASE("plan_loader holds no more of a batch than the source can fill", "[data][loader_plan]") {
+    cuota::loader_plan const plan = cuota::plan_loader(numbered_source{10}, {.batch = 1'000'000});
+    CHECK(plan.batch == 10);
+    CHECK(plan.slot_bytes == 256 + 256);
+}
+
+TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan]") {
+    numbered_source const from{10};
+    CHECK_THROWS_AS(cuota::plan_loader(from, {}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .workers = 0}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .device_slots = 0}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .device_slots = cuota::unlimited / 2}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .host_slots = cuota::unlimited / 2}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(numbered_source{cuota::unlimited}, {.batch = cuota::unlimited / 2}), cuota::misuse);
+}
+
+TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room", "[data][loader_plan]") {
+    numbered_source const from{300};
+    cuota::loader_options options{.batch = 200};
+    std::size_t most = 0;
+    for (std::size_t room = 0; room <= 16'384; room += 128) {
+        std::size_t const found =
+            cuota::detail::largest_batch("x", from.size(), from.fields(), options, room, cuota::unlimited);
+        std::size_t expected = 0;
+        for (std::size_t batch = 1; batch <= 200; ++batch)
+            if (cuota::plan_loader(from, {.batch = batch}).device_bytes <= room) expected = batch;
+        REQUIRE(found == expected);
+        most = std::max(most, found);
+    }
+    CHECK(most == 200);
+    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited, 3 * 512) == 12);
+}

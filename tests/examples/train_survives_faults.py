@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every CUDA call fails once, the n-th in run n: a typed error, status 1, nothing alive, whichever it was."""
+
+import pathlib
+import re
+import sys
+
+from _train import Digits, Run, scratch, skip
+
+with scratch() as folder:
+    data = Digits(pathlib.Path(folder), samples=80)
+    arguments = [*data.arguments(), "--batch", 8, "--hidden", 4, "--epochs", 1, "--device-budget", "9KiB"]
+    whole = Run(*arguments)
+    if not whole.sim:
+        skip("faults can be injected on the simulated device only")
+    whole.check_success()
+    whole.check("the refusal is part of it", "cuota::budget_exceeded" in whole.out)
+
+    calls = 0
+    for n in range(1, 5000):
+        run = Run(*arguments, fail=f"any:{n}")
+        if run.number("faults_injected") == 0:
+            run.check_success()
+            break
+        calls += 1
+        run.check(f"call {n}: the status is 1", run.status == 1)
+        run.check(f"call {n}: only typed errors are printed",
+                  re.fullmatch(r"(train: (while giving back: )?cuota::(cuda_error|out_of_memory|budget_exceeded): "
+                               r"[^\n]+\n)+", run.err))
+        run.check(f"call {n}: nothing is alive at the end", not run.live())
+        run.check(f"call {n}: no file is left behind", not run.left_behind)
+    else:
+        sys.exit("the faults never ended")
+    whole.check("as many calls failed as a whole run makes, give or take what two threads race for",
+                abs(calls - whole.number("calls")) <= whole.number("calls") // 4)
+    print(f"{calls} calls failed, one a run")
