@@ -18,8 +18,7 @@ using namespace cuota::literals;
 // A pool with that many free blocks of 512 bytes, each between two live ones.
 class holed_pool {
 public:
-    explicit holed_pool(std::size_t holes)
-        : pool_{budget_, {.initial = (2 * holes + 2) * 512 + 16_MiB}} {
+    explicit holed_pool(std::size_t holes) : pool_{budget_, {.initial = (2 * holes + 2) * 512 + 16_MiB}} {
         std::vector<void*> between;
         for (std::size_t i = 0; i != 2 * holes; ++i) {
             void* const p = pool_.allocate(stream_, 512);
@@ -48,9 +47,7 @@ void pool_pair(benchmark::State& state) {
         holed.pool().deallocate(holed.stream(), p, bytes);
     }
 }
-BENCHMARK(pool_pair)
-    ->ArgNames({"holes", "bytes"})
-    ->ArgsProduct({{10, 1'000, 10'000, 50'000}, {512, 4096}});
+BENCHMARK(pool_pair)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 1'000, 10'000, 50'000}, {512, 4096}});
 
 void device_buffer_on_a_warm_pool(benchmark::State& state) {
     holed_pool holed{10};

@@ -18,7 +18,8 @@ struct accumulate {
     }
 };
 
-void train_step(cuota::device_span<float const> pixels, cuota::device_span<float> weights, cuota::stream_ref stream) {
+void train_step(cuota::device_span<float const> pixels, cuota::device_span<float> weights,
+                cuota::stream_ref stream) {
     cuota::for_each_index(stream, weights.size(), accumulate{pixels, weights});
 }
 

@@ -59,7 +59,8 @@ private:
     void write(std::uint32_t samples) {
         std::vector<std::vector<spot>> prototypes(classes);
         for (auto& spots : prototypes)
-            for (int i = 0; i != 4; ++i) spots.push_back({6 + 16 * uniform(), 6 + 16 * uniform(), 1.5 + 2 * uniform()});
+            for (int i = 0; i != 4; ++i)
+                spots.push_back({6 + 16 * uniform(), 6 + 16 * uniform(), 1.5 + 2 * uniform()});
 
         std::ofstream image_file{images(), std::ios::binary};
         std::ofstream label_file{labels(), std::ios::binary};
@@ -88,7 +89,8 @@ private:
                     double const py = y - s.y - dy;
                     value += light * std::exp(-(px * px + py * py) / (2 * s.width * s.width));
                 }
-                image[y * side + x] = static_cast<char>(static_cast<unsigned char>(255 * std::min(value, 1.0)));
+                image[y * side + x] =
+                    static_cast<char>(static_cast<unsigned char>(255 * std::min(value, 1.0)));
             }
     }
 

@@ -42,7 +42,8 @@ using train::part;
     return cuota::open_maybe_gzip(path);
 #else
     if (path.ends_with(".gz"))
-        throw cuota::data_error{path, 0, "this program was built without zlib and cannot read .gz; unpack it first"};
+        throw cuota::data_error{path, 0,
+                                "this program was built without zlib and cannot read .gz; unpack it first"};
     return cuota::file{path};
 #endif
 }
@@ -64,7 +65,8 @@ template <class Label, cuota::source Labels>
             if (values[i] < 0 || static_cast<std::uint64_t>(values[i]) >= most)
                 throw cuota::data_error{labels.name(), 0,
                                         "the label of sample " + std::to_string(first + i) + " is " +
-                                            std::to_string(values[i]) + "; labels are 0 to " + std::to_string(most - 1)};
+                                            std::to_string(values[i]) + "; labels are 0 to " +
+                                            std::to_string(most - 1)};
             classes = std::max(classes, static_cast<std::size_t>(values[i]) + 1);
         }
     }
@@ -79,8 +81,9 @@ auto with_label_type(cuota::element_type type, std::string const& name, F f) {
         case cuota::element_type::i32: return f(std::int32_t{});
         case cuota::element_type::i64: return f(std::int64_t{});
         default:
-            throw cuota::data_error{name, 0, std::string{"labels of type "} + cuota::element_name(type) +
-                                                 "; this program reads u8, i32 and i64"};
+            throw cuota::data_error{name, 0,
+                                    std::string{"labels of type "} + cuota::element_name(type) +
+                                        "; this program reads u8, i32 and i64"};
     }
 }
 template <class F>
@@ -89,8 +92,9 @@ auto with_pixel_type(cuota::element_type type, std::string const& name, F f) {
         case cuota::element_type::u8: return f(std::uint8_t{});
         case cuota::element_type::f32: return f(float{});
         default:
-            throw cuota::data_error{name, 0, std::string{"images of type "} + cuota::element_name(type) +
-                                                 "; this program reads u8 and f32"};
+            throw cuota::data_error{name, 0,
+                                    std::string{"images of type "} + cuota::element_name(type) +
+                                        "; this program reads u8 and f32"};
     }
 }
 
@@ -98,7 +102,8 @@ template <cuota::source Labels>
 [[nodiscard]] std::size_t count_classes(Labels const& labels) {
     cuota::field const& f = std::span<cuota::field const>{labels.fields()}[0];
     if (f.count() != 1)
-        throw cuota::data_error{labels.name(), 0, "one label a sample was expected, not " + cuota::field_text(f)};
+        throw cuota::data_error{labels.name(), 0,
+                                "one label a sample was expected, not " + cuota::field_text(f)};
     return with_label_type(f.type, labels.name(),
                            [&](auto example) { return count_classes_as<decltype(example)>(labels); });
 }
@@ -112,7 +117,9 @@ struct training_plan {
     cuota::loader_plan training;
     cuota::loader_plan held_out;
 
-    [[nodiscard]] std::size_t device_bytes() const { return pool_bytes + training.device_bytes + held_out.device_bytes; }
+    [[nodiscard]] std::size_t device_bytes() const {
+        return pool_bytes + training.device_bytes + held_out.device_bytes;
+    }
     [[nodiscard]] std::size_t pinned_bytes() const { return training.pinned_bytes + held_out.pinned_bytes; }
 };
 
@@ -172,8 +179,8 @@ void check(job<Samples> const& j, training_plan const& p) {
     bool const device = p.device_bytes() > j.how.device_budget;
     std::size_t const budget = device ? j.how.device_budget : j.how.pinned_budget;
     std::size_t const fitting = j.largest_batch_that_fits();
-    throw plan_error{std::string{device ? "--device-budget " : "--pinned-budget "} + cuota::bytes_text(budget) +
-                     " is too small: the plan needs " +
+    throw plan_error{std::string{device ? "--device-budget " : "--pinned-budget "} +
+                     cuota::bytes_text(budget) + " is too small: the plan needs " +
                      cuota::bytes_text(device ? p.device_bytes() : p.pinned_bytes()) + " for a batch of " +
                      std::to_string(p.shape.batch) + "; " +
                      (fitting != 0 ? "--batch " + std::to_string(fitting) + " would fit"
@@ -193,7 +200,8 @@ void print_plan(options const& how, training_plan const& p) {
     print_row("held-out slots", p.held_out.device_bytes, p.held_out.pinned_bytes);
     print_row("together", p.device_bytes(), p.pinned_bytes());
     print_row("budget", how.device_budget, how.pinned_budget);
-    std::printf("  planned device bytes %zu\n  planned pinned bytes %zu\n", p.device_bytes(), p.pinned_bytes());
+    std::printf("  planned device bytes %zu\n  planned pinned bytes %zu\n", p.device_bytes(),
+                p.pinned_bytes());
 }
 
 // ---- the run ----
@@ -206,14 +214,13 @@ void show_refusal(cuota::budget const& budget, std::uint64_t samples, std::size_
     std::printf("\nall at once\n");
     if (std::size_t const bytes = cuota::checked_mul(count, sizeof(float)).value_or(cuota::unlimited);
         bytes <= budget.room()) {
-        std::printf("  the whole set is %s as floats and would fit the budget\n", cuota::bytes_text(bytes).c_str());
+        std::printf("  the whole set is %s as floats and would fit the budget\n",
+                    cuota::bytes_text(bytes).c_str());
         return;
     }
     try {
         cuota::device_buffer<float> everything{count, stream, pool, cuota::no_init, "the whole set"};
-    } catch (cuota::budget_exceeded const& refused) {
-        std::printf("%s\n", refused.what());
-    }
+    } catch (cuota::budget_exceeded const& refused) { std::printf("%s\n", refused.what()); }
 }
 
 class progress_bar {
@@ -226,7 +233,8 @@ public:
         constexpr std::uint64_t width = 40;
         if (!terminal_ || done * 100 / batches_ == (done - 1) * 100 / batches_) return;
         std::string const filled(done * width / batches_, '#');
-        std::printf("\r  epoch %zu  [%-40s] %3d %%", epoch_, filled.c_str(), static_cast<int>(done * 100 / batches_));
+        std::printf("\r  epoch %zu  [%-40s] %3d %%", epoch_, filled.c_str(),
+                    static_cast<int>(done * 100 / batches_));
         std::fflush(stdout);
         shown_ = true;
     }
@@ -256,7 +264,8 @@ network::totals pass(cuota::batch_loader& loader, std::uint64_t epoch, network& 
 }
 
 template <cuota::source Samples>
-void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& device, cuota::budget const& pinned) {
+void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& device,
+         cuota::budget const& pinned) {
     cuota::stream stream;
     cuota::scoped_pool pool{device, {.name = "network", .initial = p.pool_bytes, .cap = p.pool_bytes}};
     network net{p.shape, j.how.seed, stream, pool};
@@ -273,13 +282,14 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
         network::totals learned{};
         {
             progress_bar bar{epoch + 1, training.plan().batches};
-            learned = pass(training, epoch, net, stream, &bar,
-                           [&] { net.learn(static_cast<float>(j.how.rate)); });
+            learned =
+                pass(training, epoch, net, stream, &bar, [&] { net.learn(static_cast<float>(j.how.rate)); });
         }
         network::totals const tested = pass(held_out, epoch, net, stream, nullptr, [&] { net.evaluate(); });
-        double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-        std::printf("  epoch %zu  loss %.9g  held-out loss %.9g  held-out accuracy %.2f %%  (%.1f s)\n", epoch + 1,
-                    learned.loss / static_cast<double>(training.size()),
+        double const seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+        std::printf("  epoch %zu  loss %.9g  held-out loss %.9g  held-out accuracy %.2f %%  (%.1f s)\n",
+                    epoch + 1, learned.loss / static_cast<double>(training.size()),
                     tested.loss / static_cast<double>(held_out.size()),
                     100 * tested.hits / static_cast<double>(held_out.size()), seconds);
         std::fflush(stdout);
@@ -287,11 +297,12 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
 }
 
 /// False when what was held is not what was planned.
-[[nodiscard]] bool print_peaks(training_plan const& p, cuota::budget const& device, cuota::budget const& pinned) {
+[[nodiscard]] bool print_peaks(training_plan const& p, cuota::budget const& device,
+                               cuota::budget const& pinned) {
     std::printf("\npeak\n");
     auto const row = [](char const* name, std::size_t planned, cuota::budget_facts const& b) {
-        std::printf("  %s bytes %zu, planned %zu, budget %zu, held at the end %zu\n", name, b.peak, planned, b.limit,
-                    b.held);
+        std::printf("  %s bytes %zu, planned %zu, budget %zu, held at the end %zu\n", name, b.peak, planned,
+                    b.limit, b.held);
         return b.peak == planned && b.held == 0;
     };
     bool const device_as_planned = row("device", p.device_bytes(), device.now());
@@ -302,7 +313,8 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
 template <cuota::source Images, cuota::source Labels>
 void run(options const& how, Images const& images, Labels const& labels) {
     cuota::zip_source const all{images, labels};
-    if (all.size() < 5) throw cuota::data_error{all.name(), 0, "fewer than 5 samples: none could be held out"};
+    if (all.size() < 5)
+        throw cuota::data_error{all.name(), 0, "fewer than 5 samples: none could be held out"};
     std::size_t const classes = count_classes(labels);
     with_pixel_type(all.fields()[0].type, images.name(), [](auto) {});
     std::uint64_t const kept = all.size() / 5;
@@ -311,11 +323,13 @@ void run(options const& how, Images const& images, Labels const& labels) {
 
     cuota::device const device = cuota::device::current();
     std::printf("device    %s%s\n", device.name().c_str(), cuota::is_simulated() ? ": no GPU is used" : "");
-    std::printf("data      %s\n          %llu samples of %s, %s on disk as read; %llu to train, %llu held out, %zu classes\n",
+    std::printf("data      %s\n          %llu samples of %s, %s on disk as read; %llu to train, %llu held "
+                "out, %zu classes\n",
                 all.name().c_str(), static_cast<unsigned long long>(all.size()),
                 cuota::field_text(all.fields()[0]).c_str(),
                 cuota::bytes_text(all.size() * all.fields()[0].bytes()).c_str(),
-                static_cast<unsigned long long>(j.training.size()), static_cast<unsigned long long>(kept), classes);
+                static_cast<unsigned long long>(j.training.size()), static_cast<unsigned long long>(kept),
+                classes);
 
     training_plan const p = j.plan(how.batch);
     print_plan(how, p);
@@ -324,7 +338,8 @@ void run(options const& how, Images const& images, Labels const& labels) {
     cuota::budget const in_host{"pinned", how.pinned_budget};
     show_refusal(on_device, all.size(), p.shape.inputs);
     fit(j, p, on_device, in_host);
-    if (!print_peaks(p, on_device, in_host)) throw std::runtime_error{"what was held is not what was planned"};
+    if (!print_peaks(p, on_device, in_host))
+        throw std::runtime_error{"what was held is not what was planned"};
 }
 
 void run(options how) {

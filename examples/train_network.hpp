@@ -33,7 +33,9 @@ struct shape {
     std::size_t hidden;
     std::size_t classes;
 
-    [[nodiscard]] std::size_t parameters() const { return inputs * hidden + hidden + hidden * classes + classes; }
+    [[nodiscard]] std::size_t parameters() const {
+        return inputs * hidden + hidden + hidden * classes + classes;
+    }
 };
 
 // ---- kernels: one index, one thread ----
@@ -186,9 +188,9 @@ public:
         auto const n = static_cast<int>(p.n);
         auto const k = static_cast<int>(p.k);
         check(cublasSetStream(handle_, s.get()), "cublasSetStream");
-        check(cublasSgemm(handle_, TransposedB ? CUBLAS_OP_T : CUBLAS_OP_N, TransposedA ? CUBLAS_OP_T : CUBLAS_OP_N, n,
-                          m, k, &one, p.b.data(), TransposedB ? k : n, p.a.data(), TransposedA ? m : k, &zero,
-                          p.c.data(), n),
+        check(cublasSgemm(handle_, TransposedB ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          TransposedA ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, p.b.data(),
+                          TransposedB ? k : n, p.a.data(), TransposedA ? m : k, &zero, p.c.data(), n),
               "cublasSgemm");
     }
 
@@ -256,7 +258,8 @@ public:
     /// Samples and labels of a batch, of whatever type they are on disk.
     template <class T>
     void set_input(device_span<T const> samples) {
-        cuota::for_each_index(stream_, samples.size(), to_input<T>{samples, input_.write(stream_)}, "to_input");
+        cuota::for_each_index(stream_, samples.size(), to_input<T>{samples, input_.write(stream_)},
+                              "to_input");
     }
     template <class T>
     void set_labels(device_span<T const> labels) {
@@ -272,17 +275,18 @@ public:
         std::size_t const n = samples_;
         blas_.multiply(stream_, product<false, false>{n, shape_.hidden, shape_.inputs, input_.read(stream_),
                                                       weights_in(p.span()), hidden});
-        cuota::for_each_index(stream_, n * shape_.hidden, add_bias{shape_.hidden, true, bias_in(p.span()), hidden},
-                              "add_bias");
+        cuota::for_each_index(stream_, n * shape_.hidden,
+                              add_bias{shape_.hidden, true, bias_in(p.span()), hidden}, "add_bias");
         blas_.multiply(stream_, product<false, false>{n, shape_.classes, shape_.hidden, hidden.span(),
                                                       weights_out(p.span()), scores});
         cuota::for_each_index(stream_, n * shape_.classes,
                               add_bias{shape_.classes, false, bias_out(p.span()), scores}, "add_bias");
         cuota::for_each_index(stream_, n,
-                              score{shape_.classes, 1.0f / static_cast<float>(n), labels_.read(stream_), scores,
-                                    losses_.write(stream_), hits_.write(stream_)},
+                              score{shape_.classes, 1.0f / static_cast<float>(n), labels_.read(stream_),
+                                    scores, losses_.write(stream_), hits_.write(stream_)},
                               "score");
-        cuota::for_each_index(stream_, 1, add_up{n, losses_.read(stream_), hits_.read(stream_), totals_.write(stream_)},
+        cuota::for_each_index(stream_, 1,
+                              add_up{n, losses_.read(stream_), hits_.read(stream_), totals_.write(stream_)},
                               "add_up");
     }
 
@@ -298,13 +302,13 @@ public:
         std::size_t const n = samples_;
         blas_.multiply(stream_, product<true, false>{shape_.hidden, shape_.classes, n, hidden, scores,
                                                      weights_out(g.span())});
-        cuota::for_each_index(stream_, shape_.classes, sum_columns{n, shape_.classes, scores, bias_out(g.span())},
-                              "sum_columns");
-        blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes, scores, weights_out(p.span()),
-                                                     back});
+        cuota::for_each_index(stream_, shape_.classes,
+                              sum_columns{n, shape_.classes, scores, bias_out(g.span())}, "sum_columns");
+        blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes, scores,
+                                                     weights_out(p.span()), back});
         cuota::for_each_index(stream_, n * shape_.hidden, mask{hidden, back}, "mask");
-        blas_.multiply(stream_, product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_), back,
-                                                     weights_in(g.span())});
+        blas_.multiply(stream_, product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_),
+                                                     back, weights_in(g.span())});
         cuota::for_each_index(stream_, shape_.hidden, sum_columns{n, shape_.hidden, back, bias_in(g.span())},
                               "sum_columns");
         cuota::for_each_index(stream_, shape_.parameters(),

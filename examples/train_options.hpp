@@ -42,7 +42,8 @@ struct options {
 inline constexpr char const* usage =
     "usage: train [--images FILE --labels FILE | --npy X Y] [options]\n"
     "\n"
-    "Trains an image classifier (one hidden layer) from files on disk, one batch at a time, inside two budgets.\n"
+    "Trains an image classifier (one hidden layer) from files on disk, one batch at a time, inside two "
+    "budgets.\n"
     "The last fifth of the samples is held out. Without files it writes a synthetic set to disk first.\n"
     "\n"
     "  --images FILE --labels FILE   IDX files, plain or .gz\n"
@@ -84,7 +85,9 @@ inline std::size_t size(std::string_view option, std::string_view text) {
             break;
         }
     auto const bytes = cuota::checked_mul(positive(option, digits), unit);
-    if (!bytes) throw usage_error{std::string{option} + ": '" + std::string{text} + "' is more than can be addressed"};
+    if (!bytes)
+        throw usage_error{std::string{option} + ": '" + std::string{text} +
+                          "' is more than can be addressed"};
     return *bytes;
 }
 
@@ -101,8 +104,11 @@ inline options parse(std::vector<std::string_view> const& arguments) {
         };
         if (option == "--images") o.images = value();
         else if (option == "--labels") o.labels = value();
-        else if (option == "--npy") { o.is_npy = true; o.images = value(); o.labels = value(); }
-        else if (option == "--device-budget") o.device_budget = detail::size(option, value());
+        else if (option == "--npy") {
+            o.is_npy = true;
+            o.images = value();
+            o.labels = value();
+        } else if (option == "--device-budget") o.device_budget = detail::size(option, value());
         else if (option == "--pinned-budget") o.pinned_budget = detail::size(option, value());
         else if (option == "--batch") o.batch = detail::positive(option, value());
         else if (option == "--epochs") o.epochs = detail::positive(option, value());

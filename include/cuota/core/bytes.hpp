@@ -21,7 +21,8 @@ namespace detail {
 
 // More than a std::size_t holds does not compile: a throw is no constant.
 consteval std::size_t literal(unsigned long long n, unsigned shift) {
-    return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift : throw "more bytes than a std::size_t holds";
+    return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
+                                   : throw "more bytes than a std::size_t holds";
 }
 
 }  // namespace detail
@@ -49,7 +50,8 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept { return std::has_single_bit(n); }
 
 /// bytes rounded up to a multiple of granule (a power of two), or nothing when that overflows.
-[[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes, std::size_t granule) noexcept {
+[[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,
+                                                                    std::size_t granule) noexcept {
     auto const bumped = checked_add(bytes, granule - 1);
     if (!bumped) return std::nullopt;
     return *bumped & ~(granule - 1);

@@ -88,7 +88,8 @@ private:
 class data_error : public std::runtime_error {
 public:
     data_error(std::string file, std::uint64_t offset, std::string why)
-        : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " + why},
+        : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " +
+                             why},
           facts_{std::make_shared<facts const>(facts{std::move(file), std::move(why), offset})} {}
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }

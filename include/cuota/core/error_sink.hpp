@@ -53,10 +53,8 @@ inline void report_error(std::exception const& error) noexcept {
             std::scoped_lock const lock{slot.guard};
             sink = slot.sink;
         }
-        if (sink)
-            (*sink)(error);
-        else
-            std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
+        if (sink) (*sink)(error);
+        else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
     } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
     }
 }
@@ -67,9 +65,7 @@ bool report_failure_of(Step&& step) noexcept {
     try {
         std::forward<Step>(step)();
         return true;
-    } catch (std::exception const& error) {
-        report_error(error);
-    } catch (...) {
+    } catch (std::exception const& error) { report_error(error); } catch (...) {
         report_error(std::runtime_error{"an exception that is not a std::exception"});
     }
     return false;

@@ -87,7 +87,8 @@ template <class T>
 [[nodiscard]] inline std::string place_text(place where) {
     if (where.line == 0) return {};
     std::string_view file = where.file;
-    if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+    if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos)
+        file.remove_prefix(slash + 1);
     return std::string{file} + ':' + std::to_string(where.line);
 }
 

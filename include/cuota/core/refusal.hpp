@@ -48,18 +48,18 @@ struct device_facts {
 
 /// Everything known when a request was refused. Sizes are bytes.
 struct refusal {
-    std::size_t asked = 0;                ///< what the caller wanted
-    std::size_t charged = 0;              ///< what it would have cost: asked, rounded up to the granule of its source
-    std::size_t granule = 1;              ///< the rounding
-    label request{};                      ///< who asked, where, in which unit
-    std::vector<budget_facts> budgets{};  ///< the budget that was asked, then its ancestors up to the root
-    std::size_t refused_by = 0;           ///< which of them refused
+    std::size_t asked = 0;    ///< what the caller wanted
+    std::size_t charged = 0;  ///< what it would have cost: asked, rounded up to the granule of its source
+    std::size_t granule = 1;  ///< the rounding
+    label request{};          ///< who asked, where, in which unit
+    std::vector<budget_facts> budgets{};   ///< the budget that was asked, then its ancestors up to the root
+    std::size_t refused_by = 0;            ///< which of them refused
     std::optional<device_facts> device{};  ///< absent for host memory
-    std::vector<holding> holders{};       ///< largest first
-    std::size_t reclaimed = 0;            ///< what caches gave back before the refusal
-    std::size_t largest_free = 0;         ///< the largest block a pool had ready, when a pool was asked
-    std::size_t would_fit = 0;            ///< the most that a request from here could have got
-    std::string cause{};                  ///< what a lower layer said, when it was not a budget that refused
+    std::vector<holding> holders{};        ///< largest first
+    std::size_t reclaimed = 0;             ///< what caches gave back before the refusal
+    std::size_t largest_free = 0;          ///< the largest block a pool had ready, when a pool was asked
+    std::size_t would_fit = 0;             ///< the most that a request from here could have got
+    std::string cause{};                   ///< what a lower layer said, when it was not a budget that refused
 
     /// The largest count of the request's unit that would have fitted.
     [[nodiscard]] std::size_t fitting_count() const noexcept { return would_fit / request.unit_bytes; }
@@ -98,9 +98,9 @@ inline std::string holders_text(std::vector<holding> const& holders) {
 
 inline std::string budget_text(budget_facts const& b) {
     bool const bounded = b.limit != unlimited;
-    return padded("budget " + b.name, 22) + "limit " + padded(bounded ? bytes_text(b.limit) : "none", 12) + "held " +
-           padded(bytes_text(b.held), 12) + "free " + padded(bounded ? bytes_text(b.free()) : "any", 12) + "peak " +
-           bytes_text(b.peak);
+    return padded("budget " + b.name, 22) + "limit " + padded(bounded ? bytes_text(b.limit) : "none", 12) +
+           "held " + padded(bytes_text(b.held), 12) + "free " +
+           padded(bounded ? bytes_text(b.free()) : "any", 12) + "peak " + bytes_text(b.peak);
 }
 
 inline std::string device_text(device_facts const& d) {
@@ -115,9 +115,11 @@ inline std::string would_fit_text(refusal const& r) {
     if (std::string_view{r.request.unit} == "elements") text += " of " + bytes_text(r.request.unit_bytes);
     if (r.budgets.empty() || r.missing() == 0) return text;
     budget_facts const& refused = r.budgets[r.refused_by];
-    if (auto const limit = checked_add(refused.held, r.charged)) text += "; or a limit of " + bytes_text(*limit);
+    if (auto const limit = checked_add(refused.held, r.charged))
+        text += "; or a limit of " + bytes_text(*limit);
     if (refused.held != 0)
-        text += "; or release " + bytes_text(r.missing()) + (r.missing() > refused.held ? " (more than is held)" : "");
+        text += "; or release " + bytes_text(r.missing()) +
+                (r.missing() > refused.held ? " (more than is held)" : "");
     return text;
 }
 

@@ -20,7 +20,9 @@ public:
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
     /// True when the caller was the last owner and must delete.
-    [[nodiscard]] bool drop_owner() const noexcept { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+    [[nodiscard]] bool drop_owner() const noexcept {
+        return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
 
     /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
     /// the destructor of what they name: the memory is then still there to ask.

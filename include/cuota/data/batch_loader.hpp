@@ -31,7 +31,10 @@ namespace cuota::inline v0 {
 class batch {
 public:
     batch(batch&& other) noexcept
-        : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_}, used_{std::move(other.used_)} {}
+        : engine_{std::move(other.engine_)},
+          slot_{other.slot_},
+          index_{other.index_},
+          used_{std::move(other.used_)} {}
     batch& operator=(batch&& other) noexcept {
         if (this == &other) return *this;
         release();
@@ -51,11 +54,14 @@ public:
     /// Throws:  misuse for a wrong type or field, a moved-from batch, or the legacy default stream, which other
     ///          streams do not wait for; cuda_error.
     template <class T>
-    [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0, place where = place::here()) const& {
+    [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
+                                            place where = place::here()) const& {
         cuota::field const& f = checked_field(field, where);
         bool const fits = std::is_same_v<T, std::byte> || element_of<T>() == f.type;
         if (!fits)
-            throw misuse{"field " + field_text(f) + " of a batch was viewed as " + element_name(element_of<T>()), where};
+            throw misuse{"field " + field_text(f) + " of a batch was viewed as " +
+                             element_name(element_of<T>()),
+                         where};
         used_on(s, where);
         std::byte const* const at = contents().at + engine_->plan().offsets[field];
         return {reinterpret_cast<T const*>(at), size() * f.bytes() / sizeof(T)};
@@ -80,7 +86,7 @@ public:
         }
     }
 
-    [[nodiscard]] std::size_t size() const { return samples().size(); }   ///< samples
+    [[nodiscard]] std::size_t size() const { return samples().size(); }    ///< samples
     [[nodiscard]] std::uint64_t index() const noexcept { return index_; }  ///< of the batch in its epoch
     /// Which samples of the source these are, in order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const {

@@ -33,8 +33,8 @@ namespace cuota::inline v0::detail {
 class any_source {
 public:
     template <class S>
-        requires(!std::same_as<S, any_source>) && source<S>
-    explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {}
+        requires(!std::same_as<S, any_source>)
+    &&source<S> explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {}
 
     [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
     [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
@@ -57,7 +57,8 @@ private:
         std::uint64_t size() const override { return from.size(); }
         std::span<field const> fields() const override { return from.fields(); }
         std::string name() const override { return from.name(); }
-        void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const override {
+        void gather(std::span<std::uint64_t const> samples,
+                    std::span<std::span<std::byte> const> out) const override {
             from.gather(samples, out);
         }
         S from;
@@ -163,9 +164,9 @@ public:
             return next;
         }
         if (failure_here()) std::rethrow_exception(failure_);
-        throw misuse{"the next batch of " + name_ + " was asked for while all " +
-                     std::to_string(plan_.device_slots) +
-                     " device slots are held by batches that still live: end one first, or ask for more device_slots"};
+        throw misuse{
+            "the next batch of " + name_ + " was asked for while all " + std::to_string(plan_.device_slots) +
+            " device slots are held by batches that still live: end one first, or ask for more device_slots"};
     }
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
@@ -213,8 +214,9 @@ private:
             refusal facts = refused.facts();
             auto const room = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
             // This loader's own pinned slots may be charged by now; they would be smaller, too.
-            std::size_t const fits = largest_batch(name_, from_.size(), fields_, options_, room(options_.device),
-                                                   checked_add(room(options_.pinned), mine_pinned_).value_or(unlimited));
+            std::size_t const fits =
+                largest_batch(name_, from_.size(), fields_, options_, room(options_.device),
+                              checked_add(room(options_.pinned), mine_pinned_).value_or(unlimited));
             facts.would_fit = fits * facts.request.unit_bytes;
             throw budget_exceeded{std::move(facts)};
         }
@@ -243,8 +245,8 @@ private:
 
     void take_slab(place where) {
         slab_ = with_largest_batch([&] {
-            return static_cast<std::byte*>(slab_source_.allocate_sync(plan_.device_bytes, default_alignment,
-                                                                      sample_label(plan_.device_slots, where)));
+            return static_cast<std::byte*>(slab_source_.allocate_sync(
+                plan_.device_bytes, default_alignment, sample_label(plan_.device_slots, where)));
         });
     }
     void give_slab_back() noexcept {
@@ -281,16 +283,12 @@ private:
             try {
                 lease = ring_.acquire(stop);
                 if (!lease) return;
-            } catch (...) {
-                failure = std::current_exception();
-            }
+            } catch (...) { failure = std::current_exception(); }
             std::optional<claim> const mine = next_claim(samples);
             if (!mine) continue;  // somebody else took the last one, or the epoch is over
             try {
                 if (!failure) fill(*lease, samples, out);
-            } catch (...) {
-                failure = std::current_exception();
-            }
+            } catch (...) { failure = std::current_exception(); }
             publish(*mine, std::move(lease), samples, std::move(failure));
         }
     }
@@ -326,8 +324,8 @@ private:
         from_.gather(samples, out);
     }
 
-    void publish(claim mine, std::optional<staging_ring::fill_lease> lease, std::vector<std::uint64_t>& samples,
-                 std::exception_ptr failure) noexcept {
+    void publish(claim mine, std::optional<staging_ring::fill_lease> lease,
+                 std::vector<std::uint64_t>& samples, std::exception_ptr failure) noexcept {
         {
             std::scoped_lock const lock{guard_};
             if (mine.generation != generation_) return;  // nobody waits for it any more
@@ -378,7 +376,8 @@ private:
 
     // Marks where a stream is with a slot; one event a stream, made once.
     static void remember(device_slot& slot, stream_share const& s) {
-        std::erase_if(slot.readers, [](device_slot::reader const& r) { return !r.pending && r.stream.is_last(); });
+        std::erase_if(slot.readers,
+                      [](device_slot::reader const& r) { return !r.pending && r.stream.is_last(); });
         for (device_slot::reader& r : slot.readers) {
             if (!(stream_ref{r.stream} == stream_ref{s})) continue;
             r.last.record(s);

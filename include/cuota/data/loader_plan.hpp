@@ -25,15 +25,17 @@ enum class last_batch { partial, drop };
 
 /// How a loader loads. Only `batch` must be given.
 struct loader_options {
-    std::size_t batch = 0;                ///< samples in a batch
-    std::optional<budget> device{};       ///< charged for the device slots; none: not limited
-    std::optional<budget> pinned{};       ///< charged for the pinned slots; none: not limited
-    std::optional<std::uint64_t> seed{};  ///< shuffles every epoch in its own order; none: in the source's order
+    std::size_t batch = 0;           ///< samples in a batch
+    std::optional<budget> device{};  ///< charged for the device slots; none: not limited
+    std::optional<budget> pinned{};  ///< charged for the pinned slots; none: not limited
+    std::optional<std::uint64_t>
+        seed{};  ///< shuffles every epoch in its own order; none: in the source's order
     last_batch last = last_batch::partial;
-    std::size_t workers = 1;       ///< threads that read; the order of samples does not depend on them
-    std::size_t device_slots = 2;  ///< batches on the device at once: with one, copying and computing take turns
-    std::size_t host_slots = 0;    ///< pinned slots; 0: workers + 2
-    tag name = "loader slots";     ///< for messages and accounts
+    std::size_t workers = 1;  ///< threads that read; the order of samples does not depend on them
+    std::size_t device_slots =
+        2;  ///< batches on the device at once: with one, copying and computing take turns
+    std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
+    tag name = "loader slots";   ///< for messages and accounts
 };
 
 /// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction.
@@ -70,8 +72,9 @@ namespace detail {
     loader_plan plan;
     // A batch that is never filled would only hold memory.
     plan.batch = static_cast<std::size_t>(std::clamp<std::uint64_t>(samples, 1, options.batch));
-    plan.batches = options.last == last_batch::drop ? samples / options.batch
-                                                    : samples / options.batch + (samples % options.batch != 0);
+    plan.batches = options.last == last_batch::drop
+                       ? samples / options.batch
+                       : samples / options.batch + (samples % options.batch != 0);
     plan.device_slots = options.device_slots;
     plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
     for (field const& f : fields) {
