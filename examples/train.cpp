@@ -62,7 +62,7 @@ template <class Label, cuota::source Labels>
         std::span<std::byte> const out = std::as_writable_bytes(std::span{values}.first(samples.size()));
         labels.gather(samples, std::span{&out, 1});
         for (std::size_t i = 0; i != samples.size(); ++i) {
-            if (values[i] < 0 || static_cast<std::uint64_t>(values[i]) >= most)
+            if (static_cast<std::uint64_t>(values[i]) >= most)  // a negative one, too
                 throw cuota::data_error{labels.name(), 0,
                                         "the label of sample " + std::to_string(first + i) + " is " +
                                             std::to_string(values[i]) + "; labels are 0 to " +

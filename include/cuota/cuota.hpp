@@ -4,6 +4,7 @@
 /// All of cuota but simulator/, interop/ and headers that need a library of their own (data/gzip.hpp).
 #pragma once
 
+#include <cuota/fwd.hpp>
 #include <cuota/version.hpp>
 
 #include <cuota/core/bytes.hpp>

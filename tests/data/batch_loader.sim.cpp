@@ -53,7 +53,8 @@ std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch const& b
 
 std::vector<std::uint64_t> order_of(cuota::batch_loader& loader, std::uint64_t epoch) {
     std::vector<std::uint64_t> order;
-    for (cuota::batch b : loader.epoch(epoch)) order.insert(order.end(), b.samples().begin(), b.samples().end());
+    for (cuota::batch b : loader.epoch(epoch))
+        order.insert(order.end(), b.samples().begin(), b.samples().end());
     return order;
 }
 
@@ -72,9 +73,7 @@ template <class Error, class Action>
 std::string message_of(Action action) {
     try {
         action();
-    } catch (Error const& e) {
-        return e.what();
-    }
+    } catch (Error const& e) { return e.what(); }
     FAIL("nothing was thrown");
     return {};
 }
@@ -83,11 +82,14 @@ bool has(std::string const& text, std::string const& part) { return text.find(pa
 
 }  // namespace
 
-static_assert(!std::is_copy_constructible_v<cuota::batch> && std::is_nothrow_move_constructible_v<cuota::batch>);
-static_assert(!std::is_copy_constructible_v<cuota::batch_loader> && !std::is_copy_constructible_v<cuota::epoch_range>);
+static_assert(!std::is_copy_constructible_v<cuota::batch> &&
+              std::is_nothrow_move_constructible_v<cuota::batch>);
+static_assert(!std::is_copy_constructible_v<cuota::batch_loader> &&
+              !std::is_copy_constructible_v<cuota::epoch_range>);
 static_assert(!std::is_copy_assignable_v<cuota::batch> && std::is_nothrow_move_assignable_v<cuota::batch>);
 
-TEST_CASE("batch_loader brings every sample to the device, in order, the last batch partial", "[data][batch_loader]") {
+TEST_CASE("batch_loader brings every sample to the device, in order, the last batch partial",
+          "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{23}, {.batch = 5}};
@@ -125,12 +127,14 @@ TEST_CASE("batch_loader gives a view of each field", "[data][batch_loader]") {
     CHECK(b->view<std::uint32_t>(s, 0).size() == 40);
     CHECK(b->view<std::uint64_t>(s, 1).size() == 8);
     CHECK(b->view<std::byte>(s, 1).size() == 64);
-    CHECK(reinterpret_cast<std::uintptr_t>(b->view<std::uint64_t>(s, 1).data()) % cuota::default_alignment == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(b->view<std::uint64_t>(s, 1).data()) % cuota::default_alignment ==
+          0);
     CHECK(!epoch.next());
     CHECK(!epoch.next());
 }
 
-TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the workers", "[data][batch_loader]") {
+TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the workers",
+          "[data][batch_loader]") {
     machine const on;
     auto const order = [](std::size_t workers, std::optional<std::uint64_t> seed, std::uint64_t epoch) {
         cuota::batch_loader loader{numbered_source{101}, {.batch = 7, .seed = seed, .workers = workers}};
@@ -202,7 +206,8 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
     CHECK(sim::calls("cudaFree") == 0);
 }
 
-TEST_CASE("batch_loader is refused as a whole, with the largest batch that would fit", "[data][batch_loader]") {
+TEST_CASE("batch_loader is refused as a whole, with the largest batch that would fit",
+          "[data][batch_loader]") {
     machine const on;
     cuota::loader_options options{.batch = 500};
     bool const device_is_short = GENERATE(true, false);
@@ -238,7 +243,8 @@ TEST_CASE("batch_loader copies into a slot only when its last reader is done", "
     cuota::stream const s;
     constexpr std::size_t batches = 6;
     // As many pinned slots as batches: all can be enqueued before anything runs, through two device slots.
-    cuota::batch_loader loader{numbered_source{batches * 4}, {.batch = 4, .device_slots = 2, .host_slots = batches}};
+    cuota::batch_loader loader{numbered_source{batches * 4},
+                               {.batch = 4, .device_slots = 2, .host_slots = batches}};
     std::vector<cuota::device_buffer<std::uint32_t>> seen;
     for (std::size_t i = 0; i != batches; ++i) seen.emplace_back(20, s, cuota::device_memory{});
     s.synchronize();
@@ -302,8 +308,10 @@ TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
     auto epoch = loader.epoch(0);
     std::optional<cuota::batch> b = epoch.next();
 
-    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<float>(s); }), "numbers u32[5] of a batch was viewed as f32"));
-    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<std::byte>(s, 2); }), "field 2 of a batch that has 2"));
+    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<float>(s); }),
+              "numbers u32[5] of a batch was viewed as f32"));
+    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<std::byte>(s, 2); }),
+              "field 2 of a batch that has 2"));
     CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::misuse);
     CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStream_t{}), cuota::misuse);
     cuota::batch const moved = std::move(*b);
@@ -481,8 +489,12 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
         });
         std::vector<cuota::batch> kept;
         try {
-            cuota::batch_loader loader{from, {.batch = 4, .seed = below(9), .workers = 1 + below(3),
-                                              .device_slots = 2 + below(2), .host_slots = 1 + below(4)}};
+            cuota::batch_loader loader{from,
+                                       {.batch = 4,
+                                        .seed = below(9),
+                                        .workers = 1 + below(3),
+                                        .device_slots = 2 + below(2),
+                                        .host_slots = 1 + below(4)}};
             for (cuota::batch b : loader.epoch(below(3))) {
                 (void)b.view<std::uint32_t>(s);
                 if (b.index() == leave_at) {
@@ -491,7 +503,6 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
                     break;
                 }
             }
-        } catch (std::runtime_error const&) {
-        }
+        } catch (std::runtime_error const&) {}
     }
 }

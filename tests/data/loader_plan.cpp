@@ -56,9 +56,12 @@ TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan
     CHECK_THROWS_AS(cuota::plan_loader(from, {}), cuota::misuse);
     CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .workers = 0}), cuota::misuse);
     CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .device_slots = 0}), cuota::misuse);
-    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .device_slots = cuota::unlimited / 2}), cuota::misuse);
-    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .host_slots = cuota::unlimited / 2}), cuota::misuse);
-    CHECK_THROWS_AS(cuota::plan_loader(numbered_source{cuota::unlimited}, {.batch = cuota::unlimited / 2}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .device_slots = cuota::unlimited / 2}),
+                    cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(from, {.batch = 1, .host_slots = cuota::unlimited / 2}),
+                    cuota::misuse);
+    CHECK_THROWS_AS(cuota::plan_loader(numbered_source{cuota::unlimited}, {.batch = cuota::unlimited / 2}),
+                    cuota::misuse);
 }
 
 TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room", "[data][loader_plan]") {
@@ -75,5 +78,6 @@ TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room
         most = std::max(most, found);
     }
     CHECK(most == 200);
-    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited, 3 * 512) == 12);
+    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited, 3 * 512) ==
+          12);
 }

@@ -37,11 +37,10 @@ inline sink_slot& the_sink() noexcept {
 inline error_sink set_error_sink(error_sink sink) {
     auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
     detail::sink_slot& slot = detail::the_sink();
-    {
-        std::scoped_lock const lock{slot.guard};
-        std::swap(slot.sink, next);
-    }
-    return next ? *next : error_sink{};
+    std::scoped_lock const lock{slot.guard};
+    error_sink before = slot.sink ? *slot.sink : error_sink{};
+    std::swap(slot.sink, next);
+    return before;
 }
 
 /// Hands an error to the sink. For code that must not throw; it never does.

@@ -123,18 +123,17 @@ public:
     }
     [[nodiscard]] std::size_t bytes() const { return as_budget().limit(); }
 
-    /// Takes `more` bytes. Throws: budget_exceeded with the facts of the parent; unchanged then.
+    /// Takes `more` bytes, as a charge to the budget it came from. Throws: budget_exceeded; unchanged then.
     void grow(std::size_t more, place where = place::here()) {
-        auto const wanted = checked_add(bytes(), more);
-        if (!wanted || !node_->resize_prepaid(*wanted))
-            throw budget_exceeded{node_->parent()->facts(more, {more, 1, label{{}, where}, std::nullopt}, 0)};
+        as_budget().parent()->charge(more, {}, where);
+        node_->fund(more);
     }
     /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
     void shrink(std::size_t less, place where = place::here()) {
-        std::size_t const now = bytes();
-        if (less > now || !node_->resize_prepaid(now - less))
-            throw misuse{"a reservation of " + bytes_text(now) + " cannot shrink by " + bytes_text(less) + ": " +
-                             bytes_text(as_budget().held()) + " of it are in use",
+        budget const prepaid = as_budget();
+        if (!node_->try_unfund(less))
+            throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " + bytes_text(less) +
+                             ": " + bytes_text(prepaid.held()) + " of it are in use",
                          where};
     }
 

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -72,25 +75,21 @@ public:
         limit_ += bytes;
     }
 
-    /// The unused part of a prepaid node goes back; what is used stays charged until it is refunded.
+    /// The unused part of a prepaid node goes back; what is used stays charged until it is refunded, and is then gone.
     void settle() noexcept {
         std::scoped_lock const lock{tree_->guard};
         if (!std::exchange(prepaid_, false)) return;
+        settled_ = true;
         parent_->remove(limit_ - held_);
         limit_ = held_;
     }
 
-    /// Moves the limit of a prepaid node, and with it what the parent is charged. False: nothing changed.
-    [[nodiscard]] bool resize_prepaid(std::size_t limit) noexcept {
+    /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
+    [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept {
         std::scoped_lock const lock{tree_->guard};
-        if (!prepaid_ || limit < held_) return false;
-        if (limit > limit_) {
-            if (parent_->refuser_of(limit - limit_)) return false;
-            parent_->add(limit - limit_);
-        } else {
-            parent_->remove(limit_ - limit);
-        }
-        limit_ = limit;
+        if (!prepaid_ || bytes > limit_ - held_) return false;
+        limit_ -= bytes;
+        parent_->remove(bytes);
         return true;
     }
 
@@ -159,7 +158,10 @@ private:
         }
     }
     void remove(std::size_t bytes) noexcept {
-        for (ledger* node = this; node; node = node->next()) node->held_ -= bytes;
+        for (ledger* node = this; node; node = node->next()) {
+            node->held_ -= bytes;
+            if (node->settled_) node->limit_ = node->held_;  // nothing more can be spent
+        }
     }
     [[nodiscard]] std::size_t room_locked() const noexcept {
         std::size_t room = unlimited;
@@ -171,11 +173,19 @@ private:
             if (node == ancestor) return true;
         return false;
     }
+    // What is refunded under a prepaid node stays there.
+    [[nodiscard]] bool refunds_to(ledger const* ancestor) const noexcept {
+        for (ledger const* node = this; node; node = node->next())
+            if (node == ancestor) return true;
+        return false;
+    }
 
-    [[nodiscard]] std::vector<shared<stakeholder>> stakeholders_under(ledger const* node) const {
+    template <class Concerns>
+    [[nodiscard]] std::vector<shared<stakeholder>> stakeholders(Concerns concerns) const {
         std::vector<shared<stakeholder>> found;
+        found.reserve(tree_->stakeholders.size());  // the last owner must not go under the lock, so nothing throws below
         for (auto const& [at, who] : tree_->stakeholders)
-            if (at->is_under(node) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
+            if (concerns(*at) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
         return found;
     }
 
@@ -184,14 +194,40 @@ private:
     std::size_t held_ = 0;
     std::size_t peak_ = 0;
     bool prepaid_ = false;
+    bool settled_ = false;
     shared<ledger> parent_;
     shared<ledger_tree> tree_;
 };
 
-/// True while this thread asks stakeholders for memory: what they do then must not ask again.
-inline bool& is_reclaiming() noexcept {
-    static thread_local bool reclaiming = false;
-    return reclaiming;
+/// While one is alive, what this thread's stakeholders do must not ask others for memory in turn.
+class reclaiming {
+public:
+    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
+    reclaiming(reclaiming const&) = delete;
+    reclaiming& operator=(reclaiming const&) = delete;
+    ~reclaiming() { is_on() = before_; }
+
+    [[nodiscard]] static bool& is_on() noexcept {
+        static thread_local bool on = false;
+        return on;
+    }
+
+private:
+    bool before_;
+};
+
+/// Holdings of one tag and place in one, the largest first.
+inline void sum_up(std::vector<holding>& holders) {
+    auto const key = [](holding const& h) {
+        return std::tuple{std::string_view{h.name.text()}, std::string_view{h.where.file}, h.where.line};
+    };
+    std::ranges::sort(holders, {}, key);
+    std::vector<holding> sums;
+    for (holding const& h : holders)
+        if (sums.empty() || key(sums.back()) != key(h)) sums.push_back(h);
+        else sums.back().bytes += h.bytes;
+    std::ranges::stable_sort(sums, std::greater{}, &holding::bytes);
+    holders = std::move(sums);
 }
 
 inline void ledger::charge(std::size_t bytes, charge_request const& request) {
@@ -205,15 +241,20 @@ inline void ledger::charge(std::size_t bytes, charge_request const& request) {
             if (!refuser) return add(bytes);
             missing = bytes - (refuser->limit_ - refuser->held_);
             // What is more than the whole limit will not fit whatever is given back.
-            if (bytes <= refuser->limit_ && !is_reclaiming()) asked = stakeholders_under(refuser);
+            if (bytes <= refuser->limit_ && !reclaiming::is_on())
+                asked = stakeholders([&](ledger const& at) { return at.refunds_to(refuser); });
         }
         std::size_t got = 0;
-        is_reclaiming() = true;
-        for (auto const& who : asked)
-            if (got < missing) got += who->reclaim(missing - got);
-        is_reclaiming() = false;
+        {
+            reclaiming const here;
+            for (auto const& who : asked)
+                if (got < missing) got += who->reclaim(missing - got);
+        }
         reclaimed += got;
-        if (got == 0) throw budget_exceeded{facts(bytes, request, reclaimed)};
+        if (got != 0) continue;
+        refusal r = facts(bytes, request, reclaimed);
+        if (r.missing() != 0) throw budget_exceeded{std::move(r)};
+        // By now it fits: somebody else has given back meanwhile.
     }
 }
 
@@ -232,7 +273,7 @@ inline refusal ledger::facts(std::size_t bytes, charge_request const& request, s
             if (node == refuser) r.refused_by = r.budgets.size();
             r.budgets.push_back({node->name_, node->limit_, node->held_, node->peak_});
         }
-        held_by = stakeholders_under(refuser ? refuser : this);
+        held_by = stakeholders([&](ledger const& at) { return at.is_under(refuser ? refuser : this); });
         r.would_fit = round_down(room_locked(), request.granule);
     }
     for (auto const& who : held_by) {
@@ -243,7 +284,7 @@ inline refusal ledger::facts(std::size_t bytes, charge_request const& request, s
     for (holding const& h : r.holders) named += h.bytes;
     std::size_t const held = r.budgets[r.refused_by].held;
     if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
-    std::ranges::stable_sort(r.holders, [](holding const& a, holding const& b) { return a.bytes > b.bytes; });
+    sum_up(r.holders);
     if (request.on) r.device = facts_of(*request.on);
     return r;
 }

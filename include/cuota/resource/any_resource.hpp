@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -56,8 +57,9 @@ public:
     [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }
     [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }
 
-    friend bool operator==(any_resource const& a, any_resource const& b) {
-        return a.calls_ == b.calls_ && a.calls_->equal(a.at(), b.at());
+    // A member: a friend would be found for every template over any_resource, and convert it to ask whether it may.
+    bool operator==(any_resource const& other) const {
+        return calls_ == other.calls_ && calls_->equal(at(), other.at());
     }
 
 private:
@@ -115,7 +117,7 @@ private:
         [](void const* from, void* to) noexcept {
             ::new (to) stored<R>(*std::launder(static_cast<stored<R> const*>(from)));
         },
-        [](void* at) noexcept { std::launder(static_cast<stored<R>*>(at))->~stored<R>(); },
+        [](void* at) noexcept { std::destroy_at(std::launder(static_cast<stored<R>*>(at))); },
     };
 
     void* at() noexcept { return storage_; }

@@ -13,7 +13,8 @@ namespace cuota::inline v0 {
 ///
 /// Order:   valid in the stream from the call on; given back in stream order. The _sync calls are valid everywhere.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
+/// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256 or a stream of another device;
+///          cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way, some us on a GPU. Accounted in 512 bytes.
 class async_memory {
 public:
@@ -26,6 +27,10 @@ public:
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
+        if (s.device() != where_)  // the driver would take the memory from the stream's device, without a word
+            throw misuse{"async_memory of device " + std::to_string(where_.ordinal()) + " was asked on a stream of device " +
+                             std::to_string(s.device().ordinal()),
+                         who.where};
         void* const p = rt::async_allocate(bytes, s);
         if (!p) detail::refuse_on(where_, bytes, granule(), who, "cudaMallocAsync");
         detail::taken_on(where_) += round_up(bytes, granule());
@@ -47,11 +52,9 @@ public:
         }
         return p;
     }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        report_failure_of([&] {
-            device_scope const here{where_};
-            deallocate(cudaStreamPerThread, p, bytes, alignment);
-        });
+    // cudaFree takes memory of a pool as well and puts it back without waiting: all work on it has ended.
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        if (p && rt::device_free(p)) detail::taken_on(where_) -= round_up(bytes, granule());
     }
 
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }

@@ -34,7 +34,8 @@ template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     cudaError_t code = call();
     if (code == cudaSuccess) return true;
-    if (code == cudaErrorCudartUnloading) return false;  // the process ends and the driver takes everything back
+    if (code == cudaErrorCudartUnloading)
+        return false;  // the process ends and the driver takes everything back
     report_failure_of([&] { throw error_of(code, name, {}); });
     code = call();
     if (code != cudaSuccess) (void)cudaGetLastError();

@@ -12,24 +12,28 @@
 namespace cuota::inline v0::rt {
 
 /// From pinned host memory: the source must stay as it is until the stream has passed this point.
-inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
+                           place where = place::here()) {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
 /// To pinned host memory: not there until the stream has passed this point.
-inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s,
+                         place where = place::here()) {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
 }
 
-inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here()) {
+inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
+                           place where = place::here()) {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
 /// Sets every byte.
-inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here()) {
+inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
+                       place where = place::here()) {
     if (bytes == 0) return;
     check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
 }

@@ -20,7 +20,8 @@ namespace detail {
 template <class F>
 __global__ void for_each_index_kernel(std::size_t n, F f) {
     std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-    for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+    for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+        f(i);
 }
 
 template <class F>
@@ -35,8 +36,9 @@ void launch_on_device(stream_ref s, std::size_t n, F const& f, char const* name,
 #else
 template <class F>
 [[noreturn]] void launch_on_device(stream_ref, std::size_t, F const&, char const* name, place where) {
-    throw misuse{std::string{name} + ": compiled without nvcc, so it can run on the simulator only, but the program "
-                                     "is linked to the real CUDA runtime",
+    throw misuse{std::string{name} +
+                     ": compiled without nvcc, so it can run on the simulator only, but the program "
+                     "is linked to the real CUDA runtime",
                  where};
 }
 #endif
@@ -78,14 +80,14 @@ inline constexpr bool has_host_side =
 /// Threads: any.
 /// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
 template <class F>
-void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index", place where = place::here()) {
+void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",
+                    place where = place::here()) {
 #if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in a type that is not trivially copyable
     static_assert(std::is_trivially_copyable_v<F>, "a kernel's body travels to the device byte by byte");
 #endif
     if (n == 0) return;
     if (!is_simulated()) return detail::launch_on_device(s, n, f, name, where);
-    if constexpr (detail::has_host_side<F>)
-        detail::launch_on_simulator(s, n, std::move(f), name, where);
+    if constexpr (detail::has_host_side<F>) detail::launch_on_simulator(s, n, std::move(f), name, where);
     else
         throw misuse{std::string{name} + ": a __device__ lambda cannot run on the simulator; make it "
                                          "__host__ __device__",

@@ -132,7 +132,8 @@ public:
         int least = 0;
         int greatest = 0;
         if (priority == stream_priority::high)
-            rt::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+            rt::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                      "cudaDeviceGetStreamPriorityRange");
         cuota::device const home = cuota::device::current();
         cudaStream_t native = nullptr;
         rt::check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, greatest),

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The public names, declared and no more: for headers that only mention them.
+#pragma once
+
+namespace cuota::inline v0 {
+
+// core
+class tag;
+struct place;
+struct label;
+struct holding;
+struct budget_facts;
+struct device_facts;
+struct refusal;
+class cuda_error;
+class out_of_memory;
+class budget_exceeded;
+class misuse;
+class data_error;
+
+// runtime
+class device;
+class stream;
+class stream_ref;
+class event;
+
+// resource
+class device_memory;
+class async_memory;
+class pinned_memory;
+class managed_memory;
+class any_resource;
+
+// guard
+class budget;
+class reservation;
+
+// pool
+struct pool_stats;
+struct pool_options;
+class pool_resource;
+class scoped_pool;
+
+// buffer
+template <class T>
+class device_span;
+template <class T>
+class lease;
+template <class T>
+class device_buffer;
+template <class T>
+class pinned_buffer;
+class staging_ring;
+
+// data
+struct field;
+class file;
+class idx_source;
+class npy_source;
+class raw_source;
+struct loader_options;
+struct loader_plan;
+class batch;
+class epoch_range;
+class batch_loader;
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/core/bytes.hpp>
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace cuota::literals;
+using cuota::unlimited;
+
+namespace {
+
+template <unsigned long long n>
+concept is_so_many_gib = requires {
+    typename std::integral_constant<std::size_t, operator""_GiB(n)>;
+};
+template <unsigned long long n>
+concept is_so_many_kib = requires {
+    typename std::integral_constant<std::size_t, operator""_KiB(n)>;
+};
+
+static_assert(is_so_many_gib<(1ull << 34) - 1> && !is_so_many_gib<(1ull << 34)>);
+static_assert(is_so_many_kib<(1ull << 54) - 1> && !is_so_many_kib<(1ull << 54)>);
+
+}  // namespace
+
+TEST_CASE("literals count in powers of 1024", "[core][bytes]") {
+    STATIC_REQUIRE(0_KiB == 0);
+    STATIC_REQUIRE(3_KiB == 3072);
+    STATIC_REQUIRE(1_MiB == 1'048'576);
+    STATIC_REQUIRE(8_GiB == 8'589'934'592);
+}
+
+TEST_CASE("checked_add answers exactly up to the last byte", "[core][bytes]") {
+    REQUIRE(cuota::checked_add(0, 0) == 0u);
+    REQUIRE(cuota::checked_add(unlimited, 0) == unlimited);
+    REQUIRE(cuota::checked_add(0, unlimited) == unlimited);
+    REQUIRE(cuota::checked_add(unlimited - 7, 7) == unlimited);
+    REQUIRE(!cuota::checked_add(unlimited - 7, 8));
+    REQUIRE(!cuota::checked_add(unlimited, unlimited));
+}
+
+TEST_CASE("checked_mul answers exactly up to the last byte", "[core][bytes]") {
+    std::size_t const half = std::size_t{1} << 32;
+    REQUIRE(cuota::checked_mul(0, unlimited) == 0u);
+    REQUIRE(cuota::checked_mul(unlimited, 0) == 0u);
+    REQUIRE(cuota::checked_mul(unlimited, 1) == unlimited);
+    REQUIRE(cuota::checked_mul(unlimited / 3, 3) == unlimited);
+    REQUIRE(cuota::checked_mul(half, half - 1) == unlimited - (half - 1));
+    REQUIRE(!cuota::checked_mul(half, half));
+    REQUIRE(!cuota::checked_mul(unlimited, 2));
+    REQUIRE(!cuota::checked_mul(unlimited / 3 + 1, 3));
+}
+
+TEST_CASE("rounding up stops at what a size can hold", "[core][bytes]") {
+    REQUIRE(cuota::checked_round_up(0, 512) == 0u);
+    REQUIRE(cuota::checked_round_up(1, 512) == 512u);
+    REQUIRE(cuota::checked_round_up(512, 512) == 512u);
+    REQUIRE(cuota::checked_round_up(513, 512) == 1024u);
+    REQUIRE(cuota::checked_round_up(unlimited, 1) == unlimited);
+    REQUIRE(cuota::checked_round_up(unlimited - 511, 512) == unlimited - 511);
+    REQUIRE(!cuota::checked_round_up(unlimited - 510, 512));
+    REQUIRE(cuota::round_up(unlimited - 510, 512) == unlimited);
+    REQUIRE(cuota::round_up(700, 256) == 768);
+}
+
+TEST_CASE("rounding down keeps multiples", "[core][bytes]") {
+    REQUIRE(cuota::round_down(0, 512) == 0);
+    REQUIRE(cuota::round_down(511, 512) == 0);
+    REQUIRE(cuota::round_down(512, 512) == 512);
+    REQUIRE(cuota::round_down(unlimited, 1) == unlimited);
+    REQUIRE(cuota::round_down(unlimited, 512) == unlimited - 511);
+}
+
+TEST_CASE("zero is no power of two", "[core][bytes]") {
+    STATIC_REQUIRE(!cuota::is_power_of_two(0));
+    STATIC_REQUIRE(cuota::is_power_of_two(1));
+    STATIC_REQUIRE(!cuota::is_power_of_two(3));
+    STATIC_REQUIRE(cuota::is_power_of_two(std::size_t{1} << 63));
+}
+
+TEST_CASE("bytes read as people write them", "[core][bytes]") {
+    std::vector<std::pair<std::size_t, char const*>> const table{
+        {0, "0 B"},
+        {1, "1 B"},
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1536, "1.5 KiB"},
+        {1023_KiB, "1023.0 KiB"},
+        {1_MiB - 1, "1.0 MiB"},  // and not 1024.0 KiB
+        {1_MiB, "1.0 MiB"},
+        {800'000'000, "762.9 MiB"},
+        {1_GiB - 1, "1.0 GiB"},
+        {8_GiB, "8.0 GiB"},
+        {5'000_GiB, "4.9 TiB"},
+        {std::size_t{1} << 50, "1.0 PiB"},
+        {std::size_t{1} << 60, "1.0 EiB"},
+        {unlimited, "16.0 EiB"},
+    };
+    for (auto const& [bytes, text] : table) CHECK(cuota::bytes_text(bytes) == text);
+}
+
+TEST_CASE("counts come in groups of three digits", "[core][bytes]") {
+    std::vector<std::pair<std::uint64_t, char const*>> const table{
+        {0, "0"},
+        {7, "7"},
+        {999, "999"},
+        {1000, "1'000"},
+        {12'345, "12'345"},
+        {131'120'576, "131'120'576"},
+        {unlimited, "18'446'744'073'709'551'615"},
+    };
+    for (auto const& [count, text] : table) CHECK(cuota::count_text(count) == text);
+}

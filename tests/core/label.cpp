@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/core/label.hpp>
+
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace {
+
+cuota::place asked_from(cuota::place where = cuota::place::here()) { return where; }
+cuota::place passed_on(cuota::place where = cuota::place::here()) { return asked_from(where); }
+
+static_assert(sizeof(cuota::tag) == sizeof(void*));
+static_assert(std::is_trivially_copyable_v<cuota::tag> && std::is_trivially_copyable_v<cuota::label>);
+
+}  // namespace
+
+TEST_CASE("a place as default argument is that of the caller", "[core][label]") {
+    unsigned const line = __LINE__;
+    cuota::place const direct = asked_from();
+    cuota::place const indirect = passed_on();
+
+    REQUIRE(direct.line == line + 1);
+    REQUIRE(indirect.line == line + 2);
+    REQUIRE(cuota::place_text(direct) == "label.cpp:" + std::to_string(line + 1));
+}
+
+TEST_CASE("a place reads as its file's name and line", "[core][label]") {
+    REQUIRE(cuota::place_text({"train.cpp", 17}) == "train.cpp:17");
+    REQUIRE(cuota::place_text({"/a/b/train.cpp", 1}) == "train.cpp:1");
+    REQUIRE(cuota::place_text({}).empty());
+}
+
+TEST_CASE("tags are equal by their text, wherever it stands", "[core][label]") {
+    std::string const made = std::string{"wei"} + "ghts";
+    REQUIRE(cuota::tag{"weights"} == cuota::tag::named(made));
+    REQUIRE(!(cuota::tag{"weights"} == cuota::tag{"weight"}));
+    REQUIRE(cuota::tag{}.is_empty());
+    REQUIRE(cuota::tag{""} == cuota::tag{});
+    REQUIRE(!cuota::tag{"weights"}.is_empty());
+}
+
+TEST_CASE("a named tag outlives the string it was made from", "[core][label]") {
+    cuota::tag kept;
+    {
+        std::string name = "layer 12, and long enough to live on the heap";
+        kept = cuota::tag::named(name);
+        name.assign(name.size(), 'x');
+    }
+    REQUIRE(std::string{kept.text()} == "layer 12, and long enough to live on the heap");
+    REQUIRE(cuota::tag::named("layer 12, and long enough to live on the heap").text() == kept.text());
+}
+
+TEST_CASE("threads may name tags at once, and get the same one", "[core][label]") {
+    std::vector<std::vector<char const*>> seen(4);
+    std::vector<std::thread> threads;
+    for (std::vector<char const*>& mine : seen)
+        threads.emplace_back([&mine] {
+            for (int i = 0; i != 200; ++i)
+                mine.push_back(cuota::tag::named("layer " + std::to_string(i)).text());
+        });
+    for (std::thread& t : threads) t.join();
+    for (std::vector<char const*> const& mine : seen) REQUIRE(mine == seen.front());
+}
+
+TEST_CASE("a label counts in what one says of its type", "[core][label]") {
+    struct pixel {
+        float rgb[3];
+    };
+    constexpr cuota::label who = cuota::label_for<float const>("weights", {"train.cpp", 17});
+    STATIC_REQUIRE(who.unit_bytes == 4);
+    REQUIRE(std::string{who.unit} == "floats");
+    REQUIRE(std::string{cuota::unit_name<double>()} == "doubles");
+    REQUIRE(std::string{cuota::unit_name<int>()} == "ints");
+    REQUIRE(std::string{cuota::unit_name<unsigned char>()} == "bytes");
+    REQUIRE(std::string{cuota::unit_name<std::byte>()} == "bytes");
+    REQUIRE(std::string{cuota::unit_name<pixel>()} == "elements");
+    STATIC_REQUIRE(cuota::label{}.unit_bytes == 1);
+}

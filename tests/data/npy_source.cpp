@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/npy_source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "support/catch.hpp"
+#include "support/heap_watch.hpp"
+#include "support/samples.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::element_type;
+using cuota::npy_source;
+using support::gathered;
+using support::mentions;
+
+/// A .npy file around a header's text, which is padded as NumPy pads it.
+std::string npy_around(std::string text, std::string const& data, int version = 1) {
+    std::size_t const preamble = version == 1 ? 10 : 12;
+    while ((preamble + text.size() + 1) % 64 != 0) text += ' ';
+    text += '\n';
+    std::string file = std::string{"\x93NUMPY", 6} + static_cast<char>(version) + '\0';
+    for (std::size_t i = 0; i != preamble - 8; ++i) file += static_cast<char>(text.size() >> (8 * i) & 0xff);
+    return file + text + data;
+}
+
+/// As numpy.save writes an array.
+std::string npy(std::string const& descr, std::string const& shape, std::string const& data,
+                int version = 1) {
+    return npy_around("{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }", data,
+                      version);
+}
+
+npy_source open(std::string const& bytes) {
+    support::temp_folder const folder;  // the file stays readable without its folder
+    return npy_source{folder.write("images.npy", bytes)};
+}
+cuota::data_error failure(std::string const& bytes) {
+    return support::thrown<cuota::data_error>([&] { open(bytes); });
+}
+
+/// Whatever the bytes are: the file parses to what it holds, or is a data_error; and it costs no memory to
+/// find out. True when it parsed.
+bool is_read_or_refused(std::string const& path, std::string const& bytes) {
+    support::heap_watch const watch;
+    try {
+        npy_source const from{path};
+        cuota::field const& only = from.fields()[0];
+        std::uint64_t const data = from.size() * only.bytes();
+        REQUIRE(from.fields().size() == 1);
+        REQUIRE(data <= bytes.size());
+        REQUIRE(data % only.bytes() == 0);
+        REQUIRE(gathered(from, support::first_samples(from.size()))[0] == bytes.substr(bytes.size() - data));
+        return true;
+    } catch (cuota::data_error const& error) {
+        std::size_t const largest = watch.largest();
+        REQUIRE(largest < 4096);
+        REQUIRE(error.offset() <= bytes.size());
+        return false;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("npy_source reads what numpy.save writes, of every element type and version",
+          "[data][npy_source]") {
+    struct known {
+        char const* descr;
+        element_type type;
+    };
+    std::vector<known> const all{
+        {"|u1", element_type::u8},  {"|b1", element_type::u8},  {"|i1", element_type::i8},
+        {"<i2", element_type::i16}, {"<u2", element_type::u16}, {"<i4", element_type::i32},
+        {"<u4", element_type::u32}, {"<i8", element_type::i64}, {"<u8", element_type::u64},
+        {"<f2", element_type::f16}, {"<f4", element_type::f32}, {"<f8", element_type::f64}};
+    for (known const& each : all)
+        for (int const version : {1, 2, 3}) {
+            INFO(each.descr << " version " << version);
+            std::string const data = support::pattern(5 * 6 * cuota::element_bytes(each.type));
+            npy_source const from = open(npy(each.descr, "(5, 2, 3)", data, version));
+
+            CHECK(from.size() == 5);
+            REQUIRE(from.fields().size() == 1);
+            CHECK(from.fields()[0] == cuota::field{"images", each.type, {2, 3}});
+            CHECK(gathered(from, {0, 1, 2, 3, 4})[0] == data);
+            std::size_t const sample = data.size() / 5;
+            CHECK(gathered(from, {3, 1})[0] == data.substr(3 * sample, sample) + data.substr(sample, sample));
+        }
+}
+
+TEST_CASE("npy_source gives numbers that can be used as they are", "[data][npy_source]") {
+    std::vector<float> const numbers{1.5F, -2.0F, 0.25F};
+    CHECK(gathered(open(npy("<f4", "(3,)", support::bytes_of(numbers))), {2, 0})[0] ==
+          support::bytes_of(std::vector<float>{0.25F, 1.5F}));
+}
+
+TEST_CASE("npy_source reads one dimension as single numbers, and no samples as none", "[data][npy_source]") {
+    npy_source const labels = open(npy("<i8", "(3,)", std::string(24, 'x')));
+    CHECK(labels.size() == 3);
+    CHECK(labels.fields()[0].shape.empty());
+
+    npy_source const none = open(npy("<f4", "(0, 28, 28)", ""));
+    CHECK(none.size() == 0);
+    CHECK(none.fields()[0].count() == 784);
+}
+
+TEST_CASE("npy_source calls its field as told, or as the file", "[data][npy_source]") {
+    support::temp_folder const folder;
+    std::string const path = folder.write("train.x.npy", npy("|u1", "(1,)", "a"));
+
+    CHECK(npy_source{path}.fields()[0].name == "train");
+    CHECK(npy_source{path, "pixels"}.fields()[0].name == "pixels");
+    CHECK(npy_source{cuota::file{path}}.name() == path);
+}
+
+TEST_CASE("npy_source takes the keys in any order, with or without spaces and last comma",
+          "[data][npy_source]") {
+    for (char const* text : {"{'shape': (2, 2), 'fortran_order': False, 'descr': '|u1'}",
+                             "{'fortran_order':False,'shape':(2,2,),'descr':'|u1',}",
+                             "  { 'descr' : '|u1' , 'shape' : ( 2 , 2 ) , 'fortran_order' : False , }  "}) {
+        INFO(text);
+        npy_source const from = open(npy_around(text, "abcd"));
+        CHECK(from.size() == 2);
+        CHECK(gathered(from, {1, 0})[0] == "cdab");
+    }
+}
+
+TEST_CASE("npy_source refuses arrays that it cannot hand out, and says why", "[data][npy_source]") {
+    auto const why = [](std::string const& descr, std::string const& shape) {
+        return failure(npy(descr, shape, "12345678")).why();
+    };
+    CHECK(mentions(why("|O", "(1,)"), "Python objects"));
+    CHECK(mentions(why("O8", "(1,)"), "Python objects"));
+    CHECK(mentions(why(">f4", "(2,)"), "big-endian"));
+    CHECK(mentions(why("<c8", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("<f16", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("<U2", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("<M8[ns]", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("|S8", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("=f8", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("", "(1,)"), "none of bool, integers and floats"));
+    CHECK(mentions(why("<f8", "()"), "a single number has no samples"));
+    CHECK(mentions(why("|u1", "(-8,)"), "negative"));
+    CHECK(mentions(why("|u1", "(-1, -8)"), "negative"));
+    CHECK(mentions(why("|u1", "(8, 0)"), "samples of 0 bytes"));
+    CHECK(mentions(why("|u1", "(0, 0)"), "samples of 0 bytes"));
+
+    auto const text = [](std::string const& header) { return failure(npy_around(header, "12345678")).why(); };
+    CHECK(mentions(text("{'descr': [('a', '<f4'), ('b', '<f4')], 'fortran_order': False, 'shape': (1,), }"),
+                   "structured"));
+    CHECK(mentions(text("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }"), "Fortran order"));
+}
+
+TEST_CASE("npy_source reads a fixed grammar and nothing else", "[data][npy_source]") {
+    std::string const order = "'fortran_order': False";
+    std::string const descr = "'descr': '|u1'";
+    std::string const shape = "'shape': (8,)";
+    std::string const rest = descr + ", " + order + ", ";
+    for (std::string const& header : {std::string{},
+                                      std::string{"{}"},
+                                      std::string{"{"},
+                                      "{" + rest + "}",
+                                      "{" + descr + ", " + shape + "}",
+                                      "{" + order + ", " + shape + "}",
+                                      "{" + rest + shape,
+                                      "{" + rest + shape + ", 'extra': 1}",
+                                      "{" + rest + shape + ", " + shape + "}",
+                                      "{" + rest + shape + ",,}",
+                                      "{," + rest + shape + "}",
+                                      "{" + rest + shape + "} + {}",
+                                      "{" + rest + shape + "}\n\n",
+                                      "{" + rest + shape + "}#",
+                                      "{" + descr + ' ' + order + ", " + shape + "}",
+                                      "{" + rest + "'shape' (8,)}",
+                                      "{" + rest + "'shape': [8]}",
+                                      "{" + rest + "'shape': (8)}",
+                                      "{" + rest + "'shape': 8}",
+                                      "{" + rest + "'shape': (8L,)}",
+                                      "{" + rest + "'shape': (,)}",
+                                      "{" + rest + "'shape': (8,,)}",
+                                      "{" + rest + "'shape': (0x8,)}",
+                                      "{" + rest + "'shape': (+8,)}",
+                                      "{" + rest + "'shape': (08,)}",
+                                      "{" + rest + "'shape': (2**3,)}",
+                                      "{" + rest + "'shape': (8.0,)}",
+                                      "{" + rest + "'shape': (True,)}",
+                                      "{" + rest + "'shape': (8,}",
+                                      "{" + rest + "\"shape\": (8,)}",
+                                      "{" + rest + "shape: (8,)}",
+                                      "{" + rest + "'shape: (8,)}",
+                                      "{'descr': |u1, " + order + ", " + shape + "}",
+                                      "{" + descr + ", 'fortran_order': 0, " + shape + "}",
+                                      "{" + descr + ", 'fortran_order': 'False', " + shape + "}",
+                                      "{\t" + rest + shape + "}"}) {
+        INFO(header);
+        auto const error = failure(npy_around(header, "12345678"));
+        CHECK(error.offset() >= 10);
+        CHECK(!error.why().empty());
+    }
+    REQUIRE_NOTHROW(open(npy_around("{" + rest + shape + "}", "12345678")));
+}
+
+TEST_CASE("npy_source refuses a file that does not hold exactly its shape", "[data][npy_source]") {
+    std::string const exact = npy("<f4", "(2, 3)", std::string(24, 'x'));
+    REQUIRE_NOTHROW(open(exact));
+
+    auto const trailing = failure(exact + "!");
+    CHECK(trailing.offset() == 128);
+    CHECK(trailing.why() == "the header's shape takes 24 bytes; the file holds 25");
+    CHECK(mentions(failure(exact.substr(0, exact.size() - 1)).why(), "the file holds 23"));
+}
+
+TEST_CASE("npy_source refuses shapes whose product or extent overflows", "[data][npy_source]") {
+    auto const why = [](std::string const& shape) { return failure(npy("<f8", shape, "12345678")).why(); };
+    CHECK(mentions(why("(4294967296, 4294967296)"), "larger than any file"));
+    CHECK(mentions(why("(1, 4294967296, 4294967296)"), "larger than any file"));
+    CHECK(mentions(why("(2305843009213693953,)"), "larger than any file"));  // times 8 wraps to 8
+    CHECK(mentions(why("(2, 2305843009213693952)"), "larger than any file"));
+    CHECK(mentions(why("(0, 2305843009213693952)"), "larger than any file"));
+    CHECK(mentions(why("(18446744073709551616,)"), "more than 64 bits"));
+    CHECK(mentions(why("(18446744073709551617,)"), "more than 64 bits"));
+    CHECK(mentions(why("(100000000000000000000000000000,)"), "more than 64 bits"));
+    CHECK(mentions(why("(1000000, 1000000)"), "the file holds 8"));
+
+    std::string ones = "(";
+    for (int i = 0; i != 65; ++i) ones += "1, ";
+    CHECK(mentions(why(ones + ")"), "more than 64 dimensions"));
+}
+
+TEST_CASE("npy_source believes no header length", "[data][npy_source]") {
+    std::string file = npy("|u1", "(8,)", "12345678", 2);
+    for (std::uint32_t const length : {0xffffffffU, 0x7fffffffU, 10'001U}) {
+        for (std::size_t i = 0; i != 4; ++i) file[8 + i] = static_cast<char>(length >> (8 * i) & 0xff);
+        auto const error = failure(file);
+        CHECK(error.offset() == 8);
+        CHECK(mentions(error.why(), "at most 10000"));
+    }
+    std::string longer = npy("|u1", "(8,)", "");
+    longer[9] = '\x10';
+    CHECK(mentions(failure(longer).why(), "the file ends at byte 128"));
+}
+
+TEST_CASE("npy_source refuses other formats and versions", "[data][npy_source]") {
+    std::string const good = npy("|u1", "(8,)", "12345678");
+    CHECK(failure("PK\3\4 an archive").why() == "is not a .npy file");
+    CHECK(mentions(failure("").why(), "the file ends at byte 0"));
+    for (int const major : {0, 4, 255}) {
+        std::string file = good;
+        file[6] = static_cast<char>(major);
+        CHECK(mentions(failure(file).why(), "a version of .npy other than"));
+    }
+    std::string minor = good;
+    minor[7] = 1;
+    CHECK(failure(minor).offset() == 6);
+}
+
+TEST_CASE("npy_source survives every truncation of a file", "[data][npy_source]") {
+    support::temp_folder const folder;
+    for (int const version : {1, 2}) {
+        std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
+        for (std::size_t length = 0; length != whole.size(); ++length) {
+            INFO(length);
+            std::string const bytes = whole.substr(0, length);
+            CHECK(!is_read_or_refused(folder.write("x.npy", bytes), bytes));
+        }
+        CHECK(is_read_or_refused(folder.write("x.npy", whole), whole));
+    }
+}
+
+TEST_CASE("npy_source survives every change of one header byte", "[data][npy_source]") {
+    support::temp_folder const folder;
+    for (int const version : {1, 2}) {
+        std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
+        std::string const path = folder.write("x.npy", whole);
+        int parsed = 0;
+        for (std::size_t at = 0; at != 80; ++at)  // the dict ends before; the padding behind it is all alike
+            for (int value = 0; value != 256; ++value) {
+                INFO("byte " << at << " is " << value);
+                std::string bytes = whole;
+                bytes[at] = static_cast<char>(value);
+                folder.overwrite("x.npy", at, bytes[at]);
+                if (is_read_or_refused(path, bytes)) ++parsed;
+                folder.overwrite("x.npy", at, whole[at]);
+            }
+        CHECK(parsed >= 80);  // every byte once with its own value
+        CHECK(parsed < 120);
+    }
+}
+
+TEST_CASE("npy_source survives random rewriting of its header", "[data][npy_source]") {
+    support::temp_folder const folder;
+    std::string const whole = npy("<i2", "(4, 3)", support::pattern(24));
+    std::string const alphabet = "{}()[],:' -0123456789<>|=fiubcOSTrueFalsdhpn_\n\t\\\"x";
+    std::uint32_t random = 12345;
+    auto const below = [&random](std::size_t n) {
+        random = random * 1664525U + 1013904223U;
+        return static_cast<std::size_t>(random >> 8) % n;
+    };
+    for (int round = 0; round != 3000; ++round) {
+        std::string bytes = whole;
+        for (std::size_t changes = 1 + below(6); changes != 0; --changes) {
+            std::size_t const at = 10 + below(60);
+            if (below(3) == 0) bytes.erase(at, 1 + below(4));
+            else if (below(2) == 0) bytes.insert(at, 1, alphabet[below(alphabet.size())]);
+            else bytes[at] = alphabet[below(alphabet.size())];
+        }
+        INFO(bytes);
+        is_read_or_refused(folder.write("x.npy", bytes), bytes);
+    }
+}
+
+TEST_CASE("npy_source names the sample when the file has shrunk", "[data][npy_source]") {
+    support::temp_folder const folder;
+    npy_source const from{folder.write("x.npy", npy("<i4", "(10,)", std::string(40, 'x')))};
+    REQUIRE(::truncate(from.name().c_str(), 128 + 18) == 0);
+
+    CHECK(gathered(from, {0, 1, 2, 3})[0] == std::string(16, 'x'));
+    auto const error = support::thrown<cuota::data_error>([&] { gathered(from, {3, 4, 5}); });
+    CHECK(error.offset() == 128 + 18);
+    CHECK(mentions(error.why(), "sample 4 cannot be read"));
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/subset_source.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/zip_source.hpp>
+
+#include "support/catch.hpp"
+#include "support/heap_watch.hpp"
+#include "support/samples.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::raw_source;
+using cuota::subset_source;
+using support::gathered;
+using support::mentions;
+
+static_assert(cuota::source<subset_source<raw_source>>);
+static_assert(cuota::source<subset_source<subset_source<raw_source>>>);
+
+raw_source letters(support::temp_folder const& folder, std::string const& text) {
+    return raw_source{folder.write("letters", text), {.fields = {{"letter", cuota::element_type::u8, {}}}}};
+}
+
+}  // namespace
+
+TEST_CASE("subset_source counts its samples from 0", "[data][subset_source]") {
+    support::temp_folder const folder;
+    subset_source const middle{letters(folder, "abcdefgh"), 2, 4};
+
+    CHECK(middle.size() == 4);
+    CHECK(middle.name() == folder.path("letters") + "[2, 6)");
+    CHECK(middle.fields()[0].name == "letter");
+    CHECK(gathered(middle, {0, 3, 1})[0] == "cfd");
+    REQUIRE_THROWS_AS(gathered(middle, {4}), cuota::misuse);
+}
+
+TEST_CASE("subset_source may be all, nothing, or part of a part", "[data][subset_source]") {
+    support::temp_folder const folder;
+    auto const whole = letters(folder, "abcdefgh");
+
+    CHECK(gathered(subset_source{whole, 0, 8}, support::first_samples(8))[0] == "abcdefgh");
+    CHECK(subset_source{whole, 8, 0}.size() == 0);
+    subset_source const part{whole, 2, 5};
+    CHECK(gathered(subset_source<subset_source<raw_source>>{part, 1, 3}, {2, 0})[0] == "fd");
+    CHECK(gathered(subset_source{cuota::zip_source{whole, whole}, 1, 2}, {1, 0}) ==
+          std::vector<std::string>{"cb", "cb"});
+}
+
+TEST_CASE("subset_source refuses more than its source has, and names what it has", "[data][subset_source]") {
+    support::temp_folder const folder;
+    auto const whole = letters(folder, "abcdefgh");
+    auto const most = std::numeric_limits<std::uint64_t>::max();
+
+    auto const error = support::thrown<cuota::misuse>([&] { subset_source const part(whole, 5, 4); });
+    CHECK(mentions(error.what(), "4 samples from sample 5 of " + folder.path("letters") + ", which has 8"));
+    REQUIRE_THROWS_AS((subset_source{whole, 9, 0}), cuota::misuse);
+    REQUIRE_THROWS_AS((subset_source{whole, 1, most}), cuota::misuse);
+    REQUIRE_THROWS_AS((subset_source{whole, most, 2}), cuota::misuse);
+}
+
+TEST_CASE("subset_source gathers more samples than fit on the stack, and fewer without an allocation",
+          "[data][subset_source]") {
+    support::temp_folder const folder;
+    std::string const text = support::pattern(3000);
+    raw_source const from{folder.write("x", text), {.fields = {{"x", cuota::element_type::u8, {}}}}};
+    subset_source const most{from, 500, 2500};
+
+    CHECK(gathered(most, support::first_samples(2500))[0] == text.substr(500));
+    CHECK(gathered(most, support::first_samples(1024))[0] == text.substr(500, 1024));
+    CHECK(gathered(most, support::first_samples(1025))[0] == text.substr(500, 1025));
+
+    auto const samples = support::first_samples(1024);
+    std::vector<std::byte> memory(1024);
+    std::vector<std::span<std::byte>> const out{memory};
+    support::heap_watch const watch;
+    most.gather(samples, out);
+    std::size_t const allocations = watch.allocations();
+    CHECK(allocations == 0);
+}
+
+TEST_CASE("subset_source lets an error name the sample as the file counts it", "[data][subset_source]") {
+    support::temp_folder const folder;
+    subset_source const part{letters(folder, "abcdefgh"), 2, 6};
+    REQUIRE(::truncate(folder.path("letters").c_str(), 5) == 0);
+
+    auto const error = support::thrown<cuota::data_error>([&] { gathered(part, {3}); });
+    CHECK(error.offset() == 5);
+    CHECK(mentions(error.why(), "sample 5 cannot be read"));
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/budgeted.hpp>
+
+#include <string>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/resource_suite.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using cuota::budget;
+using cuota::budgeted;
+
+// It is what it wraps, as far as the type knows.
+static_assert(cuota::device_resource<budgeted<cuota::device_memory>> &&
+              !cuota::host_resource<budgeted<cuota::device_memory>>);
+static_assert(cuota::host_resource<budgeted<cuota::pinned_memory>> &&
+              !cuota::device_resource<budgeted<cuota::pinned_memory>>);
+static_assert(cuota::host_resource<budgeted<cuota::managed_memory>> &&
+              cuota::device_resource<budgeted<cuota::managed_memory>>);
+static_assert(cuota::host_resource<budgeted<cuota::any_resource>> &&
+              cuota::device_resource<budgeted<cuota::any_resource>>);
+static_assert(sizeof(budgeted<cuota::any_resource>) == sizeof(void*));
+template <class R>
+concept has_device = requires(R const& r) {
+    r.device();
+};
+static_assert(has_device<budgeted<cuota::async_memory>> && !has_device<budgeted<cuota::pinned_memory>>);
+// Giving memory to no budget, or slipping a budget in, is said out loud.
+static_assert(!std::is_default_constructible_v<budgeted<>> && !std::is_convertible_v<budget, budgeted<>>);
+
+namespace {
+
+// Refuses what it is told to.
+struct moody {
+    void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
+    void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
+        deallocate_sync(p, n, a);
+    }
+    void* allocate_sync(std::size_t n, std::size_t) {
+        if (n == 13) throw std::runtime_error{"not thirteen"};
+        return ::operator new(n);
+    }
+    void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { ::operator delete(p); }
+    std::size_t granule() const { return 64; }
+    cuota::memory_kind kind() const { return cuota::memory_kind::pinned; }
+    bool operator==(moody const&) const = default;
+};
+
+}  // namespace
+
+TEST_CASE("budgeted behaves as a resource", "[guard][budgeted]") {
+    budget b{"b", 1_GiB};
+    SECTION("of device memory") { support::behaves_as_a_resource(budgeted<cuota::device_memory>{b}); }
+    SECTION("of async memory") { support::behaves_as_a_resource(budgeted<cuota::async_memory>{b}); }
+    SECTION("of managed memory") { support::behaves_as_a_resource(budgeted<cuota::managed_memory>{b}); }
+    SECTION("of pinned memory") { support::behaves_as_a_resource(budgeted<cuota::pinned_memory>{b}); }
+    SECTION("of any resource") {
+        support::behaves_as_a_resource(budgeted<cuota::any_resource>{b, cuota::device_memory{}});
+    }
+    SECTION("as any resource") {
+        support::behaves_as_a_resource(cuota::any_resource{budgeted<cuota::device_memory>{b}});
+    }
+    SECTION("of a budget without a limit") {
+        support::behaves_as_a_resource(budgeted<cuota::device_memory>{budget{"all", cuota::unlimited, b}});
+    }
+    SECTION("of another budget's memory") {
+        support::behaves_as_a_resource(budgeted<budgeted<>>{budget{"inner", 1_GiB}, budgeted<>{b}});
+    }
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("budgeted charges what upstream really takes", "[guard][budgeted]") {
+    budget b{"b", 10'000};
+    budgeted<> memory{b};
+    void* const p = memory.allocate_sync(1);
+    REQUIRE(b.held() == 512);
+    void* const q = memory.allocate_sync(513);
+    REQUIRE(b.held() == 512 + 1024);
+    REQUIRE(memory.account() == b);
+    memory.deallocate_sync(p, 1);
+    REQUIRE(b.held() == 1024);
+    memory.deallocate_sync(q, 513);
+    REQUIRE(b.held() == 0);
+
+    budgeted<cuota::pinned_memory> pinned{b};
+    void* const r = pinned.allocate_sync(1);
+    REQUIRE(b.held() == 1);
+    pinned.deallocate_sync(r, 1);
+}
+
+TEST_CASE("budgeted refuses before upstream is asked, with everything known", "[guard][budgeted]") {
+    budget b{"trainer", 10_KiB};
+    budgeted<> memory{b};
+    std::size_t const before = cuota::detail::taken_on(memory.device());
+    void* const small = memory.allocate_sync(1000, 256, {"biases", {"train.cpp", 3}});
+    void* const large = memory.allocate_sync(5000, 256, {"weights", {"train.cpp", 2}});
+
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] {
+        (void)memory.allocate_sync(8000, 256, cuota::label_for<float>("activations", {"train.cpp", 9}));
+    });
+    cuota::refusal const& facts = refused.facts();
+    REQUIRE(cuota::detail::taken_on(memory.device()) == before + 1024 + 5120);
+    REQUIRE(facts.asked == 8000);
+    REQUIRE(facts.charged == 8192);
+    REQUIRE(facts.granule == 512);
+    REQUIRE(facts.budgets.size() == 1);
+    REQUIRE(facts.budgets[0].held == 1024 + 5120);
+    REQUIRE(facts.would_fit == 4096);
+    REQUIRE(facts.fitting_count() == 1024);
+    REQUIRE(facts.holders.size() == 2);
+    REQUIRE(facts.holders[0].name == cuota::tag{"weights"});
+    REQUIRE(facts.holders[0].bytes == 5120);
+    REQUIRE(facts.holders[1].name == cuota::tag{"biases"});
+    REQUIRE(facts.device);
+    REQUIRE(facts.device->ordinal == memory.device().ordinal());
+    REQUIRE(facts.device->ours == before + 1024 + 5120);
+    REQUIRE(support::has(refused.what(),
+                         "\n  held by   weights 5.0 KiB (train.cpp:2)   biases 1.0 KiB (train.cpp:3)\n"));
+    REQUIRE(support::has(refused.what(),
+                         "\n  would fit: 1'024 floats; or a limit of 14.0 KiB; or release 4.0 KiB"));
+    memory.deallocate_sync(small, 1000);
+    memory.deallocate_sync(large, 5000);
+}
+
+TEST_CASE("what would fit does fit, and a byte more does not", "[guard][budgeted]") {
+    budget b{"b", 10'000};
+    budgeted<> memory{b};
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(20'000); });
+    std::size_t const most = refused.facts().would_fit;
+    REQUIRE_THROWS_AS(memory.allocate_sync(most + 1), cuota::budget_exceeded);
+    void* const p = memory.allocate_sync(most);
+    memory.deallocate_sync(p, most);
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("budgeted gives the charge back when upstream throws", "[guard][budgeted]") {
+    budget root{"gpu", 1000};
+    budget b{"b", 1000, root};
+    budgeted<moody> memory{b};
+    REQUIRE_THROWS_AS(memory.allocate_sync(13), std::runtime_error);
+    REQUIRE_THROWS_AS(memory.allocate(cudaStreamPerThread, 13), std::runtime_error);
+    REQUIRE(b.held() == 0);
+    REQUIRE(root.held() == 0);
+    REQUIRE(b.peak() == 64);
+}
+
+TEST_CASE("a wrong size, a second release and a foreign pointer are reported, and release nothing",
+          "[guard][budgeted]") {
+    support::captured_errors errors;
+    budget b{"trainer", 10'000};
+    budgeted<moody> memory{b};
+    void* const p = memory.allocate_sync(100, 16, {"weights", {"train.cpp", 4}});
+
+    memory.deallocate_sync(p, 99);
+    REQUIRE(errors.take() ==
+            std::vector<std::string>{"cuota::misuse: budget trainer: 99 B were given back of an "
+                                     "allocation of 100 B (train.cpp:4)"});
+    REQUIRE(b.held() == 128);
+
+    budgeted<moody> other{budget{"other", 100}};
+    void* const foreign = other.allocate_sync(4);
+    memory.deallocate(cudaStreamPerThread, foreign, 4);
+    REQUIRE(errors.take().size() == 1);
+    REQUIRE(b.held() == 128);
+    other.deallocate_sync(foreign, 4);
+    REQUIRE(errors.count() == 0);
+
+    memory.deallocate_sync(p, 100);
+    REQUIRE(b.held() == 0);
+    memory.deallocate_sync(p, 100);
+    auto const told = errors.take();
+    REQUIRE(told.size() == 1);
+    REQUIRE(support::has(told[0], "budget trainer: a pointer was given back that it does not hold"));
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("copies of budgeted are one, two made alike are not", "[guard][budgeted]") {
+    budget b{"b", 10'000};
+    budgeted<> const a{b};
+    budgeted<> const copy{a};
+    REQUIRE(a == copy);
+    REQUIRE(!(a == budgeted<>{b}));
+}
+
+TEST_CASE("budgeted outlives the budget's last handle, and memory the first handle", "[guard][budgeted]") {
+    auto memory = std::make_unique<budgeted<moody>>(budget{"b", 1000});
+    budgeted<moody> copy{*memory};
+    void* const p = memory->allocate_sync(100);
+    memory.reset();
+    REQUIRE(copy.account().held() == 128);
+    copy.deallocate_sync(p, 100);
+    REQUIRE(copy.account().held() == 0);
+}
+
+TEST_CASE("a holder that is gone is in no refusal", "[guard][budgeted]") {
+    budget b{"b", 1000};
+    {
+        budgeted<moody> memory{b};
+        memory.deallocate_sync(memory.allocate_sync(64), 64);
+    }
+    b.charge(900);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(200); });
+    REQUIRE(refused.facts().holders.size() == 1);
+    b.refund(900);
+}

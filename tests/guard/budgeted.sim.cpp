@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/budgeted.hpp>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/resource_suite.hpp"
+
+using namespace cuota::literals;
+using cuota::budget;
+using cuota::budgeted;
+
+TEST_CASE("budgeted leaves nothing behind", "[guard][budgeted]") {
+    support::machine const sim;
+    budget b{"b", 1_GiB};
+    SECTION("of device memory") { support::behaves_as_a_resource(budgeted<cuota::device_memory>{b}); }
+    SECTION("of async memory") { support::behaves_as_a_resource(budgeted<cuota::async_memory>{b}); }
+    SECTION("of managed memory") { support::behaves_as_a_resource(budgeted<cuota::managed_memory>{b}); }
+    SECTION("of pinned memory") { support::behaves_as_a_resource(budgeted<cuota::pinned_memory>{b}); }
+    SECTION("of any resource") {
+        support::behaves_as_a_resource(budgeted<cuota::any_resource>{b, cuota::async_memory{}});
+    }
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("budgeted survives every failure of its calls, with its account right", "[guard][budgeted]") {
+    support::machine sim;
+    cuota::stream const s;
+    budget b{"b", 100_KiB};
+    budgeted<cuota::async_memory> memory{b};
+    auto const seen = support::survives_every_failure(sim, [&] {
+        REQUIRE(b.held() == 0);
+        void* const p = memory.allocate(s, 1000);
+        try {
+            memory.deallocate_sync(memory.allocate_sync(3000), 3000);
+            REQUIRE_THROWS_AS(memory.allocate(s, 1_MiB), cuota::budget_exceeded);
+        } catch (...) {
+            memory.deallocate(s, p, 1000);
+            throw;
+        }
+        memory.deallocate(s, p, 1000);
+    });
+    REQUIRE(b.held() == 0);
+    REQUIRE(seen.thrown > 0);
+    REQUIRE(seen.silent == 0);
+}
+
+TEST_CASE("a refused request makes no allocation call", "[guard][budgeted]") {
+    support::machine const sim;
+    budgeted<> memory{budget{"b", 1_KiB}};
+    REQUIRE_THROWS_AS(memory.allocate_sync(2_KiB), cuota::budget_exceeded);
+    REQUIRE(cuota::simulator::allocation_calls() == 0);
+}
+
+TEST_CASE("a device that is full is out_of_memory, and no budget's fault", "[guard][budgeted]") {
+    support::machine const sim{{1, 1_MiB}};
+    budget b{"b", 1_GiB};
+    budgeted<> memory{b};
+    try {
+        (void)memory.allocate_sync(2_MiB);
+        FAIL("nothing was thrown");
+    } catch (cuota::budget_exceeded const&) {
+        FAIL("the budget had room");
+    } catch (cuota::out_of_memory const& refused) { REQUIRE(refused.facts().would_fit == 1_MiB); }
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("a refusal shows the device, and who else is on it", "[guard][budgeted]") {
+    support::machine const sim{{2, 64_MiB}};
+    cuota::simulator::set_other_programs(1, 10_MiB);
+    budgeted<> memory{budget{"b", 4_MiB}, cuota::device_memory{cuota::device{1}}};
+    void* const p = memory.allocate_sync(3_MiB);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(2_MiB); });
+    REQUIRE(refused.facts().device);
+    REQUIRE(refused.facts().device->ordinal == 1);
+    REQUIRE(refused.facts().device->free == 51_MiB);
+    REQUIRE(refused.facts().device->elsewhere() == 10_MiB);
+    memory.deallocate_sync(p, 3_MiB);
+}
+
+TEST_CASE("threads share one budget over real memory and never pass its limit", "[guard][budgeted]") {
+    support::machine const sim;
+    budget b{"b", 16_KiB};
+    budgeted<cuota::async_memory> memory{b};
+    std::atomic<int> refused = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t != 4; ++t)
+        threads.emplace_back([&, t] {
+            cuota::stream const s;
+            for (int i = 0; i != 300; ++i) {
+                std::size_t const bytes = 1 + static_cast<std::size_t>((i * 37 + t * 11) % 8000);
+                try {
+                    memory.deallocate(s, memory.allocate(s, bytes), bytes);
+                } catch (cuota::budget_exceeded const&) { ++refused; }
+            }
+            s.synchronize();
+        });
+    for (std::thread& t : threads) t.join();
+    REQUIRE(b.held() == 0);
+    REQUIRE(b.peak() <= 16_KiB);
+    INFO(refused << " refusals");
+}

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/resource_suite.hpp"
+
+TEST_CASE("device_memory behaves as a resource", "[resource][device_memory]") {
+    support::behaves_as_a_resource(cuota::device_memory{});
+}
+
+TEST_CASE("device_memory counts what this process holds on the device", "[resource][device_memory]") {
+    cuota::device_memory memory;
+    auto const& taken = cuota::detail::taken_on(memory.device());
+    std::size_t const before = taken;
+    void* const p = memory.allocate_sync(513);
+    REQUIRE(taken == before + 1024);
+    memory.deallocate_sync(p, 513);
+    REQUIRE(taken == before);
+}

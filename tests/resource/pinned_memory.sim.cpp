@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/resource/pinned_memory.hpp>
+
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/resource_suite.hpp"
+
+using namespace cuota::literals;
+
+TEST_CASE("pinned_memory leaves nothing behind", "[resource][pinned_memory]") {
+    support::machine const sim;
+    support::behaves_as_a_resource(cuota::pinned_memory{});
+}
+
+TEST_CASE("pinned_memory survives every failure of its calls", "[resource][pinned_memory]") {
+    support::machine sim;
+    cuota::stream const s;
+    cuota::pinned_memory memory;
+    auto const seen = support::survives_every_failure(sim, [&] {
+        void* const p = memory.allocate(s, 1000);
+        try {
+            void* const q = memory.allocate_sync(3000);
+            memory.deallocate_sync(q, 3000);
+        } catch (...) {
+            memory.deallocate(s, p, 1000);
+            throw;
+        }
+        memory.deallocate(s, p, 1000);
+    });
+    REQUIRE(seen.thrown > 0);
+    REQUIRE(seen.reported > 0);
+    REQUIRE(seen.silent == 0);
+}
+
+TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory]") {
+    support::machine const sim;
+    cuota::pinned_memory memory;
+    cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    auto const refused = support::thrown<cuota::out_of_memory>([&] {
+        (void)memory.allocate_sync(70_MiB + 1, 256, {"slots", {"train.cpp", 17}});
+    });
+    REQUIRE(refused.facts().charged == 70_MiB + 1);
+    REQUIRE(!refused.facts().device);
+    REQUIRE(
+        std::string{refused.what()} ==
+        "cuota::out_of_memory: 70.0 MiB refused at train.cpp:17 for slots, before anything was allocated\n"
+        "  because   cudaHostAlloc could not lock that much");
+}
+
+TEST_CASE("pinned_memory given back in stream order waits for the stream", "[resource][pinned_memory]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::pinned_memory memory;
+    void* const p = memory.allocate(s, 1000);
+    memory.deallocate(s, p, 1000);
+    REQUIRE(cuota::simulator::calls("cudaStreamSynchronize") == 1);
+    void* const q = memory.allocate_sync(1000);
+    memory.deallocate_sync(q, 1000);
+    REQUIRE(cuota::simulator::calls("cudaStreamSynchronize") == 1);
+}

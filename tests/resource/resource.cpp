@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/resource/resource.hpp>
+
+#include <string>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+// The least that is a resource.
+struct plain {
+    void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return nullptr; }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t, std::size_t) { return nullptr; }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    std::size_t granule() const { return 1; }
+    cuota::memory_kind kind() const { return cuota::memory_kind::device; }
+    bool operator==(plain const&) const = default;
+};
+static_assert(cuota::resource<plain> && !cuota::labelled_resource<plain>);
+
+struct release_throws : plain {
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) {}
+    bool operator==(release_throws const&) const = default;
+};
+struct cannot_be_copied : plain {
+    cannot_be_copied(cannot_be_copied const&) = delete;
+    bool operator==(cannot_be_copied const&) const = default;
+};
+struct cannot_be_compared {
+    void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return nullptr; }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t, std::size_t) { return nullptr; }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    std::size_t granule() const { return 1; }
+    cuota::memory_kind kind() const { return cuota::memory_kind::device; }
+};
+static_assert(!cuota::resource<release_throws> && !cuota::resource<cannot_be_copied>);
+static_assert(!cuota::resource<cannot_be_compared> && !cuota::resource<int>);
+
+// Who can reach it is known to the type where it is known at all.
+static_assert(cuota::device_resource<cuota::device_memory> && !cuota::host_resource<cuota::device_memory>);
+static_assert(!cuota::device_resource<cuota::pinned_memory> && cuota::host_resource<cuota::pinned_memory>);
+static_assert(cuota::device_resource<cuota::managed_memory> && cuota::host_resource<cuota::managed_memory>);
+static_assert(cuota::device_resource<cuota::any_resource> && cuota::host_resource<cuota::any_resource>);
+
+struct remembers_labels : plain {
+    using plain::allocate;
+    using plain::allocate_sync;
+    void* allocate(cuota::stream_ref, std::size_t, std::size_t, cuota::label const& who) {
+        return seen = who, nullptr;
+    }
+    void* allocate_sync(std::size_t, std::size_t, cuota::label const& who) { return seen = who, nullptr; }
+    cuota::label seen{};
+    bool operator==(remembers_labels const&) const { return true; }
+};
+static_assert(cuota::labelled_resource<remembers_labels>);
+
+}  // namespace
+
+TEST_CASE("a label goes along to who takes one, and is no trouble to others", "[resource]") {
+    cuota::stream_ref const s = cudaStreamPerThread;
+    plain simple;
+    REQUIRE(cuota::allocate_labelled(simple, s, 1, 1, {"weights"}) == nullptr);
+    REQUIRE(cuota::allocate_sync_labelled(simple, 1, 1, {"weights"}) == nullptr);
+    remembers_labels keen;
+    REQUIRE(cuota::allocate_labelled(keen, s, 1, 1, {"weights"}) == nullptr);
+    REQUIRE(keen.seen.name == cuota::tag{"weights"});
+    REQUIRE(cuota::allocate_sync_labelled(keen, 1, 1, {"biases"}) == nullptr);
+    REQUIRE(keen.seen.name == cuota::tag{"biases"});
+}
+
+TEST_CASE("a count that overflows is refused before anybody is asked", "[resource]") {
+    auto const floats = cuota::label_for<float>("weights", {"train.cpp", 3});
+    REQUIRE(cuota::detail::bytes_of(0, floats) == 0);
+    REQUIRE(cuota::detail::bytes_of(1000, floats) == 4000);
+    REQUIRE(cuota::detail::bytes_of(cuota::unlimited / 4, floats) == cuota::unlimited - 3);
+    auto const refused = support::thrown<cuota::out_of_memory>(
+        [&] { (void)cuota::detail::bytes_of(cuota::unlimited / 4 + 1, floats); });
+    REQUIRE(refused.facts().asked == cuota::unlimited);
+    REQUIRE(refused.facts().request.name == cuota::tag{"weights"});
+}
+
+TEST_CASE("an alignment is a power of two up to 256", "[resource]") {
+    for (std::size_t a = 1; a <= 256; a *= 2) REQUIRE_NOTHROW(cuota::detail::check_alignment(a, {}));
+    for (std::size_t const a : {0u, 3u, 255u, 257u, 512u})
+        REQUIRE_THROWS_AS(cuota::detail::check_alignment(a, {}), cuota::misuse);
+    auto const error = support::thrown<cuota::misuse>([] {
+        cuota::detail::check_alignment(3, {"weights", {"train.cpp", 3}});
+    });
+    REQUIRE(std::string{error.what()} ==
+            "cuota::misuse: an alignment of 3 cannot be honoured: it must be a power of two "
+            "up to 256 (train.cpp:3)");
+}

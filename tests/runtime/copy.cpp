@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/copy.hpp>
+
+#include <cstring>
+#include <vector>
+
+#include <cuota/runtime/memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/kernels.hpp"
+
+namespace {
+
+// Memory for one test.
+struct ends {
+    explicit ends(std::size_t n)
+        : bytes{n},
+          host{static_cast<unsigned char*>(cuota::rt::pinned_allocate(n))},
+          device{cuota::rt::device_allocate(n)},
+          other{cuota::rt::device_allocate(n)} {}
+    ~ends() {
+        cuota::rt::pinned_free(host);
+        cuota::rt::device_free(device);
+        cuota::rt::device_free(other);
+    }
+    std::size_t bytes;
+    unsigned char* host;
+    void* device;
+    void* other;
+};
+
+}  // namespace
+
+TEST_CASE("what is copied to a device, on it and back is what it was", "[runtime][copy]") {
+    ends const e{100'001};
+    cuota::stream const s;
+    for (std::size_t i = 0; i != e.bytes; ++i) e.host[i] = support::pattern_byte(i, 3);
+    cuota::rt::copy_to_device(e.device, e.host, e.bytes, s);
+    cuota::rt::copy_on_device(e.other, e.device, e.bytes, s);
+    s.synchronize();
+    std::memset(e.host, 0, e.bytes);
+    cuota::rt::copy_to_host(e.host, e.other, e.bytes, s);
+    s.synchronize();
+    REQUIRE(support::has_pattern(e.host, e.bytes, 3));
+}
+
+TEST_CASE("fill_bytes sets the bytes it was given, and no more", "[runtime][copy]") {
+    ends const e{1000};
+    cuota::stream const s;
+    cuota::rt::fill_bytes(e.device, 0xff, e.bytes, s);
+    cuota::rt::fill_bytes(static_cast<unsigned char*>(e.device) + 1, 0x11, e.bytes - 2, s);
+    cuota::rt::copy_to_host(e.host, e.device, e.bytes, s);
+    s.synchronize();
+    std::vector<unsigned char> expected(e.bytes, 0x11);
+    expected.front() = expected.back() = 0xff;
+    REQUIRE(std::memcmp(e.host, expected.data(), e.bytes) == 0);
+}
+
+TEST_CASE("copying nothing is legal, from and to nowhere", "[runtime][copy]") {
+    cuota::stream const s;
+    REQUIRE_NOTHROW(cuota::rt::copy_to_device(nullptr, nullptr, 0, s));
+    REQUIRE_NOTHROW(cuota::rt::copy_to_host(nullptr, nullptr, 0, s));
+    REQUIRE_NOTHROW(cuota::rt::copy_on_device(nullptr, nullptr, 0, s));
+    REQUIRE_NOTHROW(cuota::rt::fill_bytes(nullptr, 0, 0, s));
+}

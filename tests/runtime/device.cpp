@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/device.hpp>
+
+#include <string>
+#include <type_traits>
+
+#include "support/catch.hpp"
+
+static_assert(!std::is_convertible_v<int, cuota::device>);  // a number is not a device by accident
+static_assert(!std::is_copy_constructible_v<cuota::device_scope> &&
+              !std::is_move_constructible_v<cuota::device_scope>);
+static_assert(cuota::device{3}.ordinal() == 3 && cuota::device{3} == cuota::device{3});
+
+TEST_CASE("the current device is one of those there are", "[runtime][device]") {
+    REQUIRE(cuota::device::count() >= 1);
+    REQUIRE(cuota::device::current().ordinal() < cuota::device::count());
+}
+
+TEST_CASE("a device has a name and more memory than is free", "[runtime][device]") {
+    auto const here = cuota::device::current();
+    REQUIRE(!here.name().empty());
+    REQUIRE(&here.name() == &here.name());
+    auto const memory = here.memory();
+    REQUIRE(memory.total > 0);
+    REQUIRE(memory.free <= memory.total);
+    REQUIRE_NOTHROW(here.synchronize());
+}
+
+TEST_CASE("a device that is not there throws, and the current one stays", "[runtime][device]") {
+    auto const before = cuota::device::current();
+    cuota::device const nowhere{cuota::device::count()};
+    REQUIRE_THROWS_AS(cuota::device_scope{nowhere}, cuota::cuda_error);
+    REQUIRE_THROWS_AS(nowhere.memory(), cuota::cuda_error);
+    REQUIRE_THROWS_AS(nowhere.name(), cuota::cuda_error);
+    REQUIRE(cuota::device::current() == before);
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/device.hpp>
+
+#include <string>
+#include <thread>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+
+TEST_CASE("device_scope changes the device of its own thread, and restores it", "[runtime][device]") {
+    support::machine const sim{{3, std::size_t{1} << 20}};
+    cuota::device const first{0};
+    {
+        cuota::device_scope const two{cuota::device{2}};
+        REQUIRE(cuota::device::current().ordinal() == 2);
+        {
+            cuota::device_scope const one{cuota::device{1}};
+            REQUIRE(cuota::device::current().ordinal() == 1);
+            std::thread{[&] {
+                if (!(cuota::device::current() == first)) std::terminate();
+            }}.join();
+        }
+        REQUIRE(cuota::device::current().ordinal() == 2);
+    }
+    REQUIRE(cuota::device::current() == first);
+}
+
+TEST_CASE("device_scope restores when an exception passes", "[runtime][device]") {
+    support::machine const sim{{2, std::size_t{1} << 20}};
+    try {
+        cuota::device_scope const one{cuota::device{1}};
+        throw 1;
+    } catch (int) {}
+    REQUIRE(cuota::device::current().ordinal() == 0);
+}
+
+TEST_CASE("device_scope on the current device makes no call to change it", "[runtime][device]") {
+    support::machine const sim;
+    { cuota::device_scope const same{cuota::device{0}}; }
+    REQUIRE(cuota::simulator::calls("cudaSetDevice") == 0);
+}
+
+TEST_CASE("asking a device about its memory leaves the current one as it was", "[runtime][device]") {
+    support::machine const sim{{2, std::size_t{64} << 20}};
+    cuota::simulator::set_other_programs(1, std::size_t{16} << 20);
+    REQUIRE(cuota::device{1}.memory().free == std::size_t{48} << 20);
+    REQUIRE(cuota::device{0}.memory().free == std::size_t{64} << 20);
+    REQUIRE(cuota::device{1}.memory().total == std::size_t{64} << 20);
+    REQUIRE(cuota::device{1}.name() == "simulated");
+    cuota::device{1}.synchronize();
+    REQUIRE(cuota::device::current().ordinal() == 0);
+}
+
+TEST_CASE("a machine without devices has none, which is no error", "[runtime][device]") {
+    {
+        support::machine const sim{{0, std::size_t{1} << 20}};
+        REQUIRE(cuota::device::count() == 0);
+        REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+        REQUIRE_THROWS_AS(cuota::device::current(), cuota::cuda_error);
+    }
+    support::machine const as_before;
+    REQUIRE(cuota::device::count() == 1);
+}
+
+TEST_CASE("a device survives every failure of its calls", "[runtime][device]") {
+    support::machine sim{{2, std::size_t{1} << 20}};
+    auto const seen = support::survives_every_failure(sim, [] {
+        (void)cuota::device{1}.memory();
+        cuota::device{1}.synchronize();
+        (void)cuota::device::count();
+    });
+    REQUIRE(seen.silent == 0);
+    REQUIRE(seen.reported > 0);  // the way back to the device before
+    REQUIRE(cuota::device::current().ordinal() == 0);
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/event.hpp>
+
+#include <type_traits>
+#include <utility>
+
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/kernels.hpp"
+#include "support/machine.hpp"
+
+// An event that was never recorded counts as done: there is no such event here.
+static_assert(!std::is_default_constructible_v<cuota::event>);
+static_assert(!std::is_copy_constructible_v<cuota::event>);
+static_assert(std::is_nothrow_move_constructible_v<cuota::event> &&
+              std::is_nothrow_move_assignable_v<cuota::event>);
+static_assert(!std::is_convertible_v<cuota::stream_ref, cuota::event>);
+
+namespace {
+
+struct pinned_ints {
+    explicit pinned_ints(std::size_t count)
+        : at{static_cast<int*>(cuota::rt::pinned_allocate(count * sizeof(int)))} {
+        for (std::size_t i = 0; i != count; ++i) at[i] = 0;
+    }
+    ~pinned_ints() { cuota::rt::pinned_free(at); }
+    int* at;
+};
+
+}  // namespace
+
+TEST_CASE("an event is recorded from the start", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const s;
+    pinned_ints const x{1};
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::for_each_index(s, 1, support::write_value{x.at, 7});
+        cuota::event const written{s};
+        REQUIRE(!written.is_done());
+        REQUIRE(cudaPeekAtLastError() == cudaSuccess);  // not ready is an answer
+    }
+    cuota::event const written{s};
+    written.synchronize();
+    REQUIRE(written.is_done());
+    REQUIRE(*x.at == 7);
+}
+
+TEST_CASE("a wait orders the work of two streams", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const first;
+    cuota::stream const second;
+    pinned_ints const x{3};
+    for (int round = 0; round != 50; ++round) {
+        cuota::event written = [&] {
+            cuota::simulator::hold const nothing_runs;
+            cuota::for_each_index(first, 1, support::write_value{x.at, round});
+            cuota::event done{first};
+            second.wait(done);
+            cuota::for_each_index(second, 1, support::add_one{x.at + 1, x.at});
+            return done;
+        }();
+        second.synchronize();
+        REQUIRE(x.at[1] == round + 1);
+    }
+}
+
+TEST_CASE("recording again moves the point, and earlier waits keep the old one", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const first;
+    cuota::stream const second;
+    cuota::stream const third;
+    pinned_ints const x{1};
+    cuota::event done{first};
+    {
+        cuota::simulator::hold const nothing_runs;
+        second.wait(done);
+        cuota::for_each_index(first, 1, support::write_value{x.at, 1});
+        done.record(first);
+        third.wait(done);
+    }
+    done.synchronize();
+    second.synchronize();
+    third.synchronize();
+    REQUIRE(x.at[0] == 1);
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::for_each_index(first, 1, support::write_value{x.at, 2});
+        REQUIRE(done.is_done());  // it stands for the point where it was recorded
+        done.record(first);
+        REQUIRE(!done.is_done());
+        REQUIRE(second.is_idle());  // and who has waited is not held up again
+        third.wait(done);
+        REQUIRE(!third.is_idle());
+    }
+    third.synchronize();
+    REQUIRE(x.at[0] == 2);
+}
+
+TEST_CASE("a moved event is the same point", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::event a{s};
+    cudaEvent_t const native = a.get();
+    cuota::event b{std::move(a)};
+    REQUIRE(b.get() == native);
+    a = cuota::event{s};
+    a = std::move(b);
+    REQUIRE(a.get() == native);
+    REQUIRE(cuota::simulator::live().events == 1);
+}
+
+TEST_CASE("an event that cannot be recorded does not leak", "[runtime][event]") {
+    support::machine sim;
+    cuota::stream const s;
+    auto const seen = support::survives_every_failure(sim, [&] {
+        cuota::event done{s};
+        (void)done.is_done();
+        s.wait(done);
+        done.record(s);
+        done.synchronize();
+    });
+    REQUIRE(seen.silent == 0);
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/for_each_index.hpp>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+TEST_CASE("a launch returns before the work is done", "[runtime][for_each_index]") {
+    support::machine const sim;
+    cuota::stream const s;
+    std::atomic<int> ran = 0;
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::for_each_index(s, 5, [&ran](std::size_t) { ++ran; });
+        REQUIRE(ran == 0);
+        REQUIRE(!s.is_idle());
+    }
+    s.synchronize();
+    REQUIRE(ran == 5);
+}
+
+TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "[runtime][for_each_index]") {
+    support::machine sim;
+    {
+        cuota::stream const s;
+        cuota::for_each_index(
+            s, 3,
+            [](std::size_t i) {
+                if (i == 1) throw std::out_of_range{"index 12 of 10"};
+            },
+            "relu");
+        auto const error = support::thrown<cuota::cuda_error>([&] { s.synchronize(); });
+        REQUIRE(error.code() == cudaErrorLaunchFailure);
+        REQUIRE(support::has(error.what(), "kernel relu threw: index 12 of 10"));
+
+        // Like a real device's, the failure is for good.
+        REQUIRE_THROWS_AS(cuota::for_each_index(s, 1, [](std::size_t) {}), cuota::cuda_error);
+    }
+    (void)sim.errors.take();
+    cuota::simulator::reset();
+}
+
+TEST_CASE("a launch that fails names the kernel and the place, and runs nothing",
+          "[runtime][for_each_index]") {
+    support::machine sim;
+    cuota::stream const s;
+    std::atomic<int> ran = 0;
+    cuota::simulator::fail_call("cuota_simulator_launch", 1, cudaErrorLaunchOutOfResources);
+    auto const count = [&ran](std::size_t) { ++ran; };
+    unsigned line = 0;
+    auto const error = support::thrown<cuota::cuda_error>([&] {
+        line = __LINE__ + 1;
+        cuota::for_each_index(s, 5, count, "relu");
+    });
+    REQUIRE(error.call() == "relu");
+    REQUIRE(error.where().line == line);
+    s.synchronize();
+    REQUIRE(ran == 0);
+}

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/stream.hpp>
+
+#include <cstddef>
+#include <set>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/kernels.hpp"
+#include "support/machine.hpp"
+
+// 0 and nullptr would be the legacy default stream by accident.
+static_assert(!std::is_constructible_v<cuota::stream_ref, int> &&
+              !std::is_convertible_v<int, cuota::stream_ref>);
+static_assert(!std::is_constructible_v<cuota::stream_ref, std::nullptr_t>);
+static_assert(std::is_convertible_v<cudaStream_t, cuota::stream_ref>);
+static_assert(std::is_convertible_v<cuota::stream const&, cuota::stream_ref>);
+static_assert(std::is_trivially_copyable_v<cuota::stream_ref> &&
+              !std::is_default_constructible_v<cuota::stream_ref>);
+
+static_assert(!std::is_copy_constructible_v<cuota::stream> && !std::is_copy_assignable_v<cuota::stream>);
+static_assert(std::is_nothrow_move_constructible_v<cuota::stream> &&
+              std::is_nothrow_move_assignable_v<cuota::stream>);
+static_assert(std::is_nothrow_copy_constructible_v<cuota::stream_share> && sizeof(cuota::stream_share) == 16);
+
+TEST_CASE("a stream is the current device's, and never in step with the legacy stream", "[runtime][stream]") {
+    support::machine const sim{{2, std::size_t{1} << 20}};
+    cuota::device_scope const here{cuota::device{1}};
+    cuota::stream const s;
+    unsigned flags = 0;
+    REQUIRE(cudaStreamGetFlags(s.get(), &flags) == cudaSuccess);
+    REQUIRE(flags == cudaStreamNonBlocking);
+    REQUIRE(s.device().ordinal() == 1);
+    REQUIRE(cuota::stream_ref{s}.device().ordinal() == 1);
+    REQUIRE(cuota::stream_ref{s.get()}.device().ordinal() == 1);
+}
+
+TEST_CASE("high priority is the driver's greatest", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream const normal;
+    cuota::stream const high{cuota::stream_priority::high};
+    int least = 0;
+    int greatest = 0;
+    int found = 0;
+    REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
+    REQUIRE(cudaStreamGetPriority(high.get(), &found) == cudaSuccess);
+    REQUIRE(found == greatest);
+    REQUIRE(cudaStreamGetPriority(normal.get(), &found) == cudaSuccess);
+    REQUIRE(found == 0);
+}
+
+TEST_CASE("a stream's number is never used again, and the native handle has the same", "[runtime][stream]") {
+    support::machine const sim;
+    std::set<std::uint64_t> seen;
+    for (int i = 0; i != 20; ++i) {
+        cuota::stream const s;
+        REQUIRE(seen.insert(s.id()).second);
+        REQUIRE(cuota::stream_ref{s}.id() == s.id());
+        REQUIRE(cuota::stream_ref{s.get()}.id() == s.id());
+    }
+}
+
+TEST_CASE("a stream is idle when its work is done", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream const s;
+    REQUIRE(s.is_idle());
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::for_each_index(s, 1, [](std::size_t) {});
+        REQUIRE(!s.is_idle());
+        REQUIRE(!cuota::stream_ref{s.get()}.is_idle());
+        REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    }
+    s.synchronize();
+    REQUIRE(s.is_idle());
+}
+
+TEST_CASE("a stream lives until its last share is gone", "[runtime][stream]") {
+    support::machine const sim;
+    auto s = std::make_unique<cuota::stream>();
+    cuota::stream_ref const looks{*s};
+    auto share = std::make_unique<cuota::stream_share>(looks);
+    auto const copy = std::make_unique<cuota::stream_share>(*share);
+    REQUIRE(share->is_owned());
+    REQUIRE(!share->is_last());
+    cudaStream_t const native = s->get();
+    std::uint64_t const id = s->id();
+
+    s.reset();
+    REQUIRE(cuota::simulator::live().streams == 1);
+    REQUIRE(!share->is_last());
+    share.reset();
+    REQUIRE(copy->is_last());
+    REQUIRE(copy->get() == native);
+    cuota::stream_ref const still{*copy};
+    REQUIRE(still.id() == id);
+    int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
+    cuota::for_each_index(still, 1, support::write_value{x, 5});
+    still.synchronize();
+    REQUIRE(*x == 5);
+    cuota::rt::pinned_free(x);
+}
+
+TEST_CASE("a share of a native handle owns nothing", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::stream_share const share{cuota::stream_ref{s.get()}};
+    REQUIRE(!share.is_owned());
+    REQUIRE(!share.is_last());
+    REQUIRE(cuota::stream_ref{share} == s);
+}
+
+TEST_CASE("destroying a stream does not cancel its work", "[runtime][stream]") {
+    support::machine const sim;
+    int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
+    *x = 0;
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::stream const s;
+        cuota::for_each_index(s, 1, support::write_value{x, 5});
+    }
+    cuota::device::current().synchronize();
+    REQUIRE(*x == 5);
+    cuota::rt::pinned_free(x);
+}
+
+TEST_CASE("moving streams moves what they own", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream a;
+    cudaStream_t const native = a.get();
+    cuota::stream b{std::move(a)};
+    REQUIRE(b.get() == native);
+    cuota::stream c;
+    REQUIRE(cuota::simulator::live().streams == 2);
+    c = std::move(b);
+    REQUIRE(c.get() == native);
+    REQUIRE(cuota::simulator::live().streams == 1);
+}
+
+TEST_CASE("the place of a wait is in its error", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
+    unsigned const line = __LINE__ + 2;
+    try {
+        s.synchronize();
+        FAIL("nothing was thrown");
+    } catch (cuota::cuda_error const& error) { REQUIRE(error.where().line == line); }
+}
+
+TEST_CASE("drain waits, and reports instead of throwing", "[runtime][stream]") {
+    support::machine sim;
+    cuota::stream const s;
+    cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
+    cuota::rt::drain(s);
+    REQUIRE(sim.errors.take().size() == 1);
+    REQUIRE(cuota::simulator::calls("cudaStreamSynchronize") == 2);
+}
+
+TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
+    support::machine sim;
+    auto const seen = support::survives_every_failure(sim, [] {
+        cuota::stream const s{cuota::stream_priority::high};
+        (void)cuota::stream_ref{s.get()}.id();
+        (void)cuota::stream_ref{s.get()}.device();
+        (void)s.is_idle();
+        s.synchronize();
+    });
+    REQUIRE(seen.silent == 0);
+    REQUIRE(seen.reported > 0);
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Every CUDA call of an operation takes its turn at failing.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/error.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+
+namespace support {
+
+/// How the failures of an operation showed.
+struct failures {
+    std::uint64_t all = 0;       ///< runs in which a call failed
+    std::uint64_t thrown = 0;    ///< the operation ended with one of cuota's errors
+    std::uint64_t reported = 0;  ///< it went on, and the error sink was told
+    std::uint64_t silent = 0;    ///< neither: right only where there is another way to the same end
+};
+
+namespace detail {
+
+[[nodiscard]] inline bool is_same(cuota::simulator::live_counts const& a,
+                                  cuota::simulator::live_counts const& b) {
+    return a.device_allocations == b.device_allocations && a.device_bytes == b.device_bytes &&
+           a.pinned_allocations == b.pinned_allocations && a.pinned_bytes == b.pinned_bytes &&
+           a.managed_allocations == b.managed_allocations && a.managed_bytes == b.managed_bytes &&
+           a.streams == b.streams && a.events == b.events && a.pools == b.pools;
+}
+
+/// True when it threw one of cuota's errors; any other fails the test.
+template <class Operation>
+bool throws_ours(Operation& operation) {
+    try {
+        operation();
+        return false;
+    } catch (cuota::cuda_error const&) {
+    } catch (cuota::out_of_memory const&) {
+    } catch (cuota::misuse const&) {
+    } catch (cuota::data_error const&) {
+    } catch (std::exception const& error) { FAIL("an error of no type of cuota's: " << error.what()); }
+    return true;
+}
+
+}  // namespace detail
+
+/// Runs `operation` with its first CUDA call failing, then its second, and so on until it ends before the fault
+/// comes; once for every code. However it ends, what it took must be given back, and CUDA's last error be clean.
+template <class Operation>
+failures survives_every_failure(machine& on, Operation operation,
+                                std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,
+                                                                            cudaErrorUnknown}) {
+    failures seen;
+    for (cudaError_t const code : codes) {
+        for (std::uint64_t nth = 1;; ++nth) {
+            auto const before = cuota::simulator::live();
+            auto const injected = cuota::simulator::faults_injected();
+            cuota::simulator::fail_call(nullptr, nth, code);
+            INFO("call " << nth << " fails with " << cudaGetErrorName(code));
+            bool const threw = detail::throws_ours(operation);
+            bool const was_used = cuota::simulator::faults_injected() != injected;
+            cuota::simulator::clear_faults();
+
+            bool const was_reported = !on.errors.take().empty();
+            REQUIRE(detail::is_same(cuota::simulator::live(), before));
+            REQUIRE(cudaGetLastError() == cudaSuccess);
+            if (!was_used) {
+                REQUIRE(!threw);
+                REQUIRE(!was_reported);
+                break;
+            }
+            ++seen.all;
+            ++(threw ? seen.thrown : was_reported ? seen.reported : seen.silent);
+        }
+    }
+    REQUIRE(seen.all >= codes.size());
+    return seen;
+}
+
+}  // namespace support

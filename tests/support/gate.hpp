@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Stops one stream where a test wants it, on the simulator.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+namespace support {
+
+/// Work enqueued on the stream after this does not start until the gate is opened, or ends.
+///
+/// Nothing that waits for the whole device, as cudaFree does, may be called while it is closed.
+class gate {
+public:
+    explicit gate(cuota::stream_ref s) {
+        cuota::for_each_index(
+            s, 1,
+            [state = &state_](std::size_t) {
+                state->wait(closed);
+                state->store(passed);
+                state->notify_all();
+            },
+            "gate");
+    }
+    ~gate() {
+        open();
+        for (int now = state_.load(); now != passed; now = state_.load()) state_.wait(now);
+    }
+    gate(gate const&) = delete;
+    gate& operator=(gate const&) = delete;
+
+    void open() {
+        int expected = closed;
+        if (state_.compare_exchange_strong(expected, opened)) state_.notify_all();
+    }
+
+private:
+    static constexpr int closed = 0;
+    static constexpr int opened = 1;
+    static constexpr int passed = 2;
+    std::atomic<int> state_ = closed;
+};
+
+/// Lets the workers of the simulator take up what is ready: work that waits for nothing has most likely run then.
+/// A test must hold however far they came; this only makes it more likely to show what is missing.
+inline void let_ready_work_run() {
+    for (int i = 0; i != 3; ++i) {
+        cuota::stream const other;
+        cuota::for_each_index(
+            other, 1, [](std::size_t) {}, "canary");
+        other.synchronize();
+    }
+}
+
+}  // namespace support

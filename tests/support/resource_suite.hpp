@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// One suite for everything that claims to be a resource. Needs no simulator: it runs on a GPU too.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/kernels.hpp"
+#include "support/thrown.hpp"
+
+namespace support {
+
+namespace detail {
+
+struct block {
+    void* at = nullptr;
+    std::size_t bytes = 0;
+    unsigned salt = 0;
+};
+
+inline void write(block const& b, cuota::stream_ref s) {
+    cuota::for_each_index(s, b.bytes, write_pattern{static_cast<unsigned char*>(b.at), b.salt});
+}
+
+/// Whether the bytes are what `write` left. Waits for s.
+inline bool reads_back(block const& b, cuota::memory_kind kind, cuota::stream_ref s) {
+    if (kind == cuota::memory_kind::pinned) {
+        s.synchronize();
+        return has_pattern(b.at, b.bytes, b.salt);
+    }
+    std::vector<unsigned char> host(b.bytes);
+    cuota::rt::copy_to_host(host.data(), b.at, b.bytes, s);
+    s.synchronize();
+    return has_pattern(host.data(), b.bytes, b.salt);
+}
+
+inline bool is_aligned(void const* p, std::size_t alignment) {
+    return reinterpret_cast<std::uintptr_t>(p) % alignment == 0;
+}
+
+inline bool are_distinct(std::vector<block> blocks) {
+    std::ranges::sort(blocks, std::less<>{}, [](block const& b) { return static_cast<char*>(b.at); });
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+        if (static_cast<char*>(blocks[i - 1].at) + blocks[i - 1].bytes > blocks[i].at) return false;
+    return true;
+}
+
+/// The two ways to take and give: in stream order, and at once.
+template <class R>
+struct in_stream_order {
+    R& memory;
+    cuota::stream_ref s;
+    void* take(std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        return memory.allocate(s, bytes, alignment);
+    }
+    void give(void* p, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        memory.deallocate(s, p, bytes, alignment);
+    }
+};
+template <class R>
+struct at_once {
+    R& memory;
+    cuota::stream_ref s;
+    void* take(std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        return memory.allocate_sync(bytes, alignment);
+    }
+    void give(void* p, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        s.synchronize();
+        memory.deallocate_sync(p, bytes, alignment);
+    }
+};
+
+template <class R, class Way>
+void serves_every_size(R& memory, Way way, cuota::stream_ref s) {
+    std::vector<block> blocks;
+    for (std::size_t const bytes :
+         {std::size_t{1}, std::size_t{2}, std::size_t{255}, std::size_t{256}, std::size_t{257},
+          std::size_t{511}, std::size_t{512}, std::size_t{513}, std::size_t{4096}, std::size_t{65'537},
+          (std::size_t{1} << 20), (std::size_t{3} << 20) + 1}) {
+        void* const p = way.take(bytes);
+        REQUIRE(p != nullptr);
+        REQUIRE(is_aligned(p, cuota::default_alignment));
+        blocks.push_back({p, bytes, static_cast<unsigned>(blocks.size())});
+    }
+    REQUIRE(are_distinct(blocks));
+
+    for (block const& b : blocks) write(b, s);
+    for (block const& b : blocks) {
+        INFO("of " << b.bytes << " bytes");
+        REQUIRE(reads_back(b, memory.kind(), s));
+    }
+    if (memory.kind() != cuota::memory_kind::device) {
+        for (block const& b : blocks)
+            std::fill_n(static_cast<unsigned char*>(b.at), b.bytes, static_cast<unsigned char>(7));
+        for (block const& b : blocks) REQUIRE(static_cast<unsigned char*>(b.at)[b.bytes - 1] == 7);
+    }
+    // Neither in the order they came nor in the opposite one.
+    for (std::size_t i = 0; i < blocks.size(); i += 2) way.give(blocks[i].at, blocks[i].bytes);
+    for (std::size_t i = 1; i < blocks.size(); i += 2) way.give(blocks[i].at, blocks[i].bytes);
+}
+
+template <class Way>
+void honours_or_refuses_alignments(Way way) {
+    for (std::size_t alignment = 1; alignment <= cuota::default_alignment; alignment *= 2) {
+        void* const first = way.take(3, alignment);  // an odd size, so that the next is not aligned by luck
+        void* const p = way.take(24, alignment);
+        REQUIRE(p != nullptr);
+        REQUIRE(is_aligned(p, alignment));
+        way.give(p, 24, alignment);
+        way.give(first, 3, alignment);
+    }
+    for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, std::size_t{24}, std::size_t{257},
+                                        std::size_t{512}, std::numeric_limits<std::size_t>::max()}) {
+        INFO("alignment " << alignment);
+        REQUIRE_THROWS_AS(way.take(64, alignment), cuota::misuse);
+    }
+}
+
+template <class Way>
+void refuses_the_impossible(Way way) {
+    for (std::size_t const bytes :
+         {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - 255,
+          std::numeric_limits<std::size_t>::max() / 2}) {
+        auto const refused = thrown<cuota::out_of_memory>([&] { (void)way.take(bytes); });
+        REQUIRE(refused.facts().asked == bytes);
+        REQUIRE(refused.facts().charged >= bytes);
+    }
+    void* const p = way.take(1000);  // and is none the worse for it
+    REQUIRE(p != nullptr);
+    way.give(p, 1000);
+}
+
+}  // namespace detail
+
+/// Checks the contract of `resource`, section by section. What the memory came from must show no leak afterwards:
+/// that is the caller's to check.
+template <cuota::resource R>
+void behaves_as_a_resource(R memory) {
+    static_assert(std::is_nothrow_move_constructible_v<R> && std::is_nothrow_destructible_v<R>);
+    static_assert(std::is_nothrow_copy_constructible_v<R>, "a resource is a cheap handle");
+
+    cuota::stream stream;
+    detail::in_stream_order<R> ordered{memory, stream};
+    detail::at_once<R> synced{memory, stream};
+
+    SECTION("its granule is a power of two") { REQUIRE(cuota::is_power_of_two(memory.granule())); }
+
+    SECTION("zero bytes are null, and can be given back") {
+        REQUIRE(ordered.take(0) == nullptr);
+        REQUIRE(synced.take(0) == nullptr);
+        ordered.give(nullptr, 0);
+        synced.give(nullptr, 0);
+    }
+    SECTION("it serves every size with memory that works, in stream order") {
+        detail::serves_every_size(memory, ordered, stream);
+    }
+    SECTION("it serves every size with memory that works, at once") {
+        detail::serves_every_size(memory, synced, stream);
+    }
+    SECTION("alignments up to 256 are honoured, others refused") {
+        detail::honours_or_refuses_alignments(ordered);
+        detail::honours_or_refuses_alignments(synced);
+    }
+    SECTION("more than any machine has is refused, and changes nothing") {
+        detail::refuses_the_impossible(ordered);
+        detail::refuses_the_impossible(synced);
+    }
+    SECTION("a copy is equal, and gives back what the original took") {
+        R copy{memory};
+        REQUIRE(copy == memory);
+        void* const p = memory.allocate(stream, 5000, 256);
+        void* const q = copy.allocate_sync(5000, 256);
+        copy.deallocate(stream, p, 5000, 256);
+        memory.deallocate_sync(q, 5000, 256);
+    }
+    SECTION("memory can be given back on another thread") {
+        void* const p = memory.allocate(stream, 5000, 256);
+        void* const q = memory.allocate_sync(5000, 256);
+        std::thread{[&] {
+            memory.deallocate(stream, p, 5000, 256);
+            memory.deallocate_sync(q, 5000, 256);
+        }}.join();
+    }
+    SECTION("work enqueued before a release still has its memory") {
+        auto const kind = memory.kind();
+        constexpr std::size_t bytes = 40'000;
+        for (unsigned round = 0; round != 8; ++round) {
+            void* const to = kind == cuota::memory_kind::pinned ? nullptr : cuota::rt::pinned_allocate(bytes);
+            detail::block const b{memory.allocate(stream, bytes, 256), bytes, round};
+            detail::write(b, stream);
+            if (to) cuota::rt::copy_to_host(to, b.at, bytes, stream);
+            memory.deallocate(stream, b.at, bytes, 256);
+            detail::block const next{memory.allocate(stream, bytes, 256), bytes, round + 100};
+            detail::write(next, stream);
+            REQUIRE(detail::reads_back(next, kind, stream));
+            memory.deallocate(stream, next.at, bytes, 256);
+            REQUIRE((!to || has_pattern(to, bytes, round)));
+            if (to) cuota::rt::pinned_free(to);
+        }
+    }
+    SECTION("the label of a request is in its refusal") {
+        if constexpr (cuota::labelled_resource<R>) {
+            cuota::label const who{"weights", {"train.cpp", 17}, "floats", 4};
+            auto const refused = thrown<cuota::out_of_memory>(
+                [&] { (void)memory.allocate(stream, cuota::unlimited, 256, who); });
+            REQUIRE(refused.facts().request.name == cuota::tag{"weights"});
+            REQUIRE(refused.facts().request.where.line == 17);
+            REQUIRE(std::string{refused.facts().request.unit} == "floats");
+            void* const p = memory.allocate_sync(4, 256, who);
+            memory.deallocate_sync(p, 4, 256);
+        }
+    }
+    SECTION("threads may use it at once") {
+        auto const work = [&](unsigned salt) {
+            cuota::stream own;
+            bool is_right = true;
+            for (unsigned round = 0; round != 20; ++round) {
+                detail::block const b{memory.allocate(own, 1000 + salt, 256), 1000 + salt, salt + round};
+                detail::write(b, own);
+                is_right = is_right && detail::reads_back(b, memory.kind(), own);
+                memory.deallocate(own, b.at, b.bytes, 256);
+            }
+            return is_right;
+        };
+        std::vector<std::thread> threads;
+        std::vector<char> right(4, 0);
+        for (unsigned i = 0; i != 4; ++i) threads.emplace_back([&, i] { right[i] = work(i * 10); });
+        for (std::thread& t : threads) t.join();
+        REQUIRE(right == std::vector<char>(4, 1));
+    }
+}
+
+}  // namespace support

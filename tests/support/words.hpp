@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Kernels over words of memory and what they left, for tests of who may touch which memory when. Words of four
+/// bytes: a race on single bytes can escape a thread sanitizer.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+
+namespace support {
+
+using word = std::uint32_t;
+
+struct write_word {
+    word* to;
+    word value;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = value; }
+};
+
+struct add_word {
+    word* to;
+    word value;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] += value; }
+};
+
+struct copy_word {
+    word* to;
+    word const* from;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+
+/// Sets `*wrong` where a word is not `value`.
+struct check_word {
+    word const* from;
+    word value;
+    word* wrong;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+        if (from[i] != value) *wrong = 1;
+    }
+};
+
+/// Enqueues a kernel that writes `value` to every word of a block.
+inline void write_words(cuota::stream_ref s, void* to, std::size_t bytes, word value) {
+    cuota::for_each_index(s, bytes / sizeof(word), write_word{static_cast<word*>(to), value}, "write_words");
+}
+
+/// The words of a block of device memory, once s has come that far.
+inline std::vector<word> words(cuota::stream_ref s, void const* from, std::size_t bytes) {
+    std::vector<word> host(bytes / sizeof(word));
+    cuota::rt::copy_to_host(host.data(), from, bytes, s);
+    s.synchronize();
+    return host;
+}
+
+inline bool all_are(std::vector<word> const& words, word value) {
+    return std::ranges::all_of(words, [=](word w) { return w == value; });
+}
+
+}  // namespace support
