@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+namespace cuota::inline v0::simulator {
+
+thread_local constinit thread_facts caller;
+
+machine& the_machine() {
+    static auto* const the_one = new machine;
+    return *the_one;
+}
+
+machine::machine() {
+    // All devices exist from the start, so that a reference to one is good for ever; `devices` says how many
+    // show.
+    for (int i = 0; i < most_devices; ++i) {
+        auto d = std::make_unique<device>(i);
+        d->capacity = capacity;
+        d->default_pool_handle = reinterpret_cast<cudaMemPool_t>(pools.add(d->default_pool));
+        d->current_pool_handle = d->default_pool_handle;
+        all_devices.push_back(std::move(d));
+    }
+}
+
+namespace {
+
+cudaError_t default_code(function f) {
+    return trait_of(f) == trait::allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+/// Whether a planned fault hits this call.
+cudaError_t planned(function f) {
+    auto& m = the_machine();
+    if (!m.has_faults.load(std::memory_order_acquire)) return cudaSuccess;
+    guard lock{m.mutex};
+    cudaError_t hit = cudaSuccess;
+    for (auto& fault : m.faults) {
+        if (fault.only ? *fault.only != f : false) continue;
+        if (fault.calls_left > 0) --fault.calls_left;  // zero: it has struck, and stays if it is of that kind
+        if (fault.calls_left == 0 && hit == cudaSuccess)
+            hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
+    }
+    std::erase_if(m.faults, [](auto const& x) { return x.calls_left == 0 && x.kind == fault_kind::once; });
+    m.has_faults = !m.faults.empty();
+    if (hit != cudaSuccess) ++m.injected;
+    return hit;
+}
+
+}  // namespace
+
+admission admit(function f) {
+    auto& m = the_machine();
+    auto const kind = trait_of(f);
+    m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
+    if (kind == trait::about) return {cudaSuccess, true};
+    if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};
+    if (caller.doing != activity::host) {
+        ++m.misuse.calls_in_callbacks;
+        return {cudaErrorNotPermitted, false};
+    }
+    if (auto const fault = planned(f); fault != cudaSuccess) return {fault, false};
+    if (kind == trait::free_of) return {cudaSuccess, true};
+    if (m.devices == 0) return {cudaErrorNoDevice, false};
+    auto const failure = failure_of(current_device());
+    return {failure, failure == cudaSuccess || kind == trait::releases || kind == trait::waits};
+}
+
+cudaError_t remember(cudaError_t error) {
+    if (error != cudaSuccess) {
+        caller.last_error = error;
+        caller.last_error_epoch = the_machine().epoch;
+    }
+    return error;
+}
+
+cudaError_t failure_of(device const& d) { return d.failure.load(std::memory_order_acquire); }
+
+std::optional<function> function_named(std::string const& name) {
+    for (std::size_t i = 0; i < function_count; ++i)
+        if (name == function_names[i]) return static_cast<function>(i);
+    return std::nullopt;
+}
+
+}  // namespace cuota::inline v0::simulator

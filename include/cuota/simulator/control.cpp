@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+#include <stdexcept>
+
+namespace cuota::inline v0::simulator {
+namespace {
+
+function must_be_known(char const* name) {
+    auto const f = function_named(name ? name : "");
+    if (!f)
+        throw std::invalid_argument{std::string{"the simulator defines no function "} +
+                                    (name ? name : "(null)")};
+    return *f;
+}
+
+device& must_exist(int index) {
+    auto* const d = find_device(index);
+    if (!d) throw std::invalid_argument{"there is no simulated device " + std::to_string(index)};
+    return *d;
+}
+
+std::uint64_t calls_of(function f) {
+    return the_machine().calls[static_cast<std::size_t>(f)].load(std::memory_order_relaxed);
+}
+
+template <class Include>
+std::uint64_t sum_of_calls(Include include) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < function_count; ++i)
+        if (auto const f = static_cast<function>(i); include(trait_of(f))) sum += calls_of(f);
+    return sum;
+}
+
+std::string describe(allocation const& a) {
+    constexpr char const* kinds[] = {"device", "managed", "pinned", "registered"};
+    std::ostringstream line;
+    line << '#' << a.number << ' ' << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes
+         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by);
+    return line.str();
+}
+
+void make_new(device& d, std::size_t capacity) {
+    d.capacity = capacity;
+    d.others = 0;
+    d.failure = cudaSuccess;
+    d.failure_text.clear();
+    auto& p = *d.default_pool;
+    p.threshold = 0;
+    p.follow_events = p.opportunistic = p.internal_dependencies = 1;
+    trim_pool(p, 0);
+    p.used_peak = p.used;
+    p.reserved_peak = p.reserved();
+    d.current_pool_handle = d.default_pool_handle;
+    d.peak = d.used;
+}
+
+void forget_misuse() {
+    auto& x = the_machine().misuse;
+    for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
+                          &x.calls_in_callbacks, &x.device_kernels})
+        *c = 0;
+}
+
+}  // namespace
+
+void reset(options wanted) {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    if (wanted.devices < 0 || wanted.devices > most_devices)
+        throw std::invalid_argument{"the simulator has between 0 and " + std::to_string(most_devices) +
+                                    " devices"};
+    if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
+    bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity;
+    if (changes && m.live.total() != 0)
+        throw std::logic_error{"the simulator cannot change its shape while " +
+                               std::to_string(m.live.total()) + " things are alive"};
+    for (auto const& d : m.all_devices) wait_for_device(lock, *d);
+    m.devices = wanted.devices;
+    m.capacity = wanted.capacity;
+    for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
+    m.faults.clear();
+    m.has_faults = false;
+    m.injected = 0;
+    for (auto& c : m.calls) c = 0;
+    forget_misuse();
+    m.pinned_peak = m.live.pinned_bytes;
+    m.jitter_us = 0;
+    ++m.epoch;
+}
+
+options shape() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return {the_machine().devices, the_machine().capacity};
+}
+
+live_counts live() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().live;
+}
+
+std::vector<std::string> leaks() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    std::vector<allocation_ref> all;
+    for (auto const& [key, a] : the_machine().memory)
+        if (a->kind != memory_kind::registered) all.push_back(a);
+    std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a->number < b->number; });
+    std::vector<std::string> lines;
+    for (auto const& a : all) lines.push_back(describe(*a));
+    return lines;
+}
+
+misuse_counts misuse() {
+    auto const& x = the_machine().misuse;
+    return {x.double_frees, x.foreign_frees,      x.bad_ranges,    x.bad_directions,
+            x.bad_handles,  x.calls_in_callbacks, x.device_kernels};
+}
+
+std::size_t peak_device_bytes(int index) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return must_exist(index).peak;
+}
+
+std::size_t peak_pinned_bytes() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().pinned_peak;
+}
+
+void reset_peaks() {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    for (auto const& d : m.all_devices) d->peak = d->used;
+    m.pinned_peak = m.live.pinned_bytes;
+}
+
+std::uint64_t calls(char const* name) { return calls_of(must_be_known(name)); }
+
+std::uint64_t calls() {
+    return sum_of_calls([](trait t) { return t != trait::about; });
+}
+
+std::uint64_t allocation_calls() {
+    return sum_of_calls([](trait t) { return t == trait::allocates; });
+}
+
+void fail_call(char const* name, std::uint64_t nth, cudaError_t code, fault_kind kind) {
+    sanitizer::quiet quiet;
+    if (nth == 0) throw std::invalid_argument{"calls are counted from 1"};
+    std::optional<function> only;
+    if (name) only = must_be_known(name);
+    if (only && trait_of(*only) == trait::about)
+        throw std::invalid_argument{std::string{name} + " never fails"};
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    m.faults.push_back({only, nth, code, kind});
+    m.has_faults = true;
+}
+
+void clear_faults() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    the_machine().faults.clear();
+    the_machine().has_faults = false;
+}
+
+std::uint64_t faults_injected() { return the_machine().injected; }
+
+void set_other_programs(int index, std::size_t bytes) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    must_exist(index).others = bytes;
+}
+
+void set_jitter(std::uint64_t seed, std::chrono::microseconds max) {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    std::lock_guard lock{m.jitter_mutex};
+    m.jitter.seed(seed);
+    m.jitter_us = std::max<std::int64_t>(0, max.count());
+}
+
+hold::hold() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    ++the_machine().holds;
+}
+
+hold::~hold() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    sanitizer::publish(&the_machine().hold_token);
+    if (--the_machine().holds == 0) resume_all();
+}
+
+std::string report() {
+    auto const alive = live();
+    auto const wrong = misuse();
+    std::ostringstream text;
+    text << "live    device " << alive.device_allocations << " (" << alive.device_bytes << " bytes)  pinned "
+         << alive.pinned_allocations << " (" << alive.pinned_bytes << " bytes)  managed "
+         << alive.managed_allocations << " (" << alive.managed_bytes << " bytes)\n"
+         << "        streams " << alive.streams << "  events " << alive.events << "  pools " << alive.pools
+         << '\n';
+    for (int i = 0; i < shape().devices; ++i)
+        text << "peak    device " << i << ": " << peak_device_bytes(i) << " bytes\n";
+    text << "        pinned: " << peak_pinned_bytes() << " bytes\n"
+         << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
+         << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
+         << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
+         << "  kernels for a device only " << wrong.device_kernels << '\n'
+         << "faults  injected " << faults_injected() << '\n'
+         << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
+    for (std::size_t i = 0; i < function_count; ++i)
+        if (auto const n = calls_of(static_cast<function>(i)); n != 0)
+            text << "        " << std::left << std::setw(34) << function_names[i] << ' ' << n << '\n';
+    return text.str();
+}
+
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <cstring>
+
+namespace cuota::inline v0::simulator {
+
+device::device(int number)
+    : index{number},
+      legacy{std::make_shared<stream>(*this, cudaStreamDefault, 0, true)},
+      default_pool{std::make_shared<pool>()} {
+    default_pool->device = number;
+    default_pool->is_default = true;
+    pools.push_back(default_pool);
+}
+
+device* find_device(int index) {
+    auto& m = the_machine();
+    return index >= 0 && index < m.devices ? m.all_devices[static_cast<std::size_t>(index)].get() : nullptr;
+}
+
+device& current_device() {
+    if (auto* const d = find_device(caller.device)) return *d;
+    caller.device = 0;  // a reset to fewer devices took this one away
+    return *the_machine().all_devices.front();
+}
+
+void fail_device(device& d, cudaError_t code, std::string text) {
+    guard lock{the_machine().mutex};
+    if (d.failure.load() != cudaSuccess) return;
+    d.failure_text = std::move(text);
+    d.failure.store(code, std::memory_order_release);
+}
+
+namespace {
+
+/// The one place that says what kind of device is simulated.
+cudaDeviceProp properties_of(device const& d) {
+    cudaDeviceProp p{};
+    std::strncpy(p.name, "simulated", sizeof p.name - 1);
+    std::memcpy(p.uuid.bytes, "cuota simulator", 15);
+    p.uuid.bytes[15] = static_cast<char>(d.index);
+    p.totalGlobalMem = d.capacity;
+    p.sharedMemPerBlock = 48 << 10;
+    p.sharedMemPerBlockOptin = 227 << 10;
+    p.sharedMemPerMultiprocessor = 228 << 10;
+    p.reservedSharedMemPerBlock = 1 << 10;
+    p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+    p.warpSize = 32;
+    p.memPitch = 0x7fffffff;
+    p.maxThreadsPerBlock = 1024;
+    p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024;
+    p.maxThreadsDim[2] = 64;
+    p.maxGridSize[0] = 0x7fffffff;
+    p.maxGridSize[1] = p.maxGridSize[2] = 65535;
+    p.totalConstMem = 64 << 10;
+    p.major = 9;
+    p.minor = 0;
+    p.textureAlignment = 512;
+    p.texturePitchAlignment = 32;
+    p.multiProcessorCount = 8;
+    p.maxThreadsPerMultiProcessor = 2048;
+    p.maxBlocksPerMultiProcessor = 32;
+    p.canMapHostMemory = 1;
+    p.concurrentKernels = 1;
+    p.pciBusID = 1 + d.index;
+    p.asyncEngineCount = 2;
+    p.unifiedAddressing = 1;
+    p.memoryBusWidth = 1024;
+    p.l2CacheSize = 4 << 20;
+    p.streamPrioritiesSupported = 1;
+    p.managedMemory = 1;
+    p.concurrentManagedAccess = 1;
+    p.canUseHostPointerForRegisteredMem = 1;
+    p.hostRegisterSupported = 1;
+    p.memoryPoolsSupported = 1;
+    p.hostNumaId = -1;
+    return p;
+}
+
+/// Everything not named here is something this device cannot do, which attributes say with zero.
+int attribute_of(device const& d, cudaDeviceAttr which) {
+    auto const p = properties_of(d);
+    switch (which) {
+        case cudaDevAttrMaxThreadsPerBlock: return p.maxThreadsPerBlock;
+        case cudaDevAttrMaxBlockDimX: return p.maxThreadsDim[0];
+        case cudaDevAttrMaxBlockDimY: return p.maxThreadsDim[1];
+        case cudaDevAttrMaxBlockDimZ: return p.maxThreadsDim[2];
+        case cudaDevAttrMaxGridDimX: return p.maxGridSize[0];
+        case cudaDevAttrMaxGridDimY: return p.maxGridSize[1];
+        case cudaDevAttrMaxGridDimZ: return p.maxGridSize[2];
+        case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(p.sharedMemPerBlock);
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+            return static_cast<int>(p.sharedMemPerMultiprocessor);
+        case cudaDevAttrReservedSharedMemoryPerBlock: return static_cast<int>(p.reservedSharedMemPerBlock);
+        case cudaDevAttrTotalConstantMemory: return static_cast<int>(p.totalConstMem);
+        case cudaDevAttrWarpSize: return p.warpSize;
+        case cudaDevAttrMaxPitch: return static_cast<int>(p.memPitch);
+        case cudaDevAttrMaxRegistersPerBlock:
+        case cudaDevAttrMaxRegistersPerMultiprocessor: return p.regsPerBlock;
+        case cudaDevAttrClockRate: return 1'000'000;
+        case cudaDevAttrMemoryClockRate: return 1'000'000;
+        case cudaDevAttrTextureAlignment: return static_cast<int>(p.textureAlignment);
+        case cudaDevAttrTexturePitchAlignment: return static_cast<int>(p.texturePitchAlignment);
+        case cudaDevAttrGpuOverlap:
+        case cudaDevAttrCanMapHostMemory:
+        case cudaDevAttrConcurrentKernels:
+        case cudaDevAttrUnifiedAddressing:
+        case cudaDevAttrStreamPrioritiesSupported:
+        case cudaDevAttrManagedMemory:
+        case cudaDevAttrConcurrentManagedAccess:
+        case cudaDevAttrCanUseHostPointerForRegisteredMem:
+        case cudaDevAttrHostRegisterSupported:
+        case cudaDevAttrMemoryPoolsSupported: return 1;
+        case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
+        case cudaDevAttrPciBusId: return p.pciBusID;
+        case cudaDevAttrGlobalMemoryBusWidth: return p.memoryBusWidth;
+        case cudaDevAttrL2CacheSize: return p.l2CacheSize;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
+        case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
+        case cudaDevAttrAsyncEngineCount: return p.asyncEngineCount;
+        case cudaDevAttrComputeCapabilityMajor: return p.major;
+        case cudaDevAttrComputeCapabilityMinor: return p.minor;
+        case cudaDevAttrHostNumaId: return p.hostNumaId;
+        default: return 0;
+    }
+}
+
+}  // namespace
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaGetDeviceCount(int* count) {
+    return api(function::cudaGetDeviceCount, [&](guard&) {
+        if (!count) return cudaErrorInvalidValue;
+        *count = the_machine().devices;
+        return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+    });
+}
+
+cudaError_t cudaGetDevice(int* index) {
+    return api(function::cudaGetDevice, [&](guard&) {
+        if (!index) return cudaErrorInvalidValue;
+        if (the_machine().devices == 0) return cudaErrorNoDevice;
+        *index = current_device().index;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaSetDevice(int index) {
+    return api(function::cudaSetDevice, [&](guard&) {
+        if (!find_device(index))
+            return the_machine().devices == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
+        caller.device = index;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int index) {
+    return api(function::cudaGetDeviceProperties, [&](guard&) {
+        if (!out) return cudaErrorInvalidValue;
+        auto const* const d = find_device(index);
+        if (!d) return cudaErrorInvalidDevice;
+        *out = properties_of(*d);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int index) {
+    return api(function::cudaDeviceGetAttribute, [&](guard&) {
+        if (!value || which < 1 || which >= cudaDevAttrMax) return cudaErrorInvalidValue;
+        auto const* const d = find_device(index);
+        if (!d) return cudaErrorInvalidDevice;
+        *value = attribute_of(*d, which);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int index, int peer) {
+    return api(function::cudaDeviceCanAccessPeer, [&](guard&) {
+        if (!can) return cudaErrorInvalidValue;
+        if (!find_device(index) || !find_device(peer)) return cudaErrorInvalidDevice;
+        *can = index != peer;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    return api(function::cudaDeviceSynchronize, [](guard& lock) {
+        auto& d = current_device();
+        wait_for_device(lock, d);
+        trim_at_synchronisation(d);
+        return failure_of(d);
+    });
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+    return api(function::cudaDriverGetVersion, [&](guard&) {
+        if (!version) return cudaErrorInvalidValue;
+        *version = CUDART_VERSION;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    return api(function::cudaRuntimeGetVersion, [&](guard&) {
+        if (!version) return cudaErrorInvalidValue;
+        *version = CUDART_VERSION;
+        return cudaSuccess;
+    });
+}

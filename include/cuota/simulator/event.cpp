@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+using namespace cuota::simulator;
+using clock_type = std::chrono::steady_clock;
+
+namespace {
+
+constexpr unsigned known_flags = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+
+cudaError_t create(cudaEvent_t* out, unsigned flags) {
+    bool const timed_ipc = (flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming);
+    if (!out || (flags & ~known_flags) != 0 || timed_ipc) return cudaErrorInvalidValue;
+    auto& m = the_machine();
+    auto e = std::make_shared<event>(event{current_device(), flags, nullptr, nullptr});
+    *out = reinterpret_cast<cudaEvent_t>(m.events.add(std::move(e)));
+    ++m.live.events;
+    return cudaSuccess;
+}
+
+/// An event stands for the work before the call, so each record makes new facts and older waits keep theirs.
+cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle) {
+    auto const e = the_machine().events.find(event_handle);
+    auto const s = find_stream(stream_handle);
+    if (!e || !s || &e->owner != &s->owner) return bad_handle();
+    if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+    auto when = std::make_shared<clock_type::time_point>();
+    auto work = make_task([when] { *when = clock_type::now(); });
+    e->recorded = work;
+    e->when = std::move(when);
+    enqueue(lock, s, std::move(work), pace::at_once);
+    return cudaSuccess;
+}
+
+template <class Use>
+cudaError_t with_event(function f, cudaEvent_t handle, Use use) {
+    return api(f, [&](guard& lock) {
+        auto const e = the_machine().events.find(handle);
+        if (!e) return bad_handle();
+        if (auto const failure = failure_of(e->owner); failure != cudaSuccess) return failure;
+        return use(lock, *e);
+    });
+}
+
+}  // namespace
+
+cudaError_t cudaEventCreate(cudaEvent_t* out) {
+    return api(function::cudaEventCreate, [&](guard&) { return create(out, cudaEventDefault); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned int flags) {
+    return api(function::cudaEventCreateWithFlags, [&](guard&) { return create(out, flags); });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+    return api(function::cudaEventDestroy, [&](guard&) {
+        if (!the_machine().events.remove(handle)) return bad_handle();
+        --the_machine().live.events;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    return api(function::cudaEventRecord, [&](guard& lock) { return record(lock, e, s); });
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int flags) {
+    return api(function::cudaEventRecordWithFlags, [&](guard& lock) {
+        return flags == cudaEventRecordDefault ? record(lock, e, s) : cudaErrorInvalidValue;
+    });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+    return with_event(function::cudaEventQuery, handle, [](guard&, event const& e) {
+        if (!e.recorded) return cudaSuccess;
+        if (!e.recorded->done) return cudaErrorNotReady;
+        sanitizer::observe(e.recorded->token());
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+    return api(function::cudaEventSynchronize, [&](guard& lock) {
+        auto const e = the_machine().events.find(handle);
+        if (!e) return bad_handle();
+        if (auto const work = e->recorded)
+            wait_for(lock, work);  // a copy: the event may be recorded again meanwhile
+        trim_at_synchronisation(e->owner);
+        return failure_of(e->owner);
+    });
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+    return api(function::cudaEventElapsedTime, [&](guard&) {
+        auto const a = the_machine().events.find(start), b = the_machine().events.find(end);
+        if (!a || !b || &a->owner != &b->owner) return bad_handle();
+        if (!ms) return cudaErrorInvalidValue;
+        if (((a->flags | b->flags) & cudaEventDisableTiming) || !a->recorded || !b->recorded)
+            return cudaErrorInvalidResourceHandle;
+        if (!a->recorded->done || !b->recorded->done) return cudaErrorNotReady;
+        *ms = std::chrono::duration<float, std::milli>(*b->when - *a->when).count();
+        return cudaSuccess;
+    });
+}

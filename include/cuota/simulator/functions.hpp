@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+/// Every CUDA function the simulator defines, with what sets it apart:
+///   plain     needs a device that works
+///   free_of   needs no device (asks about the machine or the calling thread)
+///   allocates hands out memory: its planned fault is "out of memory"
+///   releases  still gives back when the device has failed, so that a test can look for leaks after a fault
+///   waits     still waits when the device has failed: nothing runs behind the caller's back after the error
+///   about     reports errors: never counted in "any", never failed, allowed anywhere
+#define CUOTA_SIMULATOR_FUNCTIONS(X)                                                                         \
+    X(cudaGetLastError, about)                                                                               \
+    X(cudaPeekAtLastError, about)                                                                            \
+    X(cudaGetErrorName, about)                                                                               \
+    X(cudaGetErrorString, about)                                                                             \
+    X(cudaGetDeviceCount, free_of)                                                                           \
+    X(cudaGetDevice, free_of)                                                                                \
+    X(cudaSetDevice, free_of)                                                                                \
+    X(cudaDriverGetVersion, free_of)                                                                         \
+    X(cudaRuntimeGetVersion, free_of)                                                                        \
+    X(cudaGetDeviceProperties, free_of)                                                                      \
+    X(cudaDeviceGetAttribute, free_of)                                                                       \
+    X(cudaDeviceCanAccessPeer, free_of)                                                                      \
+    X(cudaDeviceGetStreamPriorityRange, plain)                                                               \
+    X(cudaDeviceSynchronize, waits)                                                                          \
+    X(cudaDeviceGetDefaultMemPool, plain)                                                                    \
+    X(cudaDeviceGetMemPool, plain)                                                                           \
+    X(cudaDeviceSetMemPool, plain)                                                                           \
+    X(cudaMemGetInfo, plain)                                                                                 \
+    X(cudaStreamCreate, plain)                                                                               \
+    X(cudaStreamCreateWithFlags, plain)                                                                      \
+    X(cudaStreamCreateWithPriority, plain)                                                                   \
+    X(cudaStreamDestroy, releases)                                                                           \
+    X(cudaStreamSynchronize, waits)                                                                          \
+    X(cudaStreamQuery, plain)                                                                                \
+    X(cudaStreamWaitEvent, plain)                                                                            \
+    X(cudaStreamGetId, plain)                                                                                \
+    X(cudaStreamGetFlags, plain)                                                                             \
+    X(cudaStreamGetPriority, plain)                                                                          \
+    X(cudaStreamGetDevice, plain)                                                                            \
+    X(cudaStreamIsCapturing, plain)                                                                          \
+    X(cudaLaunchHostFunc, plain)                                                                             \
+    X(cudaEventCreate, plain)                                                                                \
+    X(cudaEventCreateWithFlags, plain)                                                                       \
+    X(cudaEventDestroy, releases)                                                                            \
+    X(cudaEventRecord, plain)                                                                                \
+    X(cudaEventRecordWithFlags, plain)                                                                       \
+    X(cudaEventQuery, plain)                                                                                 \
+    X(cudaEventSynchronize, waits)                                                                           \
+    X(cudaEventElapsedTime, plain)                                                                           \
+    X(cudaMalloc, allocates)                                                                                 \
+    X(cudaMallocManaged, allocates)                                                                          \
+    X(cudaMallocHost, allocates)                                                                             \
+    X(cudaHostAlloc, allocates)                                                                              \
+    X(cudaFree, releases)                                                                                    \
+    X(cudaFreeHost, releases)                                                                                \
+    X(cudaHostRegister, plain)                                                                               \
+    X(cudaHostUnregister, releases)                                                                          \
+    X(cudaHostGetDevicePointer, plain)                                                                       \
+    X(cudaHostGetFlags, plain)                                                                               \
+    X(cudaPointerGetAttributes, plain)                                                                       \
+    X(cudaMemcpy, plain)                                                                                     \
+    X(cudaMemcpyAsync, plain)                                                                                \
+    X(cudaMemcpyPeerAsync, plain)                                                                            \
+    X(cudaMemset, plain)                                                                                     \
+    X(cudaMemsetAsync, plain)                                                                                \
+    X(cudaMallocAsync, allocates)                                                                            \
+    X(cudaMallocFromPoolAsync, allocates)                                                                    \
+    X(cudaFreeAsync, releases)                                                                               \
+    X(cudaMemPoolCreate, plain)                                                                              \
+    X(cudaMemPoolDestroy, releases)                                                                          \
+    X(cudaMemPoolGetAttribute, plain)                                                                        \
+    X(cudaMemPoolSetAttribute, plain)                                                                        \
+    X(cudaMemPoolTrimTo, plain)                                                                              \
+    X(cudaLaunchKernel, plain)                                                                               \
+    X(cuota_simulator_launch, plain)
+
+namespace cuota::inline v0::simulator {
+
+enum class function : std::size_t {
+#define X(name, trait) name,
+    CUOTA_SIMULATOR_FUNCTIONS(X)
+#undef X
+};
+
+enum class trait { plain, free_of, allocates, releases, waits, about };
+
+inline constexpr const char* function_names[] = {
+#define X(name, trait) #name,
+    CUOTA_SIMULATOR_FUNCTIONS(X)
+#undef X
+};
+
+inline constexpr trait function_traits[] = {
+#define X(name, kind) trait::kind,
+    CUOTA_SIMULATOR_FUNCTIONS(X)
+#undef X
+};
+
+inline constexpr std::size_t function_count = std::size(function_names);
+
+inline constexpr const char* name_of(function f) { return function_names[static_cast<std::size_t>(f)]; }
+inline constexpr trait trait_of(function f) { return function_traits[static_cast<std::size_t>(f)]; }
+
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <exception>
+
+using namespace cuota::simulator;
+
+namespace {
+
+/// The thread is inside the program's code, called as a kernel or as a host function.
+class inside {
+public:
+    explicit inside(activity what) : before_{std::exchange(caller.doing, what)} {}
+    ~inside() { caller.doing = before_; }
+    inside(inside const&) = delete;
+    inside& operator=(inside const&) = delete;
+
+private:
+    activity before_;
+};
+
+struct kernel final : operation {
+    std::string name;
+    device* owner = nullptr;
+    void (*body_run)(void*) = nullptr;
+    void (*body_drop)(void*) = nullptr;
+    void* body = nullptr;  ///< ours from the moment it is set
+
+    ~kernel() override { drop(); }
+
+    void run() override {
+        if (failure_of(*owner) == cudaSuccess) try_to_run();
+        drop();
+    }
+
+    void try_to_run() {
+        inside marked{activity::kernel};
+        std::string thrown;
+        try {
+            sanitizer::loud program;
+            body_run(body);
+            return;
+        } catch (std::exception const& e) { thrown = e.what(); } catch (...) {
+            thrown = "something that is not a std::exception";
+        }
+        fail_device(*owner, cudaErrorLaunchFailure, "kernel " + name + " threw: " + thrown);
+    }
+
+    void drop() {
+        if (!body || !body_drop) return;
+        inside marked{activity::kernel};
+        sanitizer::observe(token());
+        sanitizer::loud program;
+        body_drop(std::exchange(body, nullptr));
+    }
+};
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
+    cudaStream_t handle, char const* name, void (*run)(void*), void (*drop)(void*), void* body) {
+    return api(function::cuota_simulator_launch, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        // A kernel launches on the current device, unlike a copy.
+        if (!s || &s->owner != &current_device()) return bad_handle();
+        if (!run) return cudaErrorInvalidDeviceFunction;
+        auto work = std::make_shared<kernel>();
+        work->name = name && *name ? name : "without a name";
+        work->owner = &s->owner;
+        work->body_run = run;
+        work->body_drop = drop;
+        work->body = body;
+        enqueue(lock, s, std::move(work));
+        return cudaSuccess;
+    });
+}
+
+extern "C" [[gnu::visibility("default")]] int cuota_simulator_in_kernel() {
+    return caller.doing == activity::kernel;
+}
+
+extern "C" [[gnu::visibility("default")]] char const* cuota_simulator_fault() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    auto const& d = current_device();
+    return failure_of(d) == cudaSuccess ? "" : d.failure_text.c_str();
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* data) {
+    return api(function::cudaLaunchHostFunc, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+        if (!call) return cudaErrorInvalidValue;
+        enqueue(lock, s, make_task([call, data, s] {
+                    if (failure_of(s->owner) != cudaSuccess) return;  // CUDA drops them too
+                    inside marked{activity::callback};
+                    sanitizer::loud program;
+                    call(data);
+                }));
+        return cudaSuccess;
+    });
+}

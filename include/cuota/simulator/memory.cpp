@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace cuota::inline v0::simulator {
+namespace {
+
+constexpr std::size_t device_alignment = 256;
+constexpr std::size_t pinned_alignment = 512;
+constexpr std::size_t freed_addresses_kept = 4096;
+
+/// Fills small memory whole and the ends of large memory: a test may hold more device memory than the host
+/// has.
+void fill(void* address, int byte, std::size_t bytes) {
+    constexpr std::size_t whole = std::size_t{4} << 20, end = std::size_t{1} << 20;
+    auto* const first = static_cast<std::byte*>(address);
+    if (bytes <= whole) {
+        std::memset(first, byte, bytes);
+    } else {
+        std::memset(first, byte, end);
+        std::memset(first + bytes - end, byte, end);
+    }
+}
+
+void count(allocation const& a, bool more) {
+    auto& live = the_machine().live;
+    auto const change = [more](std::size_t& number, std::size_t by) { more ? number += by : number -= by; };
+    switch (a.kind) {
+        case memory_kind::device:
+            change(live.device_allocations, 1);
+            change(live.device_bytes, a.units);
+            break;
+        case memory_kind::managed:
+            change(live.managed_allocations, 1);
+            change(live.managed_bytes, a.bytes);
+            break;
+        case memory_kind::pinned:
+            change(live.pinned_allocations, 1);
+            change(live.pinned_bytes, a.bytes);
+            break;
+        case memory_kind::registered: break;
+    }
+}
+
+cudaError_t allocate_device(void** out, std::size_t bytes) {
+    if (!out) return cudaErrorInvalidValue;
+    *out = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    auto& d = current_device();
+    if (bytes > d.capacity || !take_from_device(d, in_units(bytes))) return cudaErrorMemoryAllocation;
+    void* const address = take_host_memory(device_alignment, bytes);
+    if (!address) {
+        give_to_device(d, in_units(bytes));
+        return cudaErrorMemoryAllocation;
+    }
+    fill_new(address, bytes);
+    note_memory(address, bytes, memory_kind::device, d.index, function::cudaMalloc);
+    *out = address;
+    return cudaSuccess;
+}
+
+/// Memory of the host: it takes nothing from the device. (Managed memory may exceed the device on Linux.)
+cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, unsigned flags, function by) {
+    if (!out) return cudaErrorInvalidValue;
+    *out = nullptr;
+    if (bytes == 0) return kind == memory_kind::managed ? cudaErrorInvalidValue : cudaSuccess;
+    void* const address = take_host_memory(pinned_alignment, bytes);
+    if (!address) return cudaErrorMemoryAllocation;
+    fill_new(address, bytes);
+    note_memory(address, bytes, kind, current_device().index, by)->flags = flags;
+    *out = address;
+    return cudaSuccess;
+}
+
+allocation_ref exactly(void const* address) {
+    auto const& memory = the_machine().memory;
+    auto const found = memory.find(~reinterpret_cast<std::uintptr_t>(address));
+    return found == memory.end() ? nullptr : found->second;
+}
+
+/// CUDA frees only when nothing runs that could use the memory.
+void release(guard& lock, allocation_ref const& a) {
+    auto& m = the_machine();
+    forget_memory(a);  // first of all: the lock is given up while waiting, and nobody else may free it then
+    for (int i = 0; i < m.devices; ++i) {
+        bool const concerned = a->kind != memory_kind::device || i == a->device;
+        if (concerned) wait_for_device(lock, *m.all_devices[static_cast<std::size_t>(i)]);
+    }
+    a->now = allocation::phase::released;
+    if (a->from) return_to_pool(*a->from, a->units);
+    else if (a->units != 0) give_to_device(*m.all_devices[static_cast<std::size_t>(a->device)], a->units);
+    sanitizer::claim(a->address(), a->bytes);
+    give_host_memory(a->address(), a->bytes);
+}
+
+bool overlaps_pinned(void const* address, std::size_t bytes) {
+    auto const* const last = static_cast<std::byte const*>(address) + bytes - 1;
+    auto const before_end = find_memory(last);
+    if (before_end) return true;
+    auto const& memory = the_machine().memory;
+    // Keys are complements, so the next key below the last byte is the allocation that starts just before it.
+    auto const found = memory.lower_bound(~reinterpret_cast<std::uintptr_t>(last));
+    return found != memory.end() && found->second->address() >= address;
+}
+
+}  // namespace
+
+void* take_host_memory(std::size_t alignment, std::size_t bytes) {
+    constexpr std::size_t most = std::size_t{1} << 39;  // sanitizers end the program for asking much more
+    void* address = nullptr;
+    if (bytes > most) return nullptr;
+    return posix_memalign(&address, alignment, bytes) == 0 ? address : nullptr;
+}
+
+void give_host_memory(void* address, std::size_t bytes) {
+    fill(address, 0xdd, bytes);
+    std::free(address);
+}
+
+void fill_new(void* address, std::size_t bytes) { fill(address, 0xcd, bytes); }
+
+allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, int device, function by) {
+    auto& m = the_machine();
+    auto a = std::make_shared<allocation>();
+    a->disguise = ~reinterpret_cast<std::uintptr_t>(address);
+    a->bytes = bytes;
+    a->units = kind == memory_kind::device ? in_units(bytes) : 0;
+    a->kind = kind;
+    a->device = device;
+    a->flags = 0;
+    a->number = m.next_allocation++;
+    a->made_by = by;
+    m.memory.emplace(a->disguise, a);
+    count(*a, true);
+    m.pinned_peak = std::max(m.pinned_peak, m.live.pinned_bytes);
+    return a;
+}
+
+void forget_memory(allocation_ref const& a) {
+    auto& m = the_machine();
+    m.memory.erase(a->disguise);
+    m.recently_freed.push_back(a->disguise);
+    if (m.recently_freed.size() > freed_addresses_kept) m.recently_freed.pop_front();
+    count(*a, false);
+}
+
+allocation_ref find_memory(void const* address) {
+    auto const& memory = the_machine().memory;
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    auto const found = memory.lower_bound(~wanted);  // the largest start that is not above the address
+    if (found == memory.end()) return nullptr;
+    auto const offset = wanted - ~found->first;
+    return offset < found->second->bytes ? found->second : nullptr;
+}
+
+cudaError_t refuse_free(void const* address) {
+    auto& m = the_machine();
+    auto const& freed = m.recently_freed;
+    bool const again =
+        std::find(freed.begin(), freed.end(), ~reinterpret_cast<std::uintptr_t>(address)) != freed.end();
+    ++(again ? m.misuse.double_frees : m.misuse.foreign_frees);
+    return cudaErrorInvalidValue;
+}
+
+bool take_from_device(device& d, std::size_t units) {
+    if (units > d.free()) return false;
+    d.used += units;
+    d.peak = std::max(d.peak, d.used);
+    return true;
+}
+
+void give_to_device(device& d, std::size_t units) { d.used -= units; }
+
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaMalloc(void** out, size_t bytes) {
+    return api(function::cudaMalloc, [&](guard&) { return allocate_device(out, bytes); });
+}
+
+cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned int flags) {
+    return api(function::cudaMallocManaged, [&](guard&) {
+        if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) return cudaErrorInvalidValue;
+        return allocate_on_host(out, bytes, memory_kind::managed, flags, function::cudaMallocManaged);
+    });
+}
+
+cudaError_t cudaMallocHost(void** out, size_t bytes) {
+    return api(function::cudaMallocHost, [&](guard&) {
+        return allocate_on_host(out, bytes, memory_kind::pinned, cudaHostAllocDefault,
+                                function::cudaMallocHost);
+    });
+}
+
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned int flags) {
+    return api(function::cudaHostAlloc, [&](guard&) {
+        constexpr unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+        if ((flags & ~known) != 0) return cudaErrorInvalidValue;
+        return allocate_on_host(out, bytes, memory_kind::pinned, flags, function::cudaHostAlloc);
+    });
+}
+
+cudaError_t cudaFree(void* address) {
+    return api(function::cudaFree, [&](guard& lock) {
+        if (!address) return cudaSuccess;
+        auto const a = exactly(address);
+        bool const ours = a && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
+        if (!ours) return refuse_free(address);
+        auto const& d = *the_machine().all_devices[static_cast<std::size_t>(a->device)];
+        release(lock, a);
+        return failure_of(d);
+    });
+}
+
+cudaError_t cudaFreeHost(void* address) {
+    return api(function::cudaFreeHost, [&](guard& lock) {
+        if (!address) return cudaSuccess;
+        auto const a = exactly(address);
+        if (!a || a->kind != memory_kind::pinned) return refuse_free(address);
+        release(lock, a);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned int flags) {
+    return api(function::cudaHostRegister, [&](guard&) {
+        constexpr unsigned known =
+            cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly;
+        if (!address || bytes == 0 || (flags & ~known) != 0) return cudaErrorInvalidValue;
+        if (overlaps_pinned(address, bytes)) return cudaErrorHostMemoryAlreadyRegistered;
+        note_memory(address, bytes, memory_kind::registered, current_device().index,
+                    function::cudaHostRegister)
+            ->flags = flags;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaHostUnregister(void* address) {
+    return api(function::cudaHostUnregister, [&](guard& lock) {
+        auto const a = exactly(address);
+        if (!a || a->kind != memory_kind::registered) return cudaErrorHostMemoryNotRegistered;
+        forget_memory(a);
+        the_machine().recently_freed.pop_back();  // the memory itself goes on
+        for (int i = 0; i < the_machine().devices; ++i)
+            wait_for_device(lock, *the_machine().all_devices[static_cast<std::size_t>(i)]);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaHostGetDevicePointer(void** out, void* address, unsigned int flags) {
+    return api(function::cudaHostGetDevicePointer, [&](guard&) {
+        auto const a = find_memory(address);
+        bool const pinned = a && (a->kind == memory_kind::pinned || a->kind == memory_kind::registered);
+        if (!out || flags != 0 || !pinned) return cudaErrorInvalidValue;
+        *out = address;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaHostGetFlags(unsigned int* flags, void* address) {
+    return api(function::cudaHostGetFlags, [&](guard&) {
+        auto const a = find_memory(address);
+        if (!flags || !a || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
+        *flags = a->flags | cudaHostAllocMapped;  // with unified addresses all pinned memory is mapped
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, void const* address) {
+    return api(function::cudaPointerGetAttributes, [&](guard&) {
+        if (!out) return cudaErrorInvalidValue;
+        *out = {};
+        auto const a = find_memory(address);
+        if (!a) {
+            out->type = cudaMemoryTypeUnregistered;
+            out->device = cudaInvalidDeviceId;
+            return cudaSuccess;
+        }
+        void* const same = const_cast<void*>(address);
+        out->device = a->device;
+        out->devicePointer = same;
+        out->hostPointer = a->kind == memory_kind::device ? nullptr : same;
+        out->type = a->kind == memory_kind::device    ? cudaMemoryTypeDevice
+                    : a->kind == memory_kind::managed ? cudaMemoryTypeManaged
+                                                      : cudaMemoryTypeHost;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+    return api(function::cudaMemGetInfo, [&](guard&) {
+        if (!free || !total) return cudaErrorInvalidValue;
+        auto const& d = current_device();
+        *free = d.free();
+        *total = d.capacity;
+        return cudaSuccess;
+    });
+}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+// A program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM calls these names. They differ in what stream 0
+// means.
+
+namespace {
+
+cudaStream_t own(cudaStream_t s) { return s ? s : cudaStreamPerThread; }
+
+}  // namespace
+
+#define WITH_OWN_STREAM(name, parameters, arguments)                                                         \
+    [[gnu::visibility("default")]] cudaError_t name##_ptsz parameters { return name arguments; }
+
+extern "C" {
+
+WITH_OWN_STREAM(cudaStreamSynchronize, (cudaStream_t s), (own(s)))
+WITH_OWN_STREAM(cudaStreamQuery, (cudaStream_t s), (own(s)))
+WITH_OWN_STREAM(cudaStreamWaitEvent, (cudaStream_t s, cudaEvent_t e, unsigned f), (own(s), e, f))
+WITH_OWN_STREAM(cudaStreamGetId, (cudaStream_t s, unsigned long long* id), (own(s), id))
+WITH_OWN_STREAM(cudaStreamGetFlags, (cudaStream_t s, unsigned* f), (own(s), f))
+WITH_OWN_STREAM(cudaStreamGetPriority, (cudaStream_t s, int* p), (own(s), p))
+WITH_OWN_STREAM(cudaStreamGetDevice, (cudaStream_t s, int* d), (own(s), d))
+WITH_OWN_STREAM(cudaStreamIsCapturing, (cudaStream_t s, cudaStreamCaptureStatus* c), (own(s), c))
+WITH_OWN_STREAM(cudaLaunchHostFunc, (cudaStream_t s, cudaHostFn_t f, void* d), (own(s), f, d))
+WITH_OWN_STREAM(cudaEventRecord, (cudaEvent_t e, cudaStream_t s), (e, own(s)))
+WITH_OWN_STREAM(cudaEventRecordWithFlags, (cudaEvent_t e, cudaStream_t s, unsigned f), (e, own(s), f))
+WITH_OWN_STREAM(cudaMemcpyAsync, (void* to, void const* from, size_t n, cudaMemcpyKind k, cudaStream_t s),
+                (to, from, n, k, own(s)))
+WITH_OWN_STREAM(cudaMemsetAsync, (void* to, int v, size_t n, cudaStream_t s), (to, v, n, own(s)))
+WITH_OWN_STREAM(cudaMallocAsync, (void** p, size_t n, cudaStream_t s), (p, n, own(s)))
+WITH_OWN_STREAM(cudaMallocFromPoolAsync, (void** p, size_t n, cudaMemPool_t m, cudaStream_t s),
+                (p, n, m, own(s)))
+WITH_OWN_STREAM(cudaFreeAsync, (void* p, cudaStream_t s), (p, own(s)))
+
+}  // extern "C"

@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+// Stream-ordered memory. Each allocation is host memory of its own, so that sanitizers see where it ends;
+// what a pool keeps for reuse is a number of units, not addresses.
+namespace cuota::inline v0::simulator {
+namespace {
+
+device& device_of(pool const& p) { return *the_machine().all_devices[static_cast<std::size_t>(p.device)]; }
+
+void note_peaks(pool& p) {
+    p.used_peak = std::max(p.used_peak, p.used);
+    p.reserved_peak = std::max(p.reserved_peak, p.reserved());
+}
+
+/// Counts the memory of a free that has not run as free already, for an allocation that comes after it.
+template <class Wanted, class Enough>
+void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
+    for (auto f = p.frees.begin(); f != p.frees.end() && !enough();) {
+        if (!wanted(*f)) {
+            ++f;
+            continue;
+        }
+        order(work, f->work);
+        p.used -= f->units;
+        p.cached += f->units;
+        f = p.frees.erase(f);
+    }
+}
+
+/// Takes memory for `work`, an allocation in the stream: what the stream itself has freed, what is cached,
+/// new memory, and at last what other streams have yet to free, for which the allocation will wait.
+bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
+    auto& d = device_of(p);
+    std::size_t to_come = 0;
+    for (auto const& f : p.frees)
+        if (f.on == s || p.internal_dependencies) to_come += f.units;
+    auto const room = p.limit == 0 ? d.free() : std::min(d.free(), p.limit - std::min(p.limit, p.reserved()));
+    if (units > p.cached + to_come + room) return false;
+
+    reuse_frees(
+        p, work, [&](auto const& f) { return f.on == s; }, [&] { return p.cached >= units; });
+    reuse_frees(
+        p, work, [](auto const&) { return true; }, [&] { return p.cached + room >= units; });
+    auto const from_cache = std::min(p.cached, units);
+    if (!take_from_device(d, units - from_cache)) return false;
+    p.cached -= from_cache;
+    p.used += units;
+    note_peaks(p);
+    return true;
+}
+
+cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr<pool> const& p,
+                     stream_handle const& s, function by) {
+    if (!out) return cudaErrorInvalidValue;
+    *out = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    auto& d = device_of(*p);
+    if (bytes > d.capacity) return cudaErrorMemoryAllocation;
+    void* const address = take_host_memory(256, bytes);
+    if (!address) return cudaErrorMemoryAllocation;
+    std::unique_ptr<void, decltype(&std::free)> owned{address, &std::free};
+
+    auto note = std::make_shared<allocation_ref>();  // known only when the memory is
+    auto work = make_task([note] {
+        auto& a = **note;
+        sanitizer::allow(a.address(), a.bytes);
+        sanitizer::claim(a.address(), a.bytes);
+        fill_new(a.address(), a.bytes);
+        a.now = allocation::phase::live;
+    });
+    if (!take_from_pool(*p, in_units(bytes), s, *work)) return cudaErrorMemoryAllocation;
+    *note = note_memory(owned.release(), bytes, memory_kind::device, d.index, by);
+    (*note)->from = p;
+    (*note)->now = allocation::phase::pending;
+    sanitizer::forbid(address, bytes);
+    *out = address;
+    enqueue(lock, s, std::move(work), pace::at_once);
+    return cudaSuccess;
+}
+
+void finish_free(allocation& a, device& d, operation const* work) {
+    if (a.now != allocation::phase::live)
+        fail_device(d, cudaErrorIllegalAddress, "cudaFreeAsync ran before the cudaMallocAsync of its memory");
+    a.now = allocation::phase::released;
+    sanitizer::allow(a.address(), a.bytes);
+    sanitizer::claim(a.address(), a.bytes);
+    give_host_memory(a.address(), a.bytes);
+    guard lock{the_machine().mutex};
+    auto& frees = a.from->frees;
+    auto const mine =
+        std::find_if(frees.begin(), frees.end(), [&](auto const& f) { return f.work.get() == work; });
+    if (mine == frees.end()) return;  // an allocation has counted on it already
+    frees.erase(mine);
+    return_to_pool(*a.from, a.units);
+}
+
+cudaError_t free_in_stream(guard& lock, allocation_ref const& a, stream_handle const& s) {
+    auto self = std::make_shared<operation const*>(nullptr);
+    auto work = make_task([a, s, self] { finish_free(*a, s->owner, *self); });
+    *self = work.get();
+    a->from->frees.push_back({work, s, a->units});
+    forget_memory(a);
+    enqueue(lock, s, std::move(work), pace::at_once);
+    return cudaSuccess;
+}
+
+std::shared_ptr<pool> current_pool(device const& d) {
+    return the_machine().pools.find(d.current_pool_handle);
+}
+
+cudaError_t bad_pool() {
+    ++the_machine().misuse.bad_handles;
+    return cudaErrorInvalidValue;
+}
+
+cudaError_t read(pool const& p, cudaMemPoolAttr which, void* value) {
+    auto const flag = [value](int v) { return *static_cast<int*>(value) = v, cudaSuccess; };
+    auto const number = [value](std::uint64_t v) {
+        return *static_cast<std::uint64_t*>(value) = v, cudaSuccess;
+    };
+    switch (which) {
+        case cudaMemPoolReuseFollowEventDependencies: return flag(p.follow_events);
+        case cudaMemPoolReuseAllowOpportunistic: return flag(p.opportunistic);
+        case cudaMemPoolReuseAllowInternalDependencies: return flag(p.internal_dependencies);
+        case cudaMemPoolAttrReleaseThreshold: return number(p.threshold);
+        case cudaMemPoolAttrReservedMemCurrent: return number(p.reserved());
+        case cudaMemPoolAttrReservedMemHigh: return number(p.reserved_peak);
+        case cudaMemPoolAttrUsedMemCurrent: return number(p.used);
+        case cudaMemPoolAttrUsedMemHigh: return number(p.used_peak);
+        default: return cudaErrorInvalidValue;
+    }
+}
+
+cudaError_t write(pool& p, cudaMemPoolAttr which, void const* value) {
+    auto const flag = [value] { return *static_cast<int const*>(value); };
+    auto const number = [value] { return *static_cast<std::uint64_t const*>(value); };
+    switch (which) {
+        case cudaMemPoolReuseFollowEventDependencies: p.follow_events = flag(); return cudaSuccess;
+        case cudaMemPoolReuseAllowOpportunistic: p.opportunistic = flag(); return cudaSuccess;
+        case cudaMemPoolReuseAllowInternalDependencies: p.internal_dependencies = flag(); return cudaSuccess;
+        case cudaMemPoolAttrReleaseThreshold: p.threshold = number(); return cudaSuccess;
+        case cudaMemPoolAttrReservedMemHigh:  // peaks can only be lowered to the present
+            if (number() != 0) return cudaErrorInvalidValue;
+            p.reserved_peak = p.reserved();
+            return cudaSuccess;
+        case cudaMemPoolAttrUsedMemHigh:
+            if (number() != 0) return cudaErrorInvalidValue;
+            p.used_peak = p.used;
+            return cudaSuccess;
+        default: return cudaErrorInvalidValue;
+    }
+}
+
+template <class Use>
+cudaError_t with_pool(function f, cudaMemPool_t handle, Use use) {
+    return api(f, [&](guard&) {
+        auto const p = the_machine().pools.find(handle);
+        return p ? use(*p) : bad_pool();
+    });
+}
+
+cudaError_t allocate_from(function f, void** out, std::size_t bytes, cudaStream_t stream_of,
+                          cudaMemPool_t const* from) {
+    return api(f, [&](guard& lock) {
+        auto const s = find_stream(stream_of);
+        if (!s) return bad_handle();
+        if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+        auto const p = from ? the_machine().pools.find(*from) : current_pool(s->owner);
+        if (!p) return bad_pool();
+        if (p->device != s->owner.index) return cudaErrorInvalidValue;
+        return allocate(lock, out, bytes, p, s, f);
+    });
+}
+
+}  // namespace
+
+void return_to_pool(pool& p, std::size_t units) {
+    p.used -= units;
+    if (p.destroyed) give_to_device(device_of(p), units);
+    else p.cached += units;
+}
+
+void trim_pool(pool& p, std::size_t keep) {
+    if (p.cached == 0 || p.reserved() <= keep) return;
+    auto const excess = std::min(p.cached, p.reserved() - keep);
+    p.cached -= excess;
+    give_to_device(device_of(p), excess);
+}
+
+void trim_at_synchronisation(device& d) {
+    for (auto const& weak : d.pools)
+        if (auto const p = weak.lock()) trim_pool(*p, p->threshold);
+}
+
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t s) {
+    return allocate_from(function::cudaMallocAsync, out, bytes, s, nullptr);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** out, size_t bytes, cudaMemPool_t from, cudaStream_t s) {
+    return allocate_from(function::cudaMallocFromPoolAsync, out, bytes, s, &from);
+}
+
+cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
+    return api(function::cudaFreeAsync, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        auto const a = find_memory(address);
+        if (!a || a->address() != address || !a->from) return refuse_free(address);
+        free_in_stream(lock, a, s);
+        return failure_of(s->owner);
+    });
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* out, cudaMemPoolProps const* wanted) {
+    return api(function::cudaMemPoolCreate, [&](guard&) {
+        if (!out || !wanted || wanted->allocType != cudaMemAllocationTypePinned) return cudaErrorInvalidValue;
+        if (wanted->handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
+        if (wanted->location.type != cudaMemLocationTypeDevice) return cudaErrorNotSupported;
+        auto* const d = find_device(wanted->location.id);
+        if (!d) return cudaErrorInvalidDevice;
+        auto& m = the_machine();
+        auto p = std::make_shared<pool>();
+        p->device = d->index;
+        p->limit = wanted->maxSize;
+        std::erase_if(d->pools, [](auto const& weak) { return weak.expired(); });
+        d->pools.push_back(p);
+        *out = reinterpret_cast<cudaMemPool_t>(m.pools.add(std::move(p)));
+        ++m.live.pools;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
+    return with_pool(function::cudaMemPoolDestroy, handle, [&](pool& p) {
+        if (p.is_default) return cudaErrorInvalidValue;
+        auto& m = the_machine();
+        auto& d = device_of(p);
+        if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;
+        p.destroyed = true;
+        trim_pool(p, 0);
+        m.pools.remove(handle);
+        --m.live.pools;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr which, void* value) {
+    return with_pool(function::cudaMemPoolGetAttribute, handle,
+                     [&](pool& p) { return value ? read(p, which, value) : cudaErrorInvalidValue; });
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr which, void* value) {
+    return with_pool(function::cudaMemPoolSetAttribute, handle,
+                     [&](pool& p) { return value ? write(p, which, value) : cudaErrorInvalidValue; });
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, size_t keep) {
+    return with_pool(function::cudaMemPoolTrimTo, handle, [&](pool& p) {
+        trim_pool(p, keep);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* out, int index) {
+    return api(function::cudaDeviceGetDefaultMemPool, [&](guard&) {
+        auto const* const d = find_device(index);
+        if (!out) return cudaErrorInvalidValue;
+        if (!d) return cudaErrorInvalidDevice;
+        *out = d->default_pool_handle;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* out, int index) {
+    return api(function::cudaDeviceGetMemPool, [&](guard&) {
+        auto const* const d = find_device(index);
+        if (!out) return cudaErrorInvalidValue;
+        if (!d) return cudaErrorInvalidDevice;
+        *out = d->current_pool_handle;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceSetMemPool(int index, cudaMemPool_t handle) {
+    return api(function::cudaDeviceSetMemPool, [&](guard&) {
+        auto* const d = find_device(index);
+        if (!d) return cudaErrorInvalidDevice;
+        auto const p = the_machine().pools.find(handle);
+        if (!p) return bad_pool();
+        if (p->device != index) return cudaErrorInvalidValue;
+        d->current_pool_handle = handle;
+        return cudaSuccess;
+    });
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cuota::inline v0::simulator {
+
+/// Objects behind opaque handles. A handle is a number, never an address: it is not reused, so a destroyed
+/// one is known for what it is, and following it faults.
+template <class T>
+class registry {
+public:
+    explicit registry(std::uintptr_t tag) : tag_{tag << 56} {}
+
+    std::uintptr_t add(std::shared_ptr<T> object) {
+        if (free_.empty()) {
+            slots_.emplace_back();
+            free_.reserve(slots_.size());
+            free_.push_back(slots_.size() - 1);
+        }
+        auto const index = free_.back();
+        free_.pop_back();
+        slots_[index].object = std::move(object);
+        return tag_ | (std::uintptr_t{slots_[index].generation} << 24) | index;
+    }
+
+    std::shared_ptr<T> find(void const* handle) const {
+        auto const index = index_of(handle);
+        return index < slots_.size() ? slots_[index].object : nullptr;
+    }
+
+    std::shared_ptr<T> remove(void const* handle) {
+        auto const index = index_of(handle);
+        if (index >= slots_.size()) return nullptr;
+        ++slots_[index].generation;
+        free_.push_back(index);
+        return std::exchange(slots_[index].object, nullptr);
+    }
+
+    std::size_t size() const noexcept { return slots_.size() - free_.size(); }
+
+private:
+    struct slot {
+        std::shared_ptr<T> object;
+        std::uint32_t generation = 1;
+    };
+
+    std::size_t index_of(void const* handle) const {
+        auto const value = reinterpret_cast<std::uintptr_t>(handle);
+        auto const index = value & 0xff'ffff;
+        bool const known = index < slots_.size() && slots_[index].object &&
+                           value == (tag_ | (std::uintptr_t{slots_[index].generation} << 24) | index);
+        return known ? index : slots_.size();
+    }
+
+    std::uintptr_t tag_;
+    std::vector<slot> slots_;
+    std::vector<std::size_t> free_;
+};
+
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <system_error>
+#include <thread>
+
+// Streams are queues. A stream whose first operation may start is *ready*; a worker, or a host thread that
+// waits for that stream anyway, takes it and runs operations until one must wait. Up to 128 there are as many
+// workers as ready streams, so work of two streams may wait for each other, as kernels on a device may.
+namespace cuota::inline v0::simulator {
+
+/// Workers and the ready streams they share. All streams have one crew, but under ThreadSanitizer each has
+/// its own.
+struct crew {
+    explicit crew(std::size_t limit) : most{limit} {}
+
+    std::condition_variable wake;
+    std::deque<stream_handle> ready;
+    std::vector<std::thread> threads;
+    std::size_t most;
+    std::size_t idle = 0;
+    bool stop = false;
+};
+
+namespace {
+
+std::shared_ptr<crew> const& crew_of(stream& s) {
+    constexpr std::size_t at_once_on_a_device = 128;
+    static auto* const shared =
+        new std::shared_ptr<crew>{new crew{at_once_on_a_device}};  // outlives static objects
+    if (!sanitizer::watches_threads()) return *shared;
+    if (!s.own_crew) s.own_crew = std::make_shared<crew>(1);
+    return s.own_crew;
+}
+
+void delay_by_jitter() {
+    auto& m = the_machine();
+    auto const longest = m.jitter_us.load(std::memory_order_relaxed);
+    if (longest == 0) return;
+    std::int64_t delay;
+    {
+        std::lock_guard lock{m.jitter_mutex};
+        delay = static_cast<std::int64_t>(m.jitter() % static_cast<std::uint64_t>(longest + 1));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds{delay});
+}
+
+void perform(stream& s, operation& work) {
+    for (auto const& first : work.after) sanitizer::observe(first->token());
+    if (s.legacy) sanitizer::observe(&s.owner.retired_blocking);
+    if (work.held) sanitizer::observe(&the_machine().hold_token);
+    sanitizer::observe(work.token());
+    delay_by_jitter();
+    work.run();
+    sanitizer::publish(work.token());
+}
+
+/// Whether the stream's first operation may start; if not, arranges that the stream is looked at again.
+bool startable(stream_handle const& s) {
+    for (auto const& first : s->queue.front()->after) {
+        if (first->done.load(std::memory_order_relaxed)) continue;
+        first->awaited_by.push_back(s);
+        s->state = stream::progress::blocked;
+        return false;
+    }
+    return true;
+}
+
+bool work_may_start() { return the_machine().holds == 0 && !the_machine().unloading; }
+
+void work_until_told(std::shared_ptr<crew> const& mine);
+
+void wake_worker(std::shared_ptr<crew> const& c) {
+    if (c->ready.size() <= c->idle) {
+        c->wake.notify_one();
+        return;
+    }
+    if (c->threads.size() >= c->most || c->stop) return;
+    try {
+        c->threads.emplace_back([c] { work_until_told(c); });
+    } catch (std::system_error const&) {
+        if (c->threads.empty()) throw;  // nobody would ever run the work
+    }
+}
+
+void make_ready(stream_handle const& s) {
+    auto const& c = crew_of(*s);
+    s->state = stream::progress::ready;
+    c->ready.push_back(s);
+    if (work_may_start()) wake_worker(c);
+}
+
+/// A destroyed stream is done: nothing can refer to it any more but its device.
+void retire(stream_handle const& s) {
+    std::erase(s->owner.streams, s);
+    if (!s->own_crew) return;
+    s->own_crew->stop = true;
+    s->own_crew->wake.notify_all();
+    for (auto& t : s->own_crew->threads) t.detach();  // it may be this very thread
+    s->own_crew->threads.clear();
+}
+
+/// Runs the stream's first operation. True when the next may start at once; the stream then still counts as
+/// running.
+bool step(guard& lock, stream_handle const& s) {
+    s->state = stream::progress::running;
+    operation_ref const work = std::move(s->queue.front());
+    s->queue.pop_front();
+    lock.unlock();
+    perform(*s, *work);
+    lock.lock();
+    auto const finished_on = std::move(work->on);
+    work->after.clear();
+    work->done.store(1, std::memory_order_release);
+    work->done.notify_all();
+    for (auto const& other : std::exchange(work->awaited_by, {}))
+        if (startable(other)) make_ready(other);
+    if (!s->queue.empty()) return startable(s);
+    s->state = stream::progress::idle;
+    if (s->destroyed) retire(s);
+    return false;
+}
+
+void work_until_told(std::shared_ptr<crew> const& mine) {
+    sanitizer::quiet always;
+    guard lock{the_machine().mutex};
+    while (!mine->stop) {
+        if (mine->ready.empty() || !work_may_start()) {
+            ++mine->idle;
+            mine->wake.wait(lock);
+            --mine->idle;
+            continue;
+        }
+        auto const s = std::move(mine->ready.front());
+        mine->ready.pop_front();
+        bool more = step(lock, s);
+        while (more && work_may_start()) more = step(lock, s);
+        if (more) make_ready(s);
+    }
+}
+
+/// Whether a thread other than the workers may run work now. ThreadSanitizer would take that for an order.
+bool may_help() { return work_may_start() && !sanitizer::watches_threads(); }
+
+/// Takes a ready stream away from the workers.
+bool claim_ready(stream_handle const& s) {
+    if (s->state != stream::progress::ready || !may_help()) return false;
+    auto& ready = crew_of(*s)->ready;
+    ready.erase(std::find(ready.begin(), ready.end(), s));
+    return true;
+}
+
+template <class Use>
+void for_each_stream(Use use) {
+    for (auto const& d : the_machine().all_devices) {
+        use(*d->legacy);
+        for (auto const& s : d->streams) use(*s);
+    }
+}
+
+/// The rules of the legacy default stream, both ways.
+void order_by_default_streams(stream& s, operation& work) {
+    auto& d = s.owner;
+    if (s.legacy) {
+        for (auto const& other : d.streams)
+            if (other->blocking() && other->last) order(work, other->last);
+    } else if (s.blocking() && d.legacy->last) {
+        order(work, d.legacy->last);
+    }
+}
+
+}  // namespace
+
+void order(operation& work, operation_ref const& first) {
+    // For ThreadSanitizer a finished operation is still one to come after.
+    if (!first->done.load(std::memory_order_relaxed) || sanitizer::watches_threads())
+        work.after.push_back(first);
+}
+
+void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when) {
+    sanitizer::publish(work->token());
+    order_by_default_streams(*on, *work);
+    work->on = on;
+    work->held = the_machine().holds != 0;
+    on->queue.push_back(work);
+    on->last = std::move(work);
+    if (on->state != stream::progress::idle || !startable(on)) return;
+    if (when == pace::at_once && may_help() && the_machine().jitter_us == 0) {
+        if (step(lock, on)) make_ready(on);  // another thread has added to it meanwhile
+    } else {
+        make_ready(on);
+    }
+}
+
+void wait_for(guard& lock, operation_ref const& work) {
+    while (!work->done.load(std::memory_order_acquire)) {
+        if (stream_handle const s = work->on; claim_ready(s)) {
+            if (step(lock, s)) make_ready(s);
+            continue;
+        }
+        lock.unlock();
+        work->done.wait(0, std::memory_order_acquire);
+        lock.lock();
+    }
+    sanitizer::observe(work->token());
+}
+
+std::vector<operation_ref> unfinished(stream const& s) {
+    std::vector<operation_ref> all;
+    auto const add = [&](stream const& one) {
+        if (one.last && (!one.last->done || sanitizer::watches_threads())) all.push_back(one.last);
+    };
+    add(s);
+    if (s.legacy)
+        for (auto const& other : s.owner.streams)
+            if (other->blocking()) add(*other);
+    return all;
+}
+
+void wait_for_device(guard& lock, device& d) {
+    auto all = unfinished(*d.legacy);
+    for (auto const& s : d.streams)
+        if (s->last) all.push_back(s->last);
+    for (auto const& work : all) wait_for(lock, work);
+    sanitizer::observe(&d.retired);
+}
+
+void let_go(guard& lock, stream_handle const& s) {
+    s->destroyed = true;
+    if (sanitizer::watches_threads() && s->last) {
+        // Only the stream's own thread can say on behalf of its work that whoever waits for the device comes
+        // after it.
+        enqueue(lock, s, make_task([s] {
+                    sanitizer::publish(&s->owner.retired);
+                    if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);
+                }));
+    } else if (s->state == stream::progress::idle) {
+        retire(s);
+    }
+}
+
+void resume_all() {
+    for_each_stream([](stream& s) {
+        if (s.state == stream::progress::ready) wake_worker(crew_of(s));
+    });
+}
+
+void prepare_to_fork() { the_machine().mutex.lock(); }
+void after_fork_in_parent() { the_machine().mutex.unlock(); }
+
+void after_fork_in_child() {
+    for_each_stream([](stream& s) {
+        auto const& c = crew_of(s);  // its threads did not come along
+        new (&c->wake) std::condition_variable;
+        new (&c->threads) std::vector<std::thread>;
+        c->idle = 0;
+    });
+    the_machine().mutex.unlock();
+}
+
+void stop_workers() {
+    std::vector<std::thread> threads;
+    {
+        guard lock{the_machine().mutex};
+        for_each_stream([&](stream& s) {
+            auto const& c = crew_of(s);
+            c->stop = true;
+            c->wake.notify_all();
+            for (auto& t : std::exchange(c->threads, {})) threads.push_back(std::move(t));
+        });
+    }
+    for (auto& t : threads)
+        if (t.get_id() == std::this_thread::get_id()) t.detach();  // a kernel that ends the program
+        else t.join();
+}
+
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#define CUOTA_SIMULATOR_API [[gnu::visibility("default")]]
+
+/// Control of the simulated CUDA runtime, for tests and for programs that run where there is no GPU.
+///
+/// A program that links `cuota_simulator` in place of libcudart runs the same CUDA calls over host memory.
+/// This header is the back door: it sets the shape of the machine, makes calls fail, stops and delays
+/// streams, and tells what is still alive. It talks to the simulator only; with the real runtime these
+/// functions do not link.
+///
+/// Environment, read when the library is loaded (a malformed value ends the program with one line, status 2):
+///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
+///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
+///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
+///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
+namespace cuota::inline v0::simulator {
+
+/// The machine that is simulated. The memory of a device is counted in units of 512 bytes.
+struct options {
+    int devices = 1;
+    std::size_t capacity = std::size_t{8} << 30;
+};
+
+/// What was handed out and not yet given back.
+///
+/// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included.
+/// What pools keep cached, the default streams, the default pools and registered host memory do not count.
+struct live_counts {
+    std::size_t device_allocations = 0;
+    std::size_t device_bytes = 0;  ///< in units of 512 bytes
+    std::size_t pinned_allocations = 0;
+    std::size_t pinned_bytes = 0;  ///< as asked for
+    std::size_t managed_allocations = 0;
+    std::size_t managed_bytes = 0;  ///< as asked for
+    std::size_t streams = 0;
+    std::size_t events = 0;
+    std::size_t pools = 0;
+
+    /// The number of live things of all kinds.
+    [[nodiscard]] std::size_t total() const noexcept {
+        return device_allocations + pinned_allocations + managed_allocations + streams + events + pools;
+    }
+};
+
+/// Calls that were refused because the caller broke a rule of CUDA.
+struct misuse_counts {
+    std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
+    std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
+    std::uint64_t bad_ranges = 0;          ///< a copy or memset that leaves its allocation
+    std::uint64_t bad_directions = 0;      ///< a copy whose kind does not fit its pointers
+    std::uint64_t bad_handles = 0;         ///< a stream, event or pool that is unknown or destroyed
+    std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
+    std::uint64_t device_kernels = 0;      ///< launches of code that exists for a device only
+
+    [[nodiscard]] std::uint64_t total() const noexcept {
+        return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
+               device_kernels;
+    }
+};
+
+/// Whether a planned fault goes away by itself.
+enum class fault_kind { once, until_cleared };
+
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter
+/// and other programs. What is alive stays alive.
+///
+/// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
+///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
+CUOTA_SIMULATOR_API void reset(options shape = {});
+
+/// The shape now simulated.
+[[nodiscard]] CUOTA_SIMULATOR_API options shape();
+
+[[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
+
+/// One line for each live device, managed or pinned allocation, oldest first.
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
+
+[[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
+
+/// The most device memory in use at once since the start, `reset` or `reset_peaks`, in units of 512 bytes as
+/// cudaMemGetInfo sees it: what pools keep cached is part of it, other programs' memory is not.
+[[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_device_bytes(int device = 0);
+
+/// The most pinned host memory in use at once, in bytes as asked for.
+[[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_pinned_bytes();
+
+/// Lowers both peaks to what is in use now.
+CUOTA_SIMULATOR_API void reset_peaks();
+
+/// How often a CUDA function was called, refused calls included.
+///
+/// Throws: std::invalid_argument for a name the simulator does not define
+[[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls(const char* function);
+
+/// All calls but those of cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName and cudaGetErrorString.
+[[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls();
+
+/// Calls of all functions that allocate device, managed or pinned memory.
+[[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t allocation_calls();
+
+/// Plans a fault: the `nth` call from now on (1 is the next) of `function`, or of any function when it is
+/// null, returns `code` and does nothing else; `until_cleared`: that call and all later ones. Plans add up.
+///
+/// `code` cudaSuccess stands for cudaErrorMemoryAllocation in functions that allocate, cudaErrorUnknown
+/// elsewhere. The four error functions never fail and do not count as calls of "any".
+///
+/// Throws: std::invalid_argument for an unknown name or an `nth` of zero
+CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cudaError_t code = cudaSuccess,
+                                   fault_kind kind = fault_kind::once);
+
+CUOTA_SIMULATOR_API void clear_faults();
+
+/// How many calls failed because that was planned.
+[[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t faults_injected();
+
+/// Memory of a device that somebody else holds; it may be more than there is.
+///
+/// Throws: std::invalid_argument for a device that does not exist
+CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
+
+/// Waits a random time up to `max` before each piece of stream work; zero ends that. Shows ordering that held
+/// by luck. The same seed draws the same delays, but which work draws which depends on the threads.
+CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microseconds max);
+
+/// While one is alive no stream work starts, on any stream, so that a missing wait shows every time. Work
+/// that has already started runs to its end. Several holds may end in any order; work resumes after the last.
+/// What a program does before the end of a hold comes before the work that was held, for ThreadSanitizer too.
+///
+/// Host calls that wait for unfinished work (synchronise, cudaFree, a copy to pageable memory, `reset`) never
+/// return while the calling thread is also the one to end the hold.
+class CUOTA_SIMULATOR_API hold {
+public:
+    hold();
+    ~hold();
+    hold(hold const&) = delete;
+    hold& operator=(hold const&) = delete;
+};
+
+/// One screen for people: calls by function, what lives, peaks, faults and misuse.
+[[nodiscard]] CUOTA_SIMULATOR_API std::string report();
+
+}  // namespace cuota::inline v0::simulator

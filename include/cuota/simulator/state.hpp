@@ -1,0 +1,339 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#pragma GCC visibility push(default)
+#include <cuda_runtime_api.h>
+#pragma GCC visibility pop
+
+#include "functions.hpp"
+#include "registry.hpp"
+#include "sanitizer.hpp"
+#include "simulator.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// What the simulated runtime knows. Everything in `machine` is guarded by its one mutex unless it is atomic;
+/// work itself runs outside of it.
+namespace cuota::inline v0::simulator {
+
+struct crew;
+struct device;
+struct stream;
+using guard = std::unique_lock<std::mutex>;
+
+// ---- work ----
+
+/// One piece of work of a stream. Whoever may still ask about it keeps it after its end, such as an event.
+struct operation {
+    std::shared_ptr<stream> on;                     ///< null once done
+    std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
+    std::vector<std::shared_ptr<stream>> awaited_by;
+    std::atomic<int> done{0};
+    bool held = false;  ///< enqueued while a hold was alive
+
+    operation() = default;
+    operation(operation const&) = delete;
+    operation& operator=(operation const&) = delete;
+    virtual ~operation() = default;
+
+    virtual void run() = 0;  ///< quiet and without the lock; must not throw
+    void* token() noexcept { return this; }
+};
+
+using operation_ref = std::shared_ptr<operation>;
+
+template <class F>
+struct task final : operation {
+    explicit task(F f) : body{new (storage) F(std::move(f))} {}
+    ~task() override { drop(); }
+    void run() override {
+        (*body)();
+        drop();
+    }
+    /// The operation may live long. What it held must not, nor may the bytes: LeakSanitizer reads pointers.
+    void drop() noexcept {
+        if (!body) return;
+        std::exchange(body, nullptr)->~F();
+        std::memset(storage, 0, sizeof storage);
+    }
+
+    alignas(F) std::byte storage[sizeof(F)];
+    F* body;
+};
+
+template <class F>
+operation_ref make_task(F f) {
+    return std::make_shared<task<F>>(std::move(f));
+}
+
+struct stream {
+    enum class progress { idle, blocked, ready, running };
+
+    stream(device& d, unsigned flag_bits, int prio, bool is_legacy = false);
+    stream(stream const&) = delete;
+    stream& operator=(stream const&) = delete;
+
+    [[nodiscard]] bool blocking() const noexcept { return !legacy && !(flags & cudaStreamNonBlocking); }
+
+    device& owner;
+    unsigned flags;
+    int priority;
+    bool legacy;
+    bool destroyed = false;
+    unsigned long long id;
+    progress state = progress::idle;
+    std::deque<operation_ref> queue;
+    operation_ref last;              ///< the newest work ever given to the stream, done or not
+    std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
+};
+
+using stream_handle = std::shared_ptr<stream>;
+
+struct event {
+    device& owner;
+    unsigned flags;
+    operation_ref recorded;  ///< null: never recorded, which counts as done
+    std::shared_ptr<std::chrono::steady_clock::time_point> when;
+};
+
+// ---- memory ----
+
+enum class memory_kind { device, managed, pinned, registered };
+
+struct pool;
+
+/// One allocation. It knows its address only in disguise, or LeakSanitizer would find every leak reachable.
+struct allocation {
+    enum class phase { pending, live, released };
+
+    std::uintptr_t disguise;  ///< ~address
+    std::size_t bytes;        ///< as asked for
+    std::size_t units;        ///< bytes in units of 512, what the device is charged; zero for host memory
+    memory_kind kind;
+    int device;
+    unsigned flags;
+    std::uint64_t number;
+    function made_by;
+    std::shared_ptr<pool> from;  ///< null for plain allocations
+    std::atomic<phase> now{phase::live};
+
+    void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
+};
+
+using allocation_ref = std::shared_ptr<allocation>;
+
+/// A cudaFreeAsync that has not run yet.
+struct pending_free {
+    operation_ref work;
+    stream_handle on;
+    std::size_t units;
+};
+
+struct pool {
+    int device;
+    bool is_default = false;
+    bool destroyed = false;
+    std::size_t limit = 0;  ///< zero: none
+    std::size_t used = 0;   ///< held by allocations and by frees that have not run
+    std::size_t used_peak = 0;
+    std::size_t cached = 0;  ///< free, but kept from the device
+    std::size_t reserved_peak = 0;
+    std::uint64_t threshold = 0;
+    int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
+    std::vector<pending_free> frees;
+
+    [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
+};
+
+struct device {
+    explicit device(int number);
+
+    int index;
+    std::size_t capacity = 0;
+    std::size_t used = 0;  ///< plain allocations and all that pools have reserved
+    std::size_t peak = 0;
+    std::size_t others = 0;
+    std::atomic<cudaError_t> failure{cudaSuccess};
+    std::string failure_text;
+    stream_handle legacy;
+    std::vector<stream_handle> streams;  ///< all but the legacy one; destroyed ones until they are drained
+    char retired = 0;                    ///< token: the work of streams that are gone
+    char retired_blocking = 0;           ///< the same of blocking ones, which the legacy stream comes after
+    std::shared_ptr<pool> default_pool;
+    cudaMemPool_t default_pool_handle = nullptr;
+    cudaMemPool_t current_pool_handle = nullptr;
+    std::vector<std::weak_ptr<pool>> pools;
+
+    [[nodiscard]] std::size_t free() const noexcept {
+        auto const taken = others > capacity - used ? capacity - used : others;
+        return capacity - used - taken;
+    }
+};
+
+// ---- calls and faults ----
+
+struct planned_fault {
+    std::optional<function> only;  ///< none: any
+    std::uint64_t calls_left;
+    cudaError_t code;
+    fault_kind kind;
+};
+
+struct misuse_counters {
+    std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
+    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels;
+};
+
+inline constexpr int most_devices = 16;
+
+struct machine {
+    machine();
+
+    std::mutex mutex;
+    std::atomic<int> devices{1};
+    std::size_t capacity = options{}.capacity;
+    std::vector<std::unique_ptr<device>> all_devices;  ///< grows only, so that references stay good
+
+    registry<stream> streams{0x53};
+    registry<event> events{0x45};
+    registry<pool> pools{0x50};
+    std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
+    std::deque<std::uintptr_t> recently_freed;  ///< ~addresses, to tell a double free from a foreign one
+    std::uint64_t next_allocation = 1;
+    unsigned long long next_stream = 1;
+    live_counts live;
+    std::size_t pinned_peak = 0;
+
+    std::array<std::atomic<std::uint64_t>, function_count> calls{};
+    std::vector<planned_fault> faults;
+    std::atomic<bool> has_faults{false};
+    std::atomic<std::uint64_t> injected{0};
+    misuse_counters misuse{};
+    std::atomic<std::uint64_t> epoch{1};  ///< changes with reset: errors of threads from before are forgotten
+    std::atomic<bool> unloading{false};
+
+    std::atomic<int> holds{0};
+    char hold_token = 0;  ///< the ends of holds, which what they held comes after
+    std::atomic<std::int64_t> jitter_us{0};
+    std::mt19937_64 jitter;
+    std::mutex jitter_mutex;
+};
+
+/// The one machine. Made at first use, never destroyed: static objects of the program may free late.
+machine& the_machine();
+
+enum class activity { host, callback, kernel };
+
+struct thread_facts {
+    int device = 0;
+    cudaError_t last_error = cudaSuccess;
+    std::uint64_t last_error_epoch = 0;
+    activity doing = activity::host;
+};
+
+extern thread_local constinit thread_facts caller;
+
+// ---- scheduler.cpp ----
+
+/// Whether work that takes no time may run in the call that enqueues it, when the stream is idle.
+enum class pace { queued, at_once };
+
+/// Puts work at the end of a stream, and after what the default-stream rules say. May let go of the lock.
+void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when = pace::queued);
+/// Makes `work` wait for `first`.
+void order(operation& work, operation_ref const& first);
+/// Waits until the work is done, helping with it; then the calling thread comes after it.
+void wait_for(guard& lock, operation_ref const& work);
+/// All that a synchronisation of the stream must wait for; for the legacy stream, more than its own work.
+std::vector<operation_ref> unfinished(stream const& s);
+void wait_for_device(guard& lock, device& d);
+/// The stream has no handle any more; it goes when its work is done.
+void let_go(guard& lock, stream_handle const& s);
+void resume_all();
+void stop_workers();
+/// A forked child has its parent's memory and no workers. It may go on if no work was under way.
+void prepare_to_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
+// ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
+
+/// The stream behind a handle, default streams included; null when there is none.
+stream_handle find_stream(cudaStream_t handle);
+/// The current device of this thread, which must exist.
+device& current_device();
+device* find_device(int index);
+/// Marks the device as failed for good; the first failure wins.
+void fail_device(device& d, cudaError_t code, std::string text);
+/// The allocation that contains the address, or null.
+allocation_ref find_memory(void const* address);
+/// Host memory that stands in for device or pinned memory, or null.
+void* take_host_memory(std::size_t alignment, std::size_t bytes);
+void give_host_memory(void* address, std::size_t bytes);
+void fill_new(void* address, std::size_t bytes);
+allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, int device, function by);
+void forget_memory(allocation_ref const& a);
+/// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
+cudaError_t refuse_free(void const* address);
+bool take_from_device(device& d, std::size_t units);
+void give_to_device(device& d, std::size_t units);
+/// Gives back what pools keep beyond their thresholds, as CUDA does whenever the host synchronises.
+void trim_at_synchronisation(device& d);
+void trim_pool(pool& p, std::size_t keep);
+/// A pooled allocation is gone: its units are free in its pool again.
+void return_to_pool(pool& p, std::size_t units);
+
+inline constexpr std::size_t unit = 512;
+inline std::size_t in_units(std::size_t bytes) { return (bytes + unit - 1) / unit * unit; }
+
+// ---- calls.cpp ----
+
+/// What every call goes through: counting, planned faults, failed devices, the thread's last error.
+struct admission {
+    cudaError_t error;
+    bool run;
+};
+admission admit(function f);
+cudaError_t remember(cudaError_t error);
+cudaError_t failure_of(device const& d);
+std::optional<function> function_named(std::string const& name);
+
+template <class F>
+cudaError_t api(function f, F&& body) noexcept {
+    sanitizer::quiet quiet;
+    auto const admitted = admit(f);
+    cudaError_t error = admitted.error;
+    if (admitted.run) {
+        try {
+            guard lock{the_machine().mutex};
+            auto const result = body(lock);
+            if (error == cudaSuccess) error = result;
+        } catch (std::bad_alloc const&) { error = cudaErrorMemoryAllocation; } catch (...) {
+            error = cudaErrorUnknown;
+        }
+    }
+    return remember(error);
+}
+
+inline cudaError_t bad_handle() {
+    ++the_machine().misuse.bad_handles;
+    return cudaErrorInvalidResourceHandle;
+}
+
+}  // namespace cuota::inline v0::simulator

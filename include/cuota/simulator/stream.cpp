@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+
+namespace cuota::inline v0::simulator {
+
+stream::stream(device& d, unsigned flag_bits, int prio, bool is_legacy)
+    : owner{d}, flags{flag_bits}, priority{prio}, legacy{is_legacy}, id{0} {}
+
+namespace {
+
+constexpr int lowest_priority = 0, highest_priority = -5;
+
+stream_handle make_stream(device& d, unsigned flags, int priority) {
+    auto s = std::make_shared<stream>(d, flags, priority);
+    s->id = ++the_machine().next_stream;  // 1 is the legacy stream
+    d.streams.push_back(s);
+    return s;
+}
+
+/// The streams that stand behind cudaStreamPerThread, one per device used.
+struct per_thread_streams {
+    std::array<stream_handle, most_devices> of_device;
+
+    ~per_thread_streams() {
+        sanitizer::quiet quiet;
+        guard lock{the_machine().mutex};
+        for (auto const& s : of_device)
+            if (s) let_go(lock, s);
+    }
+};
+
+stream_handle per_thread_stream() {
+    thread_local per_thread_streams mine;
+    auto& s = mine.of_device[static_cast<std::size_t>(current_device().index)];
+    if (!s) s = make_stream(current_device(), cudaStreamDefault, lowest_priority);
+    return s;
+}
+
+bool is_default(cudaStream_t s) { return s == nullptr || s == cudaStreamLegacy || s == cudaStreamPerThread; }
+
+cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
+    if (!out || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
+    auto& m = the_machine();
+    auto const s =
+        make_stream(current_device(), flags, std::clamp(priority, highest_priority, lowest_priority));
+    *out = reinterpret_cast<cudaStream_t>(m.streams.add(s));
+    ++m.live.streams;
+    return cudaSuccess;
+}
+
+/// Calls `use` with the stream, if there is one and its device works.
+template <class Use>
+cudaError_t with_stream(function f, cudaStream_t handle, Use use) {
+    return api(f, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+        return use(lock, s);
+    });
+}
+
+}  // namespace
+
+stream_handle find_stream(cudaStream_t handle) {
+    if (handle == nullptr || handle == cudaStreamLegacy) return current_device().legacy;
+    if (handle == cudaStreamPerThread) return per_thread_stream();
+    return the_machine().streams.find(handle);
+}
+
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaStreamCreate(cudaStream_t* out) {
+    return api(function::cudaStreamCreate,
+               [&](guard&) { return create(out, cudaStreamDefault, lowest_priority); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned int flags) {
+    return api(function::cudaStreamCreateWithFlags,
+               [&](guard&) { return create(out, flags, lowest_priority); });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned int flags, int priority) {
+    return api(function::cudaStreamCreateWithPriority, [&](guard&) { return create(out, flags, priority); });
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    return api(function::cudaStreamDestroy, [&](guard& lock) {
+        auto& m = the_machine();
+        if (is_default(handle)) return bad_handle();
+        auto const s = m.streams.remove(handle);
+        if (!s) return bad_handle();
+        --m.live.streams;
+        let_go(lock, s);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    return api(function::cudaStreamSynchronize, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        for (auto const& work : unfinished(*s)) wait_for(lock, work);
+        trim_at_synchronisation(s->owner);
+        return failure_of(s->owner);
+    });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    return with_stream(function::cudaStreamQuery, handle, [](guard&, stream_handle const& s) {
+        auto const all = unfinished(*s);
+        for (auto const& work : all)
+            if (!work->done) return cudaErrorNotReady;
+        for (auto const& work : all) sanitizer::observe(work->token());
+        return failure_of(s->owner);
+    });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned int flags) {
+    return with_stream(function::cudaStreamWaitEvent, handle, [&](guard& lock, stream_handle const& s) {
+        auto const e = the_machine().events.find(event_handle);
+        if (!e) return bad_handle();
+        if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;
+        if (!e->recorded) return cudaSuccess;
+        if (e->recorded->done && !sanitizer::watches_threads()) return cudaSuccess;
+        auto work = make_task([] {});
+        order(*work, e->recorded);
+        enqueue(lock, s, std::move(work), pace::at_once);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+    return with_stream(function::cudaStreamGetId, handle, [&](guard&, stream_handle const& s) {
+        if (!id) return cudaErrorInvalidValue;
+        *id = s->legacy ? 1 : s->id;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned int* flags) {
+    return with_stream(function::cudaStreamGetFlags, handle, [&](guard&, stream_handle const& s) {
+        if (!flags) return cudaErrorInvalidValue;
+        *flags = s->flags;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+    return with_stream(function::cudaStreamGetPriority, handle, [&](guard&, stream_handle const& s) {
+        if (!priority) return cudaErrorInvalidValue;
+        *priority = s->priority;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* index) {
+    return with_stream(function::cudaStreamGetDevice, handle, [&](guard&, stream_handle const& s) {
+        if (!index) return cudaErrorInvalidValue;
+        *index = s->owner.index;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+    return with_stream(function::cudaStreamIsCapturing, handle, [&](guard&, stream_handle const&) {
+        if (!status) return cudaErrorInvalidValue;
+        *status = cudaStreamCaptureStatusNone;  // the calls that would begin a capture are missing
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    return api(function::cudaDeviceGetStreamPriorityRange, [&](guard&) {
+        if (least) *least = lowest_priority;
+        if (greatest) *greatest = highest_priority;
+        return cudaSuccess;
+    });
+}

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/conformance.hpp"
+
+using namespace conformance;
+
+namespace {
+
+cudaEvent_t mark(cudaStream_t s) {
+    auto const reached = new_event();
+    REQUIRE(cudaEventRecord(reached, s) == cudaSuccess);
+    return reached;
+}
+
+/// Whether the stream gets past this point while the gate is closed. Where it does not, this test hangs.
+bool goes_on(gate const& closed, cudaStream_t s) {
+    auto const reached = mark(s);
+    REQUIRE(cudaEventSynchronize(reached) == cudaSuccess);
+    REQUIRE(cudaEventDestroy(reached) == cudaSuccess);
+    return !closed.passed();
+}
+
+/// Whether the stream stays where it is, for the time in which a stream that nothing stops would have gone on.
+bool stands(gate const&, cudaStream_t s, cudaStream_t witness) {
+    auto const reached = mark(s);
+    for (int i = 0; i < 10 && cudaEventQuery(reached) == cudaErrorNotReady; ++i) {
+        REQUIRE(cudaStreamSynchronize(witness) == cudaSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    bool const standing = cudaEventQuery(reached) == cudaErrorNotReady;
+    (void)cudaGetLastError();
+    REQUIRE(cudaEventDestroy(reached) == cudaSuccess);
+    return standing;
+}
+
+}  // namespace
+
+TEST_CASE("a stream runs its work in the order it was given", "[simulator][streams]") {
+    auto* const d = device_memory(1000);
+    auto const s = new_stream();
+    for (int i = 0; i < 100; ++i) REQUIRE(cudaMemsetAsync(d, i, 1000, s) == cudaSuccess);
+    CHECK(all_are(contents(d, 1000), 99));
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaFree(d) == cudaSuccess);
+}
+
+TEST_CASE("work on a stream does not hold up the caller", "[simulator][streams]") {
+    auto const s = new_stream();
+    gate closed{s};
+    CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
+    (void)cudaGetLastError();
+    closed.open();
+    CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+    CHECK(closed.passed());
+    CHECK(cudaStreamQuery(s) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("streams run beside each other", "[simulator][streams]") {
+    auto const a = new_stream(), b = new_stream();
+    gate closed{a};
+    CHECK(goes_on(closed, b));
+    CHECK_FALSE(closed.passed());
+    closed.open();
+    CHECK(cudaStreamDestroy(a) == cudaSuccess);
+    CHECK(cudaStreamDestroy(b) == cudaSuccess);
+}
+
+TEST_CASE("the legacy default stream waits for blocking streams, and they for it", "[simulator][streams]") {
+    auto const blocking = new_stream(), witness = new_stream(cudaStreamNonBlocking);
+    auto const legacy = GENERATE(cudaStream_t{nullptr}, cudaStreamLegacy);
+    SECTION("the default stream waits") {
+        gate closed{blocking};
+        CHECK(stands(closed, legacy, witness));
+    }
+    SECTION("a blocking stream waits") {
+        gate closed{legacy};
+        CHECK(stands(closed, blocking, witness));
+    }
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+    CHECK(cudaStreamDestroy(witness) == cudaSuccess);
+}
+
+TEST_CASE("a non-blocking stream and the default stream do not wait for each other", "[simulator][streams]") {
+    auto const s = new_stream(cudaStreamNonBlocking);
+    SECTION("the default stream goes on") {
+        gate closed{s};
+        CHECK(goes_on(closed, nullptr));
+    }
+    SECTION("the non-blocking stream goes on") {
+        gate closed{nullptr};
+        CHECK(goes_on(closed, s));
+    }
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("work enqueued on the default stream stands between work of a blocking stream",
+          "[simulator][streams]") {
+    auto* const d = device_memory(1000);
+    auto const s = new_stream();
+    for (int round = 0; round < 50; ++round) {
+        REQUIRE(cudaMemsetAsync(d, 1, 1000, s) == cudaSuccess);
+        REQUIRE(cudaMemsetAsync(d, 2, 1000, nullptr) == cudaSuccess);
+        REQUIRE(cudaMemsetAsync(d, round, 1000, s) == cudaSuccess);
+    }
+    CHECK(all_are(contents(d, 1000), 49));
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaFree(d) == cudaSuccess);
+}
+
+TEST_CASE("synchronising the default stream waits for blocking streams", "[simulator][streams]") {
+    auto const s = new_stream();
+    gate closed{s};
+    CHECK(returns_after(closed, [] { return cudaStreamSynchronize(nullptr); }));
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("synchronising the device waits for non-blocking streams", "[simulator][streams]") {
+    auto const s = new_stream(cudaStreamNonBlocking);
+    gate closed{s};
+    CHECK(returns_after(closed, [] { return cudaDeviceSynchronize(); }));
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("synchronising a stream does not wait for another", "[simulator][streams]") {
+    auto const a = new_stream(), b = new_stream();
+    gate closed{a};
+    CHECK(cudaStreamSynchronize(b) == cudaSuccess);
+    CHECK_FALSE(closed.passed());
+    closed.open();
+    CHECK(cudaStreamDestroy(a) == cudaSuccess);
+    CHECK(cudaStreamDestroy(b) == cudaSuccess);
+}
+
+TEST_CASE("each thread has a default stream of its own, which blocks", "[simulator][streams]") {
+    auto const witness = new_stream(cudaStreamNonBlocking);
+    SECTION("one thread's stream does not stop another's") {
+        gate closed{cudaStreamPerThread};
+        std::thread{[] {
+            CHECK(cudaMemsetAsync(nullptr, 0, 0, cudaStreamPerThread) == cudaSuccess);
+            CHECK(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
+        }}.join();
+        CHECK_FALSE(closed.passed());
+    }
+    SECTION("the legacy stream stops it") {
+        gate closed{cudaStreamLegacy};
+        CHECK(stands(closed, cudaStreamPerThread, witness));
+    }
+    SECTION("it stops the legacy stream") {
+        gate closed{cudaStreamPerThread};
+        CHECK(stands(closed, cudaStreamLegacy, witness));
+    }
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaStreamDestroy(witness) == cudaSuccess);
+}
+
+TEST_CASE("destroying a stream returns at once and its work is still done", "[simulator][streams]") {
+    auto* const d = device_memory(100);
+    REQUIRE(cudaMemset(d, 1, 100) == cudaSuccess);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    auto const s = new_stream(cudaStreamNonBlocking);
+    gate closed{s};
+    REQUIRE(cudaMemsetAsync(d, 7, 100, s) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK_FALSE(closed.passed());
+    closed.open();
+    CHECK(all_are(contents(d, 100), 7));
+    CHECK(cudaFree(d) == cudaSuccess);
+}
+
+TEST_CASE("the default streams cannot be destroyed", "[simulator][streams]") {
+    CHECK(cudaStreamDestroy(cudaStreamLegacy) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaStreamDestroy(cudaStreamPerThread) == cudaErrorInvalidResourceHandle);
+    (void)cudaGetLastError();
+}
+
+TEST_CASE("a stream knows its flags, priority, device and a number of its own", "[simulator][streams]") {
+    int least = 1, greatest = 1;
+    REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
+    CHECK(least == 0);
+    CHECK(greatest <= least);
+
+    cudaStream_t s = nullptr;
+    REQUIRE(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest - 1) == cudaSuccess);
+    auto const other = new_stream();
+    unsigned flags = 0;
+    int priority = 1, device = -1;
+    unsigned long long id = 0, other_id = 0, legacy_id = 0, null_id = 1;
+    CHECK(cudaStreamGetFlags(s, &flags) == cudaSuccess);
+    CHECK(flags == cudaStreamNonBlocking);
+    CHECK(cudaStreamGetPriority(s, &priority) == cudaSuccess);
+    CHECK(priority == greatest);
+    CHECK(cudaStreamGetDevice(s, &device) == cudaSuccess);
+    CHECK(device == 0);
+    CHECK(cudaStreamGetId(s, &id) == cudaSuccess);
+    CHECK(cudaStreamGetId(other, &other_id) == cudaSuccess);
+    CHECK(cudaStreamGetId(cudaStreamLegacy, &legacy_id) == cudaSuccess);
+    CHECK(cudaStreamGetId(nullptr, &null_id) == cudaSuccess);
+    CHECK(id != other_id);
+    CHECK(id != legacy_id);
+    CHECK(legacy_id == null_id);
+    auto capture = cudaStreamCaptureStatusActive;
+    CHECK(cudaStreamIsCapturing(s, &capture) == cudaSuccess);
+    CHECK(capture == cudaStreamCaptureStatusNone);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaStreamDestroy(other) == cudaSuccess);
+}
+
+TEST_CASE("a stream is not made from flags that do not exist", "[simulator][streams]") {
+    cudaStream_t s = nullptr;
+    CHECK(cudaStreamCreateWithFlags(&s, 0x40) == cudaErrorInvalidValue);
+    CHECK(cudaStreamCreate(nullptr) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+}
+
+TEST_CASE("a host function runs in stream order and may not call CUDA", "[simulator][streams]") {
+    struct seen {
+        cudaError_t inside = cudaSuccess;
+        int calls = 0;
+    } facts;
+    auto const s = new_stream();
+    auto const look = [](void* data) {
+        auto& f = *static_cast<seen*>(data);
+        ++f.calls;
+        void* p = nullptr;
+        f.inside = cudaMalloc(&p, 16);
+    };
+    gate closed{s};
+    REQUIRE(cudaLaunchHostFunc(s, look, &facts) == cudaSuccess);
+    closed.open();
+    REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
+    CHECK(facts.calls == 1);
+    CHECK(facts.inside == cudaErrorNotPermitted);
+    CHECK(cudaLaunchHostFunc(s, nullptr, nullptr) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("streams are cheap enough to have hundreds of", "[simulator][streams]") {
+    auto* const d = device_memory(400);
+    std::vector<cudaStream_t> all;
+    for (int i = 0; i < 400; ++i) all.push_back(new_stream(cudaStreamNonBlocking));
+    for (std::size_t i = 0; i < all.size(); ++i)
+        REQUIRE(cudaMemsetAsync(static_cast<char*>(d) + i, 3, 1, all[i]) == cudaSuccess);
+    CHECK(all_are(contents(d, 400), 3));
+    for (auto const s : all) REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaFree(d) == cudaSuccess);
+}

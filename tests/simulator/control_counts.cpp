@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/control.hpp"
+
+#include <stdexcept>
+#include <string>
+
+using namespace control;
+
+TEST_CASE("everything handed out is counted until it is given back", "[simulator][counts]") {
+    machine m;
+    auto const s = new_stream();
+    auto const e = new_event();
+    auto* const d = device_memory(1000);
+    auto* const pinned = pinned_memory(1000);
+    void *managed = nullptr, *pooled = nullptr;
+    REQUIRE(cudaMallocManaged(&managed, 10, cudaMemAttachGlobal) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&pooled, 100, s) == cudaSuccess);
+
+    auto const live = sim::live();
+    CHECK(live.device_allocations == 2);
+    CHECK(live.device_bytes == 1024 + 512);
+    CHECK(live.pinned_allocations == 1);
+    CHECK(live.pinned_bytes == 1000);
+    CHECK(live.managed_allocations == 1);
+    CHECK(live.managed_bytes == 10);
+    CHECK(live.streams == 1);
+    CHECK(live.events == 1);
+    CHECK(live.pools == 0);
+    CHECK(live.total() == 6);
+
+    auto const leaks = sim::leaks();
+    REQUIRE(leaks.size() == 4);
+    CHECK(leaks[0].find("device memory, 1000 bytes") != std::string::npos);
+    CHECK(leaks[1].find("pinned memory, 1000 bytes") != std::string::npos);
+    CHECK(leaks[3].find("from cudaMallocAsync") != std::string::npos);
+
+    CHECK(cudaFree(d) == cudaSuccess);
+    CHECK(cudaFree(managed) == cudaSuccess);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(cudaFreeAsync(pooled, s) == cudaSuccess);
+    CHECK(cudaEventDestroy(e) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(sim::live().total() == 0);
+    CHECK(sim::leaks().empty());
+}
+
+TEST_CASE("memory that a pool keeps is used but not alive", "[simulator][counts]") {
+    machine m;
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+    std::uint64_t threshold = UINT64_MAX;
+    REQUIRE(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold) == cudaSuccess);
+    auto const before = free_bytes();
+    void* p = nullptr;
+    REQUIRE(cudaMallocAsync(&p, 100 * KiB, nullptr) == cudaSuccess);
+    REQUIRE(cudaFreeAsync(p, nullptr) == cudaSuccess);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(sim::live().total() == 0);
+    CHECK(free_bytes() == before - 100 * KiB);
+    REQUIRE(cudaMemPoolTrimTo(pool, 0) == cudaSuccess);
+    CHECK(free_bytes() == before);
+}
+
+TEST_CASE("peaks are the most in use at once", "[simulator][counts]") {
+    machine m;
+    auto* const a = device_memory(1);
+    CHECK(cudaFree(device_memory(10 * KiB)) == cudaSuccess);
+    CHECK(cudaFreeHost(pinned_memory(77)) == cudaSuccess);
+    CHECK(sim::peak_device_bytes() == 512 + 10 * KiB);
+    CHECK(sim::peak_pinned_bytes() == 77);
+    sim::reset_peaks();
+    CHECK(sim::peak_device_bytes() == 512);
+    CHECK(sim::peak_pinned_bytes() == 0);
+    CHECK(cudaFree(a) == cudaSuccess);
+    CHECK_THROWS_AS(sim::peak_device_bytes(1), std::invalid_argument);
+}
+
+TEST_CASE("calls are counted by function, refused ones too", "[simulator][counts]") {
+    machine m;
+    void* p = nullptr;
+    sim::fail_call("cudaMalloc", 1);
+    (void)cudaMalloc(&p, 16);
+    REQUIRE(cudaMalloc(&p, 16) == cudaSuccess);
+    auto* const pinned = pinned_memory(16);
+    CHECK(sim::calls("cudaMalloc") == 2);
+    CHECK(sim::calls("cudaFree") == 0);
+    CHECK(sim::calls() == 3);
+    CHECK(sim::allocation_calls() == 3);
+    CHECK(cudaFree(p) == cudaSuccess);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(sim::calls() == 5);
+    CHECK(sim::allocation_calls() == 3);
+}
+
+TEST_CASE("misuse is refused and counted by kind", "[simulator][counts]") {
+    machine m;
+    auto* const d = device_memory(100);
+    int local = 0;
+    auto const stale_stream = new_stream();
+    auto const stale_event = new_event();
+    REQUIRE(cudaStreamDestroy(stale_stream) == cudaSuccess);
+    REQUIRE(cudaEventDestroy(stale_event) == cudaSuccess);
+
+    CHECK(cudaFree(&local) == cudaErrorInvalidValue);
+    CHECK(cudaMemset(d, 0, 101) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpy(&local, d, 4, cudaMemcpyHostToHost) == cudaErrorInvalidValue);
+    CHECK(cudaFree(d) == cudaSuccess);
+    CHECK(cudaFree(d) == cudaErrorInvalidValue);
+    CHECK(sim::misuse().foreign_frees == 1);
+    CHECK(sim::misuse().bad_ranges == 1);
+    CHECK(sim::misuse().bad_directions == 1);
+    CHECK(sim::misuse().double_frees == 1);
+
+    auto const handle = cudaErrorInvalidResourceHandle;
+    CHECK(cudaStreamSynchronize(stale_stream) == handle);
+    CHECK(cudaStreamQuery(stale_stream) == handle);
+    CHECK(cudaStreamDestroy(stale_stream) == handle);
+    CHECK(cudaMemsetAsync(d, 0, 1, stale_stream) == handle);
+    CHECK(cudaEventRecord(stale_event, nullptr) == handle);
+    CHECK(cudaEventQuery(stale_event) == handle);
+    CHECK(cudaEventDestroy(stale_event) == handle);
+    CHECK(cudaStreamWaitEvent(nullptr, stale_event, 0) == handle);
+    CHECK(sim::misuse().bad_handles == 8);
+    CHECK(sim::misuse().total() == 12);
+    sim::reset();
+    CHECK(sim::misuse().total() == 0);
+}
+
+TEST_CASE("the handle of a destroyed stream or event is never used again", "[simulator][counts]") {
+    machine m;
+    auto const stream = new_stream();
+    auto const event = new_event();
+    REQUIRE(cudaStreamDestroy(stream) == cudaSuccess);
+    REQUIRE(cudaEventDestroy(event) == cudaSuccess);
+    for (int i = 0; i < 1000; ++i) {
+        auto const s = new_stream();
+        auto const e = new_event();
+        REQUIRE(s != stream);
+        REQUIRE(e != event);
+        REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+        REQUIRE(cudaEventDestroy(e) == cudaSuccess);
+    }
+}
+
+TEST_CASE("the report shows what lives, what was called and what went wrong", "[simulator][counts]") {
+    machine m;
+    auto* const d = device_memory(600);
+    int local = 0;
+    (void)cudaFree(&local);
+    auto const text = sim::report();
+    INFO(text);
+    CHECK(text.find("device 1 (1024 bytes)") != std::string::npos);
+    CHECK(text.find("foreign frees 1") != std::string::npos);
+    CHECK(text.find("cudaMalloc ") != std::string::npos);
+    CHECK(text.find("cudaStreamCreate") == std::string::npos);
+    CHECK(cudaFree(d) == cudaSuccess);
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/process.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+// What a program sees of the simulator from outside: environment variables, the report at exit, forked
+// children.
+
+using namespace control;
+
+namespace {
+
+constexpr char const* plain_test = "a program that allocates and frees and asks for the free memory";
+
+outcome run_plain(std::string const& variables) {
+    // Only the simulator's own accounting is the subject, so that children that leak must not fail for it.
+    return run_again("ASAN_OPTIONS=detect_leaks=0 CUOTA_SIM_REPORT=stderr " + variables, plain_test);
+}
+
+}  // namespace
+
+TEST_CASE("a program that allocates and frees and asks for the free memory", "[simulator][process]") {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    auto const before = free_bytes();
+    auto* const d = device_memory(1000);
+    CHECK(cudaFreeHost(pinned_memory(1000)) == cudaSuccess);
+    CHECK(cudaFree(d) == cudaSuccess);
+    CHECK(cudaFree(nullptr) == cudaSuccess);
+    std::size_t free = 0, total = 0;
+    CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+    CHECK(free == before);
+    int count = 0;
+    CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
+    for (int i = 0; i < count; ++i) {
+        CHECK(cudaSetDevice(i) == cudaSuccess);
+        CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+        CHECK(total >= 4096);
+    }
+    CHECK(cudaSetDevice(0) == cudaSuccess);
+}
+
+TEST_CASE("the report at exit says what was used", "[simulator][process]") {
+    auto const r = run_plain("");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.report.at("live_device_allocations") == 0);
+    CHECK(r.report.at("live_pinned_allocations") == 0);
+    CHECK(r.report.at("live_streams") == 0);
+    CHECK(r.report.at("live_events") == 0);
+    CHECK(r.report.at("live_pools") == 0);
+    CHECK(r.report.at("peak_device_bytes") == 1024);
+    CHECK(r.report.at("peak_pinned_bytes") == 1000);
+    CHECK(r.report.at("allocation_calls") == 2);
+    CHECK(r.report.at("faults_injected") == 0);
+    CHECK(r.report.at("misuse") == 0);
+    CHECK(r.report.at("calls.cudaMalloc") == 1);
+    CHECK(r.report.at("calls.cudaFree") == 2);
+    CHECK(r.report.count("calls.cudaStreamCreate") == 0);
+    CHECK(r.report.at("calls") >= 6);
+}
+
+TEST_CASE("the report at exit can go to a file", "[simulator][process]") {
+    auto const file = std::filesystem::temp_directory_path() / ("cuota_report_" + std::to_string(getpid()));
+    CHECK(run_plain("CUOTA_SIM_REPORT=" + file.string()).report.empty());
+    CHECK(std::filesystem::file_size(file) > 100);
+    std::filesystem::remove(file);
+}
+
+TEST_CASE("a call can be made to fail from outside", "[simulator][process]") {
+    SECTION("one function, so that something leaks") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:1");
+        INFO(r.text);
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") == 1);
+        CHECK(r.report.at("live_device_allocations") == 1);
+    }
+    SECTION("any function") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=any:4");
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") == 1);
+        CHECK(r.report.at("calls.cudaMallocHost") == 1);
+        CHECK(r.report.at("live_pinned_allocations") == 0);
+    }
+    SECTION("from there on") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:2:sticky");
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") == 1);
+        CHECK(r.report.at("live_device_allocations") == 0);
+    }
+    SECTION("not at all, when there are fewer calls") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:3");
+        CHECK(r.status == 0);
+        CHECK(r.report.at("faults_injected") == 0);
+    }
+}
+
+TEST_CASE("the machine can be shaped from outside", "[simulator][process]") {
+    CHECK(run_plain("CUOTA_SIM_DEVICES=3").report.at("calls.cudaSetDevice") == 4);
+    CHECK(run_plain("CUOTA_SIM_MEMORY=4KiB").status == 0);
+    CHECK(run_plain("CUOTA_SIM_MEMORY=4096").status == 0);
+    CHECK(run_plain("CUOTA_SIM_MEMORY=512").status != 0);
+    CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_DEVICES=0").status != 0);
+}
+
+TEST_CASE("a malformed variable ends the program with one line that names it", "[simulator][process]") {
+    auto const wrong = GENERATE("CUOTA_SIM_DEVICES=many", "CUOTA_SIM_DEVICES=17", "CUOTA_SIM_DEVICES=-1",
+                                "CUOTA_SIM_DEVICES=''", "CUOTA_SIM_MEMORY=8GB", "CUOTA_SIM_MEMORY=0",
+                                "CUOTA_SIM_MEMORY=99999999999TiB", "CUOTA_SIM_FAIL=cudaMalloc",
+                                "CUOTA_SIM_FAIL=cudaNothing:1", "CUOTA_SIM_FAIL=any:0",
+                                "CUOTA_SIM_FAIL=any:1:often", "CUOTA_SIM_FAIL=cudaGetLastError:1");
+    INFO(wrong);
+    auto const r = run_plain(wrong);
+    INFO(r.text);
+    CHECK(r.status == 2);
+    std::string const name{wrong, 0, std::string{wrong}.find('=')};
+    CHECK(r.text.find(name) != std::string::npos);
+    CHECK(std::count(r.text.begin(), r.text.end(), '\n') == 1);
+}
+
+TEST_CASE("a forked child can go on with streams of its own and its parent's", "[simulator][process]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("it lets no child of a program with threads start threads");
+    machine m;
+    auto const s = new_stream();
+    REQUIRE(launch(s, "k", [] {}) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
+    auto const child = fork();
+    if (child == 0) {
+        std::atomic<int> runs{0};
+        bool good = launch(s, "k", [&] { ++runs; }) == cudaSuccess &&
+                    launch(nullptr, "k", [&] { ++runs; }) == cudaSuccess;
+        good = good && cudaDeviceSynchronize() == cudaSuccess && runs == 2;
+        _exit(good ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/process.hpp"
+
+#include <functional>
+
+// The simulator tells the sanitizers what CUDA orders and where its memory ends. Each test plants one bug and
+// its corrected twin in a child process: the sanitizer must report the one and stay quiet about the other.
+
+using namespace control;
+
+namespace {
+
+constexpr int count = 4096;
+
+/// What the planted programs work with. Elements are ints: byte by byte, g++ 12's ThreadSanitizer misses
+/// races.
+struct workbench {
+    cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
+    cudaEvent_t event = new_event(cudaEventDisableTiming);
+    int* device = static_cast<int*>(device_memory(count * sizeof(int)));
+    int* pinned = reinterpret_cast<int*>(pinned_memory(count * sizeof(int)));
+
+    ~workbench() {
+        (void)cudaDeviceSynchronize();
+        (void)cudaFree(device);
+        (void)cudaFreeHost(pinned);
+        (void)cudaEventDestroy(event);
+        (void)cudaStreamDestroy(a);
+        (void)cudaStreamDestroy(b);
+    }
+
+    static void write(cudaStream_t s, int* p, int n = count) {
+        REQUIRE(launch(s, "write", [=] {
+                    for (int i = 0; i < n; ++i) p[i] = i;
+                }) == cudaSuccess);
+    }
+    void order(cudaStream_t first, cudaStream_t then) const {
+        REQUIRE(cudaEventRecord(event, first) == cudaSuccess);
+        REQUIRE(cudaStreamWaitEvent(then, event, 0) == cudaSuccess);
+    }
+};
+
+/// In the child: runs the program. In the parent: runs both children and compares.
+void planted(std::string const& test, std::function<void(workbench&, bool fixed)> const& program) {
+    if (auto const* const fixed = std::getenv("CUOTA_PLANTED")) {
+        workbench w;
+        program(w, *fixed == '1');
+        return;
+    }
+    auto const bug = run_again("CUOTA_PLANTED=0", test), twin = run_again("CUOTA_PLANTED=1", test);
+    INFO(twin.text);
+    CHECK(bug.status > 0);
+    CHECK(bug.text.find("Sanitizer") != std::string::npos);
+    CHECK(twin.status == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a missing event between two streams is a race", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("a missing event between two streams is a race", [](workbench& w, bool fixed) {
+        w.write(w.a, w.device);
+        if (fixed) w.order(w.a, w.b);
+        w.write(w.b, w.device);
+    });
+}
+
+TEST_CASE("an event recorded too early is a race", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("an event recorded too early is a race", [](workbench& w, bool fixed) {
+        if (!fixed) w.order(w.a, w.b);
+        w.write(w.a, w.device);
+        if (fixed) w.order(w.a, w.b);
+        w.write(w.b, w.device);
+    });
+}
+
+TEST_CASE("reading pinned memory before its copy is done is a race", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("reading pinned memory before its copy is done is a race", [](workbench& w, bool fixed) {
+        REQUIRE(cudaMemcpyAsync(w.pinned, w.device, 4 * count, cudaMemcpyDeviceToHost, w.a) == cudaSuccess);
+        if (fixed) REQUIRE(cudaStreamSynchronize(w.a) == cudaSuccess);
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds{5});  // it is over by now, and a race all the same
+        CHECK(w.pinned[7] != 0);
+    });
+}
+
+TEST_CASE("overwriting pinned memory while it is copied is a race", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("overwriting pinned memory while it is copied is a race", [](workbench& w, bool fixed) {
+        REQUIRE(cudaMemcpyAsync(w.device, w.pinned, 4 * count, cudaMemcpyHostToDevice, w.a) == cudaSuccess);
+        if (fixed) REQUIRE(cudaStreamSynchronize(w.a) == cudaSuccess);
+        for (int i = 0; i < count; ++i) w.pinned[i] = 1;
+    });
+}
+
+TEST_CASE("using memory without waiting for its cudaMallocAsync is a race", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("using memory without waiting for its cudaMallocAsync is a race", [](workbench& w, bool fixed) {
+        void* p = nullptr;
+        REQUIRE(cudaMallocAsync(&p, 4 * count, w.a) == cudaSuccess);
+        if (fixed) w.order(w.a, w.b);
+        w.write(w.b, static_cast<int*>(p));
+        REQUIRE(cudaStreamSynchronize(w.b) == cudaSuccess);
+        REQUIRE(cudaFreeAsync(p, w.b) == cudaSuccess);
+    });
+}
+
+TEST_CASE("the default streams order what CUDA says they order", "[simulator][sanitizers]") {
+    if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
+    planted("the default streams order what CUDA says they order", [](workbench& w, bool fixed) {
+        auto const s = new_stream(fixed ? cudaStreamDefault : cudaStreamNonBlocking);
+        w.write(s, w.device);
+        w.write(nullptr, w.device);
+        w.write(s, w.device);
+        REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+    });
+}
+
+TEST_CASE("a kernel that leaves its memory is reported", "[simulator][sanitizers]") {
+    if (!under_address_sanitizer) CUOTA_SKIP("this build is not under AddressSanitizer");
+    planted("a kernel that leaves its memory is reported",
+            [](workbench& w, bool fixed) { w.write(w.a, w.device, fixed ? count : count + 1); });
+}
+
+TEST_CASE("a kernel that uses freed memory is reported", "[simulator][sanitizers]") {
+    if (!under_address_sanitizer) CUOTA_SKIP("this build is not under AddressSanitizer");
+    planted("a kernel that uses freed memory is reported", [](workbench& w, bool fixed) {
+        void* p = nullptr;
+        REQUIRE(cudaMallocAsync(&p, 4 * count, w.a) == cudaSuccess);
+        if (!fixed) REQUIRE(cudaFreeAsync(p, w.a) == cudaSuccess);
+        REQUIRE(cudaStreamSynchronize(w.a) == cudaSuccess);
+        w.write(w.b, static_cast<int*>(p));
+        REQUIRE(cudaStreamSynchronize(w.b) == cudaSuccess);
+        if (fixed) REQUIRE(cudaFreeAsync(p, w.b) == cudaSuccess);
+    });
+}
+
+TEST_CASE("device, pinned and stream-ordered memory that nobody frees is a leak", "[simulator][sanitizers]") {
+    if (!under_address_sanitizer) CUOTA_SKIP("this build is not under AddressSanitizer");
+    auto const planted_leak = [](cudaError_t (*take)(void**), cudaError_t (*give)(void*)) {
+        return [=](workbench&, bool fixed) {
+            void* p = nullptr;
+            REQUIRE(take(&p) == cudaSuccess);
+            if (fixed) REQUIRE(give(p) == cudaSuccess);
+            REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+        };
+    };
+    // A child runs all three; each is enough for a report, so the parent asks for one at a time.
+    auto const* const only = std::getenv("CUOTA_PLANTED_LEAK");
+    std::string const kinds[] = {"device", "pinned", "pooled"};
+    for (auto const& kind : kinds) {
+        if (only && kind != only) continue;
+        if (!only) REQUIRE(setenv("CUOTA_PLANTED_LEAK", kind.c_str(), 1) == 0);
+        INFO(kind);
+        auto const take = kind == "device"   ? [](void** p) { return cudaMalloc(p, 1000); }
+                          : kind == "pinned" ? [](void** p) { return cudaMallocHost(p, 1000); }
+                                             : [](void** p) { return cudaMallocAsync(p, 1000, nullptr); };
+        auto const give =
+            kind == "pinned" ? [](void* p) { return cudaFreeHost(p); } : [](void* p) { return cudaFree(p); };
+        planted("device, pinned and stream-ordered memory that nobody frees is a leak",
+                planted_leak(take, give));
+        if (!only) REQUIRE(unsetenv("CUOTA_PLANTED_LEAK") == 0);
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <sys/wait.h>
+
+#include "simulator/control.hpp"
+
+/// Tests that look at a whole program from outside run this one again on one of its own tests.
+namespace control {
+
+#if defined(__has_feature)
+#define CUOTA_HAS_FEATURE(x) __has_feature(x)
+#else
+#define CUOTA_HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || CUOTA_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool under_thread_sanitizer = true;
+#else
+inline constexpr bool under_thread_sanitizer = false;
+#endif
+#if defined(__SANITIZE_ADDRESS__) || CUOTA_HAS_FEATURE(address_sanitizer)
+inline constexpr bool under_address_sanitizer = true;
+#else
+inline constexpr bool under_address_sanitizer = false;
+#endif
+
+struct outcome {
+    int status = -1;
+    std::string text;                    ///< standard output and error
+    std::map<std::string, long> report;  ///< the lines key=value among them
+};
+
+inline outcome run_again(std::string const& variables, std::string const& test) {
+    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
+    std::string name;
+    for (char const c : test) name += c == ',' ? std::string{"\\,"} : std::string{c};
+    auto const command = variables + " '" + self + "' '" + name + "' 2>&1";
+    outcome result;
+    auto* const pipe = popen(command.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    char line[512];
+    while (std::fgets(line, sizeof line, pipe)) {
+        std::string const text{line};
+        result.text += text;
+        auto const equals = text.find('=');
+        if (equals != 0 && equals != std::string::npos && text.find(' ') == std::string::npos)
+            result.report[text.substr(0, equals)] = std::strtol(text.c_str() + equals + 1, nullptr, 10);
+    }
+    auto const status = pclose(pipe);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return result;
+}
+
+}  // namespace control
