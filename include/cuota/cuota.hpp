@@ -15,6 +15,7 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
+
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/device.hpp>
@@ -23,24 +24,29 @@
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
+
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
+
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/ledger.hpp>
+
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/pool/stream_order.hpp>
+
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
+
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
 #include <atomic>
@@ -64,4 +65,22 @@ TEST_CASE("a launch that fails names the kernel and the place, and runs nothing"
     REQUIRE(error.where().line == line);
     s.synchronize();
     REQUIRE(ran == 0);
+}
+
+TEST_CASE("work and events go to their stream's device, whichever is current", "[runtime][for_each_index]") {
+    support::machine const sim{{.devices = 2}};
+    std::atomic<int> ran = 0;
+    {
+        auto const made_on = [](int ordinal) {
+            cuota::device_scope const here{cuota::device{ordinal}};
+            return cuota::stream{};
+        };
+        cuota::stream const other = made_on(1);
+        REQUIRE(cuota::device::current() == cuota::device{0});
+        cuota::for_each_index(other, 3, [&ran](std::size_t) { ++ran; });
+        cuota::event const done{other};
+        done.synchronize();
+        REQUIRE(ran == 3);
+        REQUIRE(cuota::device::current() == cuota::device{0});
+    }
 }

@@ -51,12 +51,13 @@ public:
     CUOTA_HOST_DEVICE constexpr device_span() noexcept : data_{nullptr}, size_{0} {}
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept : data_{data}, size_{size} {}
     template <class U>
-        requires std::same_as<T, U const>
-    CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
+    requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
         : data_{other.data()}, size_{other.size()} {}
 
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
-    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return size_; }  ///< elements
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept {
+        return size_;
+    }  ///< elements
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t bytes() const noexcept { return size_ * sizeof(T); }
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size_ == 0; }
 

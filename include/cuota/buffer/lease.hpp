@@ -39,8 +39,9 @@ public:
         for (open_use const& other : open_)
             if (!(other.stream == s) && (writes || other.writes))
                 throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
-                                 " on one stream while it is borrowed to " + (other.writes ? "write" : "read") +
-                                 " on another since " + place_text(other.where),
+                                 " on one stream while it is borrowed to " +
+                                 (other.writes ? "write" : "read") + " on another since " +
+                                 place_text(other.where),
                              where};
         open_.reserve(open_.size() + 1);
         ended_.reserve(ended_.size() + 1);  // for end, which must not throw
@@ -151,13 +152,8 @@ public:
         if (uses_) uses_->end(id_);
     }
 
-    operator device_span<T>() const& noexcept { return span_; }
-    operator device_span<T>() const&& noexcept { return span_; }
-    operator device_span<T const>() const noexcept
-        requires(!std::is_const_v<T>)
-    {
-        return span_;
-    }
+    operator device_span<T>() const noexcept { return span_; }
+    operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span_; }
     [[nodiscard]] device_span<T> span() const& noexcept { return span_; }
     [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }

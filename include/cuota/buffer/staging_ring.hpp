@@ -52,7 +52,8 @@ public:
         std::uint32_t index = 0;
         {
             std::unique_lock lock{guard_};
-            if (!returned_.wait(lock, stop, [&] { return !free_.empty(); })) return std::nullopt;
+            (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
+            if (stop.stop_requested() || free_.empty()) return std::nullopt;
             index = free_.front();
             free_.erase(free_.begin());
         }
@@ -83,7 +84,8 @@ public:
 
     // Enqueues the copy of a slot, marks its end, and says which of the slot's copies it is. On a throw no copy of
     // this slot is under way.
-    [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s, place where) {
+    [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
+                                     place where) {
         std::optional<event>& copied = slots_[index].copied;
         rt::copy_to_device(to, bytes_of_slot(index).data(), bytes, s, where);
         try {
@@ -149,6 +151,7 @@ private:
 /// again only when that copy is over. So a slot cannot be refilled under a copy, and a copy's source cannot die.
 ///
 /// Units:   bytes. The memory is slots * slot_bytes, exactly, charged when the ring is made.
+/// Order:   submit to streams of one device; another device's stream is a cuda_error.
 /// Threads: any.
 /// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory the host cannot reach).
 class staging_ring {
@@ -213,8 +216,8 @@ public:
         std::uint64_t copy_;
     };
 
-    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{}, tag name = {},
-                 place where = place::here())
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{},
+                 tag name = {}, place where = place::here())
         : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
     /// With a label of the caller's, for messages in the caller's units.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who)
@@ -226,9 +229,7 @@ public:
 
     /// A slot to fill; waits on the host until one is free and its last copy is over. With every slot leased to the
     /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
-    [[nodiscard]] fill_lease acquire() {
-        return fill_lease{state_, *state_->acquire(std::stop_token{})};
-    }
+    [[nodiscard]] fill_lease acquire() { return fill_lease{state_, *state_->acquire(std::stop_token{})}; }
     /// As acquire; nothing when stop was requested first.
     [[nodiscard]] std::optional<fill_lease> acquire(std::stop_token stop) {
         auto const slot = state_->acquire(std::move(stop));
@@ -253,6 +254,7 @@ private:
 inline staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
                                                                 std::size_t bytes, place where) && {
     fill_lease const mine = std::move(*this);  // back in the ring at the end, behind its copy or without one
+    if (!mine.ring_) throw misuse{"a fill_lease was submitted after it was submitted or moved from", where};
     if (bytes > mine.bytes().size() || bytes > to.size())
         throw misuse{"a copy of " + bytes_text(bytes) + " from a slot of " + bytes_text(mine.bytes().size()) +
                          " to a target of " + bytes_text(to.size()),

@@ -39,10 +39,11 @@ public:
     /// Throws: cuda_error; misuse for a share outside 0 to 1.
     [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0) {
         if (!(share >= 0.0 && share <= 1.0))
-            throw misuse{"budget::of_device: a share of " + std::to_string(share) + " is not between 0 and 1"};
+            throw misuse{"budget::of_device: a share of " + std::to_string(share) +
+                         " is not between 0 and 1"};
         device::memory_info const memory = where.memory();
-        std::size_t const wanted = std::min(
-            memory.total, static_cast<std::size_t>(share * static_cast<double>(memory.total)));
+        std::size_t const wanted =
+            std::min(memory.total, static_cast<std::size_t>(share * static_cast<double>(memory.total)));
         std::size_t const left = memory.free > keep_free ? memory.free - keep_free : 0;
         return budget{"device " + std::to_string(where.ordinal()), std::min(wanted, left)};
     }
@@ -60,8 +61,8 @@ public:
     void refund(std::size_t bytes, place where = place::here()) noexcept {
         if (node_->try_refund(bytes)) return;
         report_failure_of([&] {
-            throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " + bytes_text(held()) +
-                             " are held",
+            throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " +
+                             bytes_text(held()) + " are held",
                          where};
         });
     }
@@ -132,8 +133,8 @@ public:
     void shrink(std::size_t less, place where = place::here()) {
         budget const prepaid = as_budget();
         if (!node_->try_unfund(less))
-            throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " + bytes_text(less) +
-                             ": " + bytes_text(prepaid.held()) + " of it are in use",
+            throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " +
+                             bytes_text(less) + ": " + bytes_text(prepaid.held()) + " of it are in use",
                          where};
     }
 

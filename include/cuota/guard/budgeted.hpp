@@ -85,11 +85,12 @@ private:
         std::scoped_lock const lock{guard_};
         auto const found = live_.find(p);
         if (found == live_.end())
-            throw misuse{"budget " + budget_.name() + ": a pointer was given back that it does not hold (given back twice, or another's)"};
+            throw misuse{"budget " + budget_.name() +
+                         ": a pointer was given back that it does not hold (given back twice, or another's)"};
         entry const& e = found->second;
         if (e.asked != bytes)
-            throw misuse{"budget " + budget_.name() + ": " + bytes_text(bytes) + " were given back of an allocation of " +
-                             bytes_text(e.asked),
+            throw misuse{"budget " + budget_.name() + ": " + bytes_text(bytes) +
+                             " were given back of an allocation of " + bytes_text(e.asked),
                          e.held.where};
         std::size_t const cost = e.held.bytes;
         live_.erase(found);
@@ -126,7 +127,8 @@ public:
             bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
             [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
     }
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
         state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
@@ -140,19 +142,13 @@ public:
     }
 
     [[nodiscard]] std::size_t granule() const noexcept { return state_->upstream().granule(); }
-    [[nodiscard]] static constexpr memory_kind kind() noexcept
-        requires detail::kind_is_static<Upstream>
-    {
+    [[nodiscard]] static constexpr memory_kind kind() noexcept requires detail::kind_is_static<Upstream> {
         return Upstream::kind();
     }
-    [[nodiscard]] memory_kind kind() const noexcept
-        requires(!detail::kind_is_static<Upstream>)
-    {
+    [[nodiscard]] memory_kind kind() const noexcept requires(!detail::kind_is_static<Upstream>) {
         return state_->upstream().kind();
     }
-    [[nodiscard]] cuota::device device() const noexcept
-        requires detail::knows_device<Upstream>
-    {
+    [[nodiscard]] cuota::device device() const noexcept requires detail::knows_device<Upstream> {
         return state_->upstream().device();
     }
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }

@@ -50,7 +50,8 @@ class ledger;
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     std::mutex guard;
-    std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // under guard; each leaves before it dies
+    std::vector<std::pair<ledger const*, stakeholder*>>
+        stakeholders;  // under guard; each leaves before it dies
 };
 
 /// One node. A node that is prepaid has its whole limit charged to its parent already.
@@ -115,7 +116,8 @@ public:
     void charge(std::size_t bytes, charge_request const& request);
 
     /// The facts of a refusal of `bytes`, as of now.
-    [[nodiscard]] refusal facts(std::size_t bytes, charge_request const& request, std::size_t reclaimed) const;
+    [[nodiscard]] refusal facts(std::size_t bytes, charge_request const& request,
+                                std::size_t reclaimed) const;
 
     void join(stakeholder& s) {
         std::scoped_lock const lock{tree_->guard};
@@ -165,7 +167,8 @@ private:
     }
     [[nodiscard]] std::size_t room_locked() const noexcept {
         std::size_t room = unlimited;
-        for (ledger const* node = this; node; node = node->next()) room = std::min(room, node->limit_ - node->held_);
+        for (ledger const* node = this; node; node = node->next())
+            room = std::min(room, node->limit_ - node->held_);
         return room;
     }
     [[nodiscard]] bool is_under(ledger const* ancestor) const noexcept {
@@ -183,7 +186,8 @@ private:
     template <class Concerns>
     [[nodiscard]] std::vector<shared<stakeholder>> stakeholders(Concerns concerns) const {
         std::vector<shared<stakeholder>> found;
-        found.reserve(tree_->stakeholders.size());  // the last owner must not go under the lock, so nothing throws below
+        found.reserve(tree_->stakeholders
+                          .size());  // the last owner must not go under the lock, so nothing throws below
         for (auto const& [at, who] : tree_->stakeholders)
             if (concerns(*at) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
         return found;

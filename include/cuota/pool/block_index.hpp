@@ -33,11 +33,11 @@ struct block {
     std::size_t size;
     block* before = nullptr;  // neighbours in the segment
     block* after = nullptr;
-    wait_set waits{};             // while free: what must be over before the bytes are used
-    std::size_t requested = 0;    // while live: what was asked for
+    wait_set waits{};           // while free: what must be over before the bytes are used
+    std::size_t requested = 0;  // while live: what was asked for
     tag name{};
     place where{};
-    free_set::node_type seat{};   // while live: the node to sit down with again
+    free_set::node_type seat{};  // while live: the node to sit down with again
 
     [[nodiscard]] bool is_free() const noexcept { return seat.empty(); }
     [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
@@ -46,8 +46,12 @@ struct block {
 inline bool by_size_then_place::operator()(block const* a, block const* b) const noexcept {
     return a->size != b->size ? a->size < b->size : std::less<>{}(a->at, b->at);
 }
-inline bool by_size_then_place::operator()(block const* a, std::size_t size) const noexcept { return a->size < size; }
-inline bool by_size_then_place::operator()(std::size_t size, block const* b) const noexcept { return size < b->size; }
+inline bool by_size_then_place::operator()(block const* a, std::size_t size) const noexcept {
+    return a->size < size;
+}
+inline bool by_size_then_place::operator()(std::size_t size, block const* b) const noexcept {
+    return size < b->size;
+}
 
 /// All blocks of all segments, over all streams. Find, take, release, merge and fail are O(log n) in the number of
 /// free blocks. Not thread-safe: under the pool's lock.
@@ -140,7 +144,9 @@ public:
         return *kept;
     }
 
-    [[nodiscard]] std::size_t largest_free() const noexcept { return free_.empty() ? 0 : (*free_.rbegin())->size; }
+    [[nodiscard]] std::size_t largest_free() const noexcept {
+        return free_.empty() ? 0 : (*free_.rbegin())->size;
+    }
     [[nodiscard]] std::size_t free_blocks() const noexcept { return free_.size(); }
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.size(); }
 
@@ -156,9 +162,7 @@ private:
     bool join(block& left, block& right) noexcept {
         try {
             left.waits.merge(right.waits);
-        } catch (std::bad_alloc const&) {
-            return false;
-        }
+        } catch (std::bad_alloc const&) { return false; }
         free_.erase(&right);
         left.seat = free_.extract(&left);
         left.size += right.size;

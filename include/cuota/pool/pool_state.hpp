@@ -23,17 +23,17 @@ namespace cuota::inline v0 {
 
 /// What a pool holds, at one moment and at most. Bytes; requested <= allocated <= reserved.
 struct pool_stats {
-    std::size_t requested = 0;      ///< live, as asked for
-    std::size_t allocated = 0;      ///< live, rounded up to the pool's granule
-    std::size_t reserved = 0;       ///< segments taken from the source
+    std::size_t requested = 0;  ///< live, as asked for
+    std::size_t allocated = 0;  ///< live, rounded up to the pool's granule
+    std::size_t reserved = 0;   ///< segments taken from the source
     std::size_t peak_requested = 0;
     std::size_t peak_allocated = 0;
     std::size_t peak_reserved = 0;
     std::size_t live_blocks = 0;
     std::size_t free_blocks = 0;
-    std::size_t largest_free = 0;   ///< the largest free block
+    std::size_t largest_free = 0;  ///< the largest free block
     std::size_t segments = 0;
-    std::size_t stream_waits = 0;   ///< waits put into streams to hand memory from one to another
+    std::size_t stream_waits = 0;  ///< waits put into streams to hand memory from one to another
 };
 
 namespace detail {
@@ -48,23 +48,32 @@ public:
     }
     ~pool_state() {
         node().leave(*this);
-        // Segments that are still in use have no owner left who could use or return them.
+        // Segments that are still in use have no owner left who could use or return them. What was freed in them may
+        // still be in use by a stream, and not every source waits for that.
+        blocks_.for_each_free([&](block const& b) {
+            b.waits.for_each(
+                [&](wait_point point) { report_failure_of([&] { order_.wait_on_host(point); }); });
+        });
         for (segment const& s : segments_) give_back(s);
     }
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
-        return take(bytes, alignment, who, [&](block& b) {
-            std::uint32_t const lane = order_.index_of(s);
-            b.waits.for_each([&](wait_point point) {
-                if (!order_.is_ready(point, lane)) order_.wait(s, point);
-            });
-        }, &s);
+        return take(
+            bytes, alignment, who,
+            [&](block& b) {
+                std::uint32_t const lane = order_.index_of(s);
+                b.waits.for_each([&](wait_point point) {
+                    if (!order_.is_ready(point, lane)) order_.wait(s, point);
+                });
+            },
+            &s);
     }
 
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-        return take(bytes, alignment, who,
-                    [&](block& b) { b.waits.for_each([&](wait_point point) { order_.wait_on_host(point); }); },
-                    nullptr);
+        return take(
+            bytes, alignment, who,
+            [&](block& b) { b.waits.for_each([&](wait_point point) { order_.wait_on_host(point); }); },
+            nullptr);
     }
 
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
@@ -142,7 +151,8 @@ public:
         std::scoped_lock const lock{guard_};
         if (blocks_.live_blocks() == 0) return {};
         std::size_t const live = blocks_.live_blocks();
-        std::string text = std::to_string(live) + (live == 1 ? " allocation is" : " allocations are") + " still alive:";
+        std::string text =
+            std::to_string(live) + (live == 1 ? " allocation is" : " allocations are") + " still alive:";
         std::size_t shown = 0;
         blocks_.for_each_live([&](block const& b) {
             if (shown++ >= 4) return;
@@ -250,9 +260,12 @@ private:
             std::scoped_lock const lock{guard_};
             block* const b = blocks_.find_live(p);
             if (!b)
-                throw misuse{title() + ": a pointer was given back that is not alive here (given back twice, or another's)"};
+                throw misuse{
+                    title() +
+                    ": a pointer was given back that is not alive here (given back twice, or another's)"};
             if (b->requested != bytes)
-                throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b), b->where};
+                throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
+                             b->where};
             stats_.requested -= b->requested;
             stats_.allocated -= b->size;
             blocks_.release(*b, waits());
@@ -262,15 +275,16 @@ private:
     }
 
     // A segment of at least `size` bytes, charged and taken. A little more than that while the account has room,
-    // so that small requests do not each become a call: an eighth of what there is, the most that may be wasted.
+    // so that small requests do not each become a call: an eighth of what there is, the most that may be wasted, in
+    // whole multiples of the request, so that requests of one size fill the account to its last byte.
     [[nodiscard]] segment acquire(std::size_t size, std::size_t asked, label const& who) {
         std::size_t const step = source_.granule();
         std::size_t const exact = round_up(size, step);
-        std::size_t const ample = std::max(exact, round_down(stats().reserved / 8, std::max(step, granule)));
+        std::size_t const ample = std::max(exact, round_up(stats().reserved / 8 / size * size, step));
         if (ample > exact && node().try_charge(ample))
             if (auto const s = acquire_charged(ample)) return *s;
 
-        charge_request const request{asked, step, who, device_};
+        charge_request const request{asked, std::max(step, granule), who, device_};
         charge_or_explain(exact, request);
         if (auto const s = acquire_charged(exact)) return *s;
         // The device has less than the budget says. What this pool does not use may be what is missing.
@@ -301,16 +315,19 @@ private:
             node().charge(bytes, request);
         } catch (budget_exceeded const& refused) {
             refusal facts = refused.facts();
+            facts.largest_free = largest_free();  // the one that is ours to give
             facts.would_fit = std::max(facts.would_fit, facts.largest_free);
             throw budget_exceeded{std::move(facts)};
         }
     }
 
     [[noreturn]] void refuse(std::size_t asked, std::size_t exact, label const& who) {
-        refusal r = node().facts(exact, {asked, source_.granule(), who, device_}, 0);
+        std::size_t const step = std::max(source_.granule(), granule);
+        refusal r = node().facts(exact, {asked, step, who, device_}, 0);
         r.cause = "the budget would allow it, but " + title() + " got too little memory from its source";
-        r.would_fit = largest_free();
-        if (r.device) r.would_fit = std::max(r.would_fit, std::min(r.device->free, account_.room()));
+        r.largest_free = r.would_fit = largest_free();
+        if (r.device)
+            r.would_fit = std::max(r.would_fit, round_down(std::min(r.device->free, account_.room()), step));
         throw out_of_memory{std::move(r)};
     }
 

@@ -118,14 +118,17 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
 
 private:
-    scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted, place where)
+    scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
+                place where)
         : state_{shared<detail::pool_state>::make(
-              wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source), on,
-              wanted.name)} {
+              wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
+              std::move(source), on, wanted.name)} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 
-    static std::string title(options const& wanted) { return wanted.name.is_empty() ? "pool" : wanted.name.text(); }
+    static std::string title(options const& wanted) {
+        return wanted.name.is_empty() ? "pool" : wanted.name.text();
+    }
 
     void throw_if_alive(char const* what) const {
         if (std::string const alive = state_->survivors(); !alive.empty())

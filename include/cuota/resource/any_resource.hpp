@@ -22,14 +22,14 @@ namespace cuota::inline v0 {
 class any_resource {
 public:
     template <class R>
-        requires(!std::same_as<std::remove_cvref_t<R>, any_resource>) && resource<R>
-    any_resource(R inside) : calls_{&calls_of<R>} {
-        if constexpr (in_place<R>)
-            ::new (at()) R(std::move(inside));
-        else
-            ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
+        requires(!std::same_as<std::remove_cvref_t<R>, any_resource>)
+    &&resource<R> any_resource(R inside) : calls_{&calls_of<R>} {
+        if constexpr (in_place<R>) ::new (at()) R(std::move(inside));
+        else ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
     }
-    any_resource(any_resource const& other) noexcept : calls_{other.calls_} { calls_->copy(other.at(), at()); }
+    any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
+        calls_->copy(other.at(), at());
+    }
     any_resource& operator=(any_resource const& other) noexcept {
         if (this != &other) {
             calls_->destroy(at());
@@ -44,7 +44,8 @@ public:
                                  label const& who = {}) {
         return calls_->allocate(at(), s, bytes, alignment, who);
     }
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
         calls_->deallocate(at(), s, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
@@ -82,9 +83,9 @@ private:
     };
 
     template <class R>
-    static constexpr bool in_place = sizeof(R) <= sizeof(void*) && alignof(R) <= alignof(void*) &&
-                                     std::is_nothrow_copy_constructible_v<R> &&
-                                     std::is_nothrow_move_constructible_v<R>;
+    static constexpr bool in_place =
+        sizeof(R) <= sizeof(void*) && alignof(R) <= alignof(void*) &&
+        std::is_nothrow_copy_constructible_v<R>&& std::is_nothrow_move_constructible_v<R>;
     template <class R>
     using stored = std::conditional_t<in_place<R>, R, shared<boxed<R>>>;
 
@@ -110,7 +111,9 @@ private:
         [](void* at, std::size_t n, std::size_t a, label const& who) {
             return allocate_sync_labelled(inside<R>(at), n, a, who);
         },
-        [](void* at, void* p, std::size_t n, std::size_t a) noexcept { inside<R>(at).deallocate_sync(p, n, a); },
+        [](void* at, void* p, std::size_t n, std::size_t a) noexcept {
+            inside<R>(at).deallocate_sync(p, n, a);
+        },
         [](void const* at) noexcept -> std::size_t { return inside<R>(at).granule(); },
         [](void const* at) noexcept -> memory_kind { return inside<R>(at).kind(); },
         [](void const* a, void const* b) -> bool { return inside<R>(a) == inside<R>(b); },
@@ -128,6 +131,7 @@ private:
 };
 
 static_assert(sizeof(any_resource) <= 16);
-static_assert(labelled_resource<any_resource> && device_resource<any_resource> && host_resource<any_resource>);
+static_assert(labelled_resource<any_resource> && device_resource<any_resource> &&
+              host_resource<any_resource>);
 
 }  // namespace cuota::inline v0

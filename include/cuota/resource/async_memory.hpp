@@ -27,9 +27,10 @@ public:
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
-        if (s.device() != where_)  // the driver would take the memory from the stream's device, without a word
-            throw misuse{"async_memory of device " + std::to_string(where_.ordinal()) + " was asked on a stream of device " +
-                             std::to_string(s.device().ordinal()),
+        if (s.device() !=
+            where_)  // the driver would take the memory from the stream's device, without a word
+            throw misuse{"async_memory of device " + std::to_string(where_.ordinal()) +
+                             " was asked on a stream of device " + std::to_string(s.device().ordinal()),
                          who.where};
         void* const p = rt::async_allocate(bytes, s);
         if (!p) detail::refuse_on(where_, bytes, granule(), who, "cudaMallocAsync");
@@ -66,6 +67,7 @@ private:
     cuota::device where_;
 };
 
-static_assert(labelled_resource<async_memory> && device_resource<async_memory> && !host_resource<async_memory>);
+static_assert(labelled_resource<async_memory> && device_resource<async_memory> &&
+              !host_resource<async_memory>);
 
 }  // namespace cuota::inline v0

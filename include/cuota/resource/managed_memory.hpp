@@ -25,7 +25,8 @@ public:
                                  label const& who = {}) {
         return allocate_sync(bytes, alignment, who);
     }
-    void deallocate(stream_ref, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+    void deallocate(stream_ref, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
         deallocate_sync(p, bytes, alignment);
     }
 
@@ -52,6 +53,7 @@ private:
     cuota::device where_;
 };
 
-static_assert(labelled_resource<managed_memory> && device_resource<managed_memory> && host_resource<managed_memory>);
+static_assert(labelled_resource<managed_memory> && device_resource<managed_memory> &&
+              host_resource<managed_memory>);
 
 }  // namespace cuota::inline v0

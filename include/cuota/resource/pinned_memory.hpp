@@ -21,7 +21,8 @@ public:
                                  label const& who = {}) {
         return allocate_sync(bytes, alignment, who);
     }
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
         if (p) rt::drain(s);
         deallocate_sync(p, bytes, alignment);
     }
@@ -32,7 +33,8 @@ public:
         if (bytes == 0) return nullptr;
         void* const p = rt::pinned_allocate(bytes);
         if (!p)
-            throw out_of_memory{detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
+            throw out_of_memory{
+                detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
         return p;
     }
     void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept {
@@ -44,6 +46,7 @@ public:
     friend bool operator==(pinned_memory, pinned_memory) noexcept = default;
 };
 
-static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> && !device_resource<pinned_memory>);
+static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&
+              !device_resource<pinned_memory>);
 
 }  // namespace cuota::inline v0

@@ -35,28 +35,32 @@ inline constexpr std::size_t default_alignment = 256;
 /// a == b                  memory from one can be given back to the other
 /// Zero bytes are legal: null, which can be given back.
 template <class R>
-concept resource =
-    requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
-        { r.allocate(s, bytes, alignment) } -> std::same_as<void*>;
-        { r.deallocate(s, p, bytes, alignment) } noexcept;
-        { r.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
-        { r.deallocate_sync(p, bytes, alignment) } noexcept;
-        { look.granule() } -> std::convertible_to<std::size_t>;
-        { look.kind() } -> std::same_as<memory_kind>;
-    } && std::equality_comparable<R> && std::copy_constructible<R>;
+concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes,
+                            std::size_t alignment) {
+    { r.allocate(s, bytes, alignment) } -> std::same_as<void*>;
+    { r.deallocate(s, p, bytes, alignment) }
+    noexcept;
+    { r.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
+    { r.deallocate_sync(p, bytes, alignment) }
+    noexcept;
+    { look.granule() } -> std::convertible_to<std::size_t>;
+    { look.kind() } -> std::same_as<memory_kind>;
+}
+&&std::equality_comparable<R>&& std::copy_constructible<R>;
 
 /// A resource that takes the label of a request along, for its accounts and messages.
 template <class R>
-concept labelled_resource =
-    resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
-        { r.allocate(s, n, n, who) } -> std::same_as<void*>;
-        { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
-    };
+concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
+    { r.allocate(s, n, n, who) } -> std::same_as<void*>;
+    { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
+};
 
 namespace detail {
 
 template <class R>
-concept kind_is_static = requires { typename std::integral_constant<memory_kind, R::kind()>; };
+concept kind_is_static = requires {
+    typename std::integral_constant<memory_kind, R::kind()>;
+};
 
 template <class R>
 [[nodiscard]] consteval bool may_be_kind(memory_kind unwanted) {
@@ -76,7 +80,8 @@ concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::devic
 
 /// r.allocate with the label where r takes one.
 template <resource R>
-[[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+[[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
+                                      label const& who) {
     if constexpr (labelled_resource<R>) return r.allocate(s, bytes, alignment, who);
     else return r.allocate(s, bytes, alignment);
 }
@@ -102,7 +107,8 @@ namespace detail {
 /// Throws misuse for an alignment that is no power of two or more than CUDA gives.
 inline void check_alignment(std::size_t alignment, label const& who) {
     if (is_power_of_two(alignment) && alignment <= default_alignment) return;
-    throw misuse{"an alignment of " + std::to_string(alignment) + " cannot be honoured: it must be a power of two up to " +
+    throw misuse{"an alignment of " + std::to_string(alignment) +
+                     " cannot be honoured: it must be a power of two up to " +
                      std::to_string(default_alignment),
                  who.where};
 }
@@ -118,7 +124,8 @@ inline std::optional<device_facts> facts_of(device where) noexcept {
     std::optional<device_facts> facts;
     report_failure_of([&] {
         device::memory_info const memory = where.memory();
-        facts = device_facts{where.ordinal(), where.name(), memory.total, memory.free, taken_on(where).load()};
+        facts =
+            device_facts{where.ordinal(), where.name(), memory.total, memory.free, taken_on(where).load()};
     });
     return facts;
 }
@@ -137,7 +144,8 @@ inline std::optional<device_facts> facts_of(device where) noexcept {
 
 [[noreturn]] inline void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
                                    char const* call) {
-    refusal r = driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
+    refusal r =
+        driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
     r.device = facts_of(where);
     if (r.device) r.would_fit = round_down(r.device->free, granule);
     throw out_of_memory{std::move(r)};

@@ -30,6 +30,8 @@ struct event_traits {
 class event {
 public:
     explicit event(stream_ref s) {
+        device_scope const here{
+            s.device()};  // an event is recorded on the device it was made on, or not at all
         cudaEvent_t native = nullptr;
         rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
         handle_.reset(native);

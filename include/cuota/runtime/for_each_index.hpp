@@ -76,7 +76,7 @@ inline constexpr bool has_host_side =
 ///
 /// Under nvcc this is a CUDA kernel; on the simulator the same body runs on a stream's own thread, so mark it
 /// CUOTA_HOST_DEVICE. Order among indices is not defined: results must not depend on it.
-/// Order:   on s. Returns before the work is done. n = 0 enqueues nothing.
+/// Order:   on s, of whichever device. Returns before the work is done. n = 0 enqueues nothing.
 /// Threads: any.
 /// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
 template <class F>
@@ -86,6 +86,7 @@ void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_ea
     static_assert(std::is_trivially_copyable_v<F>, "a kernel's body travels to the device byte by byte");
 #endif
     if (n == 0) return;
+    device_scope const here{s.device()};  // a launch wants its stream's device to be current
     if (!is_simulated()) return detail::launch_on_device(s, n, f, name, where);
     if constexpr (detail::has_host_side<F>) detail::launch_on_simulator(s, n, std::move(f), name, where);
     else

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The one place that states the version: CMake and the packages read it from here.
+#define CUOTA_VERSION_MAJOR 0
+#define CUOTA_VERSION_MINOR 1
+#define CUOTA_VERSION_PATCH 0
+
+// A message beats the parse errors an older standard would give further down.
+#if defined(_MSVC_LANG)
+#if _MSVC_LANG < 202002L
+#error "cuota needs C++20: compile with /std:c++20 or later"
+#endif
+#elif __cplusplus < 202002L
+#error "cuota needs C++20: compile with -std=c++20 or later"
+#endif

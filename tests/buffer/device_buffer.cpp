@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What holds on any device. What only a simulated one can show stands in device_buffer.sim.cpp.
+#include <cuota/buffer/device_buffer.hpp>
+
+#include <numeric>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using cuota::device_buffer;
+using support::has;
+using support::thrown;
+
+namespace {
+
+using numbers = device_buffer<int>;
+using in_order = std::span<int const>;
+
+static_assert(!std::is_copy_constructible_v<numbers> && !std::is_copy_assignable_v<numbers>);
+static_assert(std::is_nothrow_move_constructible_v<numbers> && std::is_nothrow_move_assignable_v<numbers>);
+static_assert(!std::is_default_constructible_v<numbers>);  // without a stream it could not give anything back
+
+// Memory that kernels cannot reach is refused by type, in every way a buffer can be made.
+template <class Memory>
+constexpr bool can_be_made = std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory>&&
+    std::is_constructible_v<numbers, std::size_t, int, cuota::stream_ref, Memory>&&
+        std::is_constructible_v<numbers, in_order, cuota::stream_ref, Memory>&&
+            std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory, cuota::zeroed_t>&&
+                std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory, cuota::no_init_t>;
+template <class Memory>
+constexpr bool cannot_be_made =
+    !std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory> &&
+    !std::is_constructible_v<numbers, std::size_t, int, cuota::stream_ref, Memory> &&
+    !std::is_constructible_v<numbers, in_order, cuota::stream_ref, Memory> &&
+    !std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory, cuota::zeroed_t> &&
+    !std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory, cuota::no_init_t>;
+static_assert(can_be_made<cuota::device_memory> && can_be_made<cuota::managed_memory> &&
+              can_be_made<cuota::any_resource> && can_be_made<cuota::scoped_pool&> &&
+              can_be_made<cuota::budgeted<cuota::device_memory>>);
+static_assert(cannot_be_made<cuota::pinned_memory> && cannot_be_made<cuota::budgeted<cuota::pinned_memory>>);
+
+struct pixel {
+    unsigned char r, g, b;
+};
+
+std::vector<int> counted(std::size_t count) {
+    std::vector<int> host(count);
+    std::iota(host.begin(), host.end(), 1);
+    return host;
+}
+
+}  // namespace
+
+TEST_CASE("a device_buffer's elements are zero unless something else is said", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    { numbers const dirty{1000, -1, stream, pool}; }
+
+    numbers const plain{1000, stream, pool};
+    numbers const spelled{1000, stream, pool, cuota::zeroed};
+
+    CHECK(plain.to_vector(stream) == std::vector<int>(1000, 0));
+    CHECK(spelled.to_vector(stream) == std::vector<int>(1000, 0));
+}
+
+TEST_CASE("a device_buffer can be made of one value, of a host's elements, or of whatever is there",
+          "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    std::vector<int> host = counted(1000);
+
+    numbers const sevens{1000, 7, stream, cuota::device_memory{}, "sevens"};
+    numbers const copied{std::span<int const>{host}, stream, cuota::device_memory{}, "copied"};
+    numbers const raw{1000, stream, cuota::device_memory{}, cuota::no_init, "raw"};
+    std::vector<int> const before = std::exchange(host, {});
+
+    CHECK(sevens.to_vector(stream) == std::vector<int>(1000, 7));
+    CHECK(copied.to_vector(stream) == before);
+    CHECK(raw.size() == 1000);
+}
+
+TEST_CASE("a device_buffer knows its size, its home and its memory", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    device_buffer<pixel> const image{100, stream, cuota::device_memory{}};
+
+    CHECK(image.size() == 100);
+    CHECK(image.bytes() == 300);
+    CHECK_FALSE(image.is_empty());
+    CHECK(image.home() == cuota::stream_ref{stream});
+    CHECK(image.memory() == cuota::any_resource{cuota::device_memory{}});
+}
+
+TEST_CASE("a device_buffer of no elements is legal, however it is made", "[buffer][device_buffer]") {
+    cuota::budget budget{"test", 0};
+    cuota::stream const stream;
+    cuota::any_resource const memory = cuota::budgeted{budget, cuota::device_memory{}};
+    std::vector<numbers> buffers;
+    buffers.emplace_back(0u, stream, memory);
+    buffers.emplace_back(0u, stream, memory, cuota::zeroed);
+    buffers.emplace_back(0u, stream, memory, cuota::no_init);
+    buffers.emplace_back(0u, 7, stream, memory);
+    buffers.emplace_back(std::span<int const>{}, stream, memory);
+
+    for (numbers& none : buffers) {
+        CHECK(none.is_empty());
+        CHECK(none.read().size() == 0);
+        CHECK(none.write(stream).size() == 0);
+        CHECK(none.to_vector(stream).empty());
+        CHECK(none.clone(stream).is_empty());
+        REQUIRE_NOTHROW(none.copy_from({}, stream));
+        REQUIRE_NOTHROW(none.resize(0));
+    }
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("more elements than a machine can count in bytes are refused as memory, not wrapped around",
+          "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    std::size_t const count = cuota::unlimited / sizeof(int) + 1;  // 4 bytes each wrap to 0
+
+    auto const refused = thrown<cuota::out_of_memory>([&] {
+        numbers const all{count, stream, cuota::device_memory{}, "all", {"train.cpp", 9}};
+    });
+
+    CHECK(refused.facts().asked == cuota::unlimited);
+    CHECK(has(refused.what(), "train.cpp:9"));
+    CHECK(has(refused.what(), "more than any address space holds"));
+    CHECK_THROWS_AS((numbers{cuota::unlimited, 1, stream, cuota::device_memory{}}), cuota::out_of_memory);
+    CHECK_THROWS_AS((numbers{cuota::unlimited, stream, cuota::device_memory{}, cuota::no_init}),
+                    cuota::out_of_memory);
+}
+
+TEST_CASE("a refused device_buffer says what was asked in elements, for what and where",
+          "[buffer][device_buffer]") {
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    device_buffer<float> const weights{100'000, stream, pool, "weights", {"train.cpp", 10}};
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] {
+        device_buffer<float> const everything{1'000'000,     stream,       pool,
+                                              cuota::zeroed, "everything", {"train.cpp", 17}};
+    });
+
+    cuota::refusal const& facts = refused.facts();
+    CHECK(facts.asked == 4'000'000);
+    CHECK(facts.request.name == cuota::tag{"everything"});
+    CHECK(std::string{facts.request.unit} == "floats");
+    std::string const text = refused.what();
+    CHECK(has(text, "3.8 MiB refused at train.cpp:17 for everything"));
+    CHECK(has(text, "weights 390.8 KiB (train.cpp:10)"));
+    CHECK(has(text, cuota::count_text(facts.fitting_count()) + " floats"));
+    REQUIRE_NOTHROW(device_buffer<float>{facts.fitting_count(), stream, pool});
+}
+
+TEST_CASE("the place of a refused device_buffer is that of its construction", "[buffer][device_buffer]") {
+    cuota::budget budget{"trainer", 1_KiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+
+    unsigned const line = __LINE__ + 1;
+    auto const refused = thrown<cuota::budget_exceeded>([&] { numbers const big{1000, stream, pool}; });
+
+    CHECK(refused.facts().request.where.line == line);
+}
+
+TEST_CASE("a moved-from device_buffer is empty and can be used again", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    numbers first{100, 1, stream, pool};
+
+    numbers second{std::move(first)};
+
+    CHECK(first.is_empty());
+    CHECK(first.bytes() == 0);
+    CHECK(first.to_vector(stream).empty());
+    CHECK(second.to_vector(stream) == std::vector<int>(100, 1));
+    first.resize(50);
+    CHECK(first.to_vector(stream) == std::vector<int>(50, 0));
+
+    first = std::move(second);
+    CHECK(second.is_empty());
+    CHECK(first.to_vector(stream) == std::vector<int>(100, 1));
+    CHECK(pool.stats().live_blocks == 1);
+}
+
+TEST_CASE("a device_buffer moved to itself is as it was", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{100, 1, stream, cuota::device_memory{}};
+    numbers& same = some;
+
+    some = std::move(same);
+
+    CHECK(some.to_vector(stream) == std::vector<int>(100, 1));
+}
+
+TEST_CASE("a moved device_buffer keeps its home and its memory", "[buffer][device_buffer]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool of_a{cuota::budget{"a", 1_MiB}};
+    cuota::scoped_pool of_b{cuota::budget{"b", 1_MiB}};
+    numbers on_a{100, 1, a, of_a};
+    numbers on_b{200, 2, b, of_b};
+
+    on_a = std::move(on_b);
+
+    CHECK(on_a.home() == cuota::stream_ref{b});
+    CHECK(on_a.memory() == cuota::any_resource{of_b});
+    CHECK(of_a.stats().live_blocks == 0);
+    CHECK(of_b.stats().live_blocks == 1);
+}
+
+TEST_CASE("resize keeps the elements that stay, and the new ones are zero", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    { numbers const dirty{20'000, -1, stream, pool}; }
+    std::vector<int> expected = counted(1000);
+    numbers some{std::span<int const>{expected}, stream, pool};
+
+    for (std::size_t const count : {3000u, 500u, 500u, 0u, 10u}) {
+        some.resize(count);
+        expected.resize(count);
+        CHECK(some.size() == count);
+        CHECK(some.to_vector(stream) == expected);
+    }
+}
+
+TEST_CASE("a refused resize changes nothing", "[buffer][device_buffer]") {
+    cuota::budget budget{"test", 8000};
+    cuota::stream const stream;
+    std::vector<int> const host = counted(1000);
+    numbers some{std::span<int const>{host}, stream, cuota::budgeted{budget, cuota::device_memory{}}};
+    std::size_t const held = budget.held();
+
+    CHECK_THROWS_AS(some.resize(2000), cuota::budget_exceeded);
+    CHECK_THROWS_AS(some.resize(cuota::unlimited), cuota::out_of_memory);
+
+    CHECK(budget.held() == held);
+    CHECK(some.to_vector(stream) == host);
+}
+
+TEST_CASE("a copy of a device_buffer is made by name and is another one", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    std::vector<int> const host = counted(1000);
+    numbers some{std::span<int const>{host}, stream, pool};
+
+    numbers const copy = some.clone(other);
+    some.copy_from(std::vector<int>(1000, 0), stream);
+
+    CHECK(copy.to_vector(other) == host);
+    CHECK(copy.home() == cuota::stream_ref{other});
+    CHECK(copy.memory() == some.memory());
+}
+
+TEST_CASE("copies to and from the host must match in count", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{10, 1, stream, cuota::device_memory{}};
+    std::vector<int> more(11, 5);
+
+    auto const error = thrown<cuota::misuse>([&] { some.copy_from(more, stream, {"train.cpp", 3}); });
+    CHECK(has(error.what(), "11"));
+    CHECK(has(error.what(), "10"));
+    CHECK(has(error.what(), "train.cpp:3"));
+    CHECK_THROWS_AS(some.copy_to(more, stream), cuota::misuse);
+    CHECK_THROWS_AS(some.copy_from({}, stream), cuota::misuse);
+
+    CHECK(more == std::vector<int>(11, 5));
+    CHECK(some.to_vector(stream) == std::vector<int>(10, 1));
+}
+
+TEST_CASE("a host's elements may change or go once they were copied", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{1'000'000, stream, cuota::device_memory{}};
+    {
+        std::vector<int> host = counted(1'000'000);
+        some.copy_from(host, stream);
+        std::ranges::fill(host, -1);
+    }
+    CHECK(some.to_vector(stream) == counted(1'000'000));
+}
+
+TEST_CASE("a device_buffer outlives its stream object", "[buffer][device_buffer]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 1_MiB};
+    cuota::stream const other;
+    cuota::scoped_pool pool{budget};
+    {
+        std::optional<cuota::stream> stream{std::in_place};
+        std::optional<numbers> some{std::in_place, 1000u, 3, *stream, pool};
+        stream.reset();
+
+        CHECK(some->to_vector(other) == std::vector<int>(1000, 3));
+        some->resize(2000);
+        CHECK(some->size() == 2000);
+    }
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("memory whose kind shows only at run time is refused when kernels cannot reach it",
+          "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::any_resource const host = cuota::pinned_memory{};
+    cuota::budget budget{"host", 1_MiB};
+    cuota::scoped_pool pool{budget, cuota::pinned_memory{}};
+
+    CHECK_THROWS_AS((numbers{10, stream, host}), cuota::misuse);
+    CHECK_THROWS_AS((numbers{10, 1, stream, host}), cuota::misuse);
+    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);
+    CHECK(has(thrown<cuota::misuse>([&] {
+                  numbers const some{10, stream, host, {}, {"train.cpp", 4}};
+              }).what(),
+              "train.cpp:4"));
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a device_buffer of managed memory works", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{100, 1, stream, cuota::managed_memory{}};
+    some.resize(200);
+    std::vector<int> expected(100, 1);
+    expected.resize(200);
+    CHECK(some.to_vector(stream) == expected);
+}
+
+TEST_CASE("kernels on two streams see each other's elements in the order of the leases",
+          "[buffer][device_buffer]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"test", 8_MiB}};
+    constexpr std::size_t count = 100'000;
+    device_buffer<support::word> total{count, a, pool};
+
+    for (int i = 0; i != 20; ++i) {
+        cuota::stream const& s = i % 2 == 0 ? a : b;
+        auto const to = total.write(s);
+        cuota::for_each_index(s, count, support::add_word{to.span().data(), 1}, "add");
+    }
+
+    CHECK(support::all_are(total.to_vector(b), 20));
+}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/buffer/device_span.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using cuota::device_span;
+using support::has;
+using support::thrown;
+
+static_assert(std::is_trivially_copyable_v<device_span<double>>);
+static_assert(sizeof(device_span<double>) == sizeof(void*) + sizeof(std::size_t));
+static_assert(std::convertible_to<device_span<int>, device_span<int const>>);
+static_assert(!std::convertible_to<device_span<int const>, device_span<int>>);
+static_assert(!std::convertible_to<device_span<int>, device_span<float>>);
+static_assert(!std::ranges::range<device_span<int>>);  // host algorithms must not walk over it
+static_assert(std::is_same_v<device_span<int const>::element_type, int const>);
+
+namespace {
+
+// An address that nothing may be read from: host code must not get that far.
+int* nowhere() { return reinterpret_cast<int*>(std::size_t{4096}); }
+
+}  // namespace
+
+TEST_CASE("a device_span knows where it is and how much it has", "[buffer][device_span]") {
+    device_span<int> const some{nowhere(), 10};
+    device_span<int const> const to_read = some;
+    device_span<int> const none;
+
+    CHECK(some.data() == nowhere());
+    CHECK(some.size() == 10);
+    CHECK(some.bytes() == 10 * sizeof(int));
+    CHECK_FALSE(some.is_empty());
+    CHECK(to_read.data() == nowhere());
+    CHECK(to_read.size() == 10);
+    CHECK(none.data() == nullptr);
+    CHECK(none.is_empty());
+}
+
+TEST_CASE("part of a device_span is a device_span, and more than it has is misuse", "[buffer][device_span]") {
+    device_span<int> const some{nowhere(), 10};
+
+    CHECK(some.subspan(3, 4).data() == nowhere() + 3);
+    CHECK(some.subspan(3, 4).size() == 4);
+    CHECK(some.subspan(10, 0).is_empty());
+    CHECK(some.first(10).size() == 10);
+    CHECK(device_span<int>{}.first(0).is_empty());
+    CHECK_THROWS_AS(some.subspan(3, 8), cuota::misuse);
+    CHECK_THROWS_AS(some.subspan(11, 0), cuota::misuse);
+    CHECK_THROWS_AS(some.first(11), cuota::misuse);
+    CHECK_THROWS_AS(some.subspan(2, static_cast<std::size_t>(-1)), cuota::misuse);
+    CHECK(has(thrown<cuota::misuse>([&] { (void)some.subspan(3, 8); }).what(), "device_span of 10"));
+}
+
+#if CUOTA_CHECKED
+TEST_CASE("host code cannot reach an element of a device_span", "[buffer][device_span]") {
+    device_span<int> const some{nowhere(), 10};
+
+    CHECK(has(thrown<cuota::misuse>([&] { (void)some[0]; }).what(), "host code"));
+    CHECK(has(thrown<cuota::misuse>([&] { (void)some[10]; }).what(),
+              "index 10 is outside a device_span of 10"));
+}
+#endif

@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What holds on any device. What only a simulated one can show stands in lease.sim.cpp.
+#include <cuota/buffer/lease.hpp>
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using cuota::device_span;
+using cuota::lease;
+using support::has;
+using support::thrown;
+
+namespace {
+
+template <class Lease>
+concept gives_its_span = requires(Lease&& l) {
+    std::forward<Lease>(l).span();
+};
+
+// A lease converts to what its work may do, and not to more.
+static_assert(std::convertible_to<lease<int>, device_span<int>>);
+static_assert(std::convertible_to<lease<int>, device_span<int const>>);
+static_assert(std::convertible_to<lease<int const>, device_span<int const>>);
+static_assert(!std::convertible_to<lease<int const>, device_span<int>>);
+
+// A named lease gives its span; a temporary one would end before the span is used.
+static_assert(gives_its_span<lease<int>&> && gives_its_span<lease<int> const&>);
+static_assert(!gives_its_span<lease<int>> && !gives_its_span<lease<int const>>);
+
+static_assert(!std::is_copy_constructible_v<lease<int>> && std::is_nothrow_move_constructible_v<lease<int>>);
+static_assert(!std::is_move_assignable_v<lease<int>>);
+
+using words = cuota::device_buffer<support::word>;
+
+}  // namespace
+
+TEST_CASE("a temporary lease lasts as long as the launch it is made in", "[buffer][lease]") {
+    cuota::stream const stream;
+    words from{1000, 5u, stream, cuota::device_memory{}};
+    words to{1000, stream, cuota::device_memory{}};
+    auto const copy = [](cuota::stream_ref s, device_span<support::word const> in,
+                         device_span<support::word> out) {
+        cuota::for_each_index(s, in.size(), support::copy_word{out.data(), in.data()}, "copy");
+    };
+
+    copy(stream, from.read(stream), to.write(stream));
+
+    CHECK(support::all_are(to.to_vector(stream), 5));
+}
+
+TEST_CASE("leases on one stream go together, in any number", "[buffer][lease]") {
+    cuota::stream const home;
+    cuota::stream const other;
+    words some{10, home, cuota::device_memory{}};
+    cuota::stream_ref const s = GENERATE(0, 1) == 0 ? cuota::stream_ref{home} : cuota::stream_ref{other};
+
+    auto const first = some.write(s);
+    auto const second = some.read(s);
+    REQUIRE_NOTHROW(some.write(s));
+    CHECK(first.size() == 10);
+    CHECK(second.span().data() == first.span().data());
+}
+
+TEST_CASE("many may read on many streams", "[buffer][lease]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    words const some{10, a, cuota::device_memory{}};
+
+    auto const first = some.read(a);
+    auto const second = some.read(b);
+    auto const third = some.read(b);
+    REQUIRE_NOTHROW(some.read(c));
+}
+
+TEST_CASE("a writer and anybody else on another stream are misuse that names both places",
+          "[buffer][lease]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    words some{10, a, cuota::device_memory{}};
+    std::string text;
+
+    SECTION("two writers") {
+        auto const first = some.write(a, {"first.cpp", 11});
+        text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
+        CHECK(has(text, "borrowed to write on one stream while it is borrowed to write on another"));
+    }
+    SECTION("a reader, then a writer") {
+        auto const first = some.read(a, {"first.cpp", 11});
+        text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
+        CHECK(has(text, "borrowed to write on one stream while it is borrowed to read on another"));
+    }
+    SECTION("a writer, then a reader") {
+        auto const first = some.write(b, {"first.cpp", 11});
+        text = thrown<cuota::misuse>([&] { (void)some.read(a, {"second.cpp", 22}); }).what();
+        CHECK(has(text, "borrowed to read on one stream while it is borrowed to write on another"));
+    }
+    CHECK(has(text, "since first.cpp:11"));
+    CHECK(has(text, "(second.cpp:22)"));
+    REQUIRE_NOTHROW(some.write(b));  // the first lease has ended, and the refused one borrowed nothing
+    REQUIRE_NOTHROW(some.write(a));
+}
+
+TEST_CASE("the place of a lease is that of the call", "[buffer][lease]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    words some{10, a, cuota::device_memory{}};
+    auto const first = some.write();
+
+    unsigned const line = __LINE__ + 1;
+    auto const error = thrown<cuota::misuse>([&] { (void)some.read(b); });
+
+    CHECK(error.where().line == line);
+    CHECK(has(error.what(), "since lease.cpp:" + std::to_string(line - 3)));
+}
+
+TEST_CASE("a moved lease ends once, with its last owner", "[buffer][lease]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    words some{10, a, cuota::device_memory{}};
+    {
+        std::optional<lease<support::word>> first{some.write(a)};
+        lease<support::word> const second{std::move(*first)};
+        CHECK(first->size() == 0);
+        first.reset();
+        CHECK_THROWS_AS(some.write(b), cuota::misuse);
+        CHECK(second.size() == 10);
+    }
+    REQUIRE_NOTHROW(some.write(b));
+}
+
+TEST_CASE("a lease keeps its buffer's elements in place when the buffer moves", "[buffer][lease]") {
+    support::captured_errors errors;
+    cuota::stream const a;
+    cuota::stream const b;
+    words some{10, a, cuota::device_memory{}};
+    {
+        auto const use = some.write(b);
+        words const moved{std::move(some)};
+        CHECK_THROWS_AS(moved.read(a), cuota::misuse);  // the use moved along
+        CHECK(use.size() == 10);
+        some = words{5, a, cuota::device_memory{}};
+        REQUIRE_NOTHROW(some.write(a));
+        CHECK(errors.take().empty());
+    }
+    CHECK(errors.take().size() == 1);  // moved ended before its lease
+}
+
+TEST_CASE("a buffer that ends while it is borrowed is reported by the place of the lease",
+          "[buffer][lease]") {
+    support::captured_errors errors;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream_ref const s = GENERATE(0, 1) == 0 ? cuota::stream_ref{a} : cuota::stream_ref{b};
+    {
+        std::optional<words> some{std::in_place, 10u, a, cuota::device_memory{}};
+        auto const use = some->read(s, {"train.cpp", 30});
+        some.reset();
+
+        auto const texts = errors.take();
+        REQUIRE(texts.size() == 1);
+        CHECK(has(texts[0], "ended while it is still borrowed (train.cpp:30)"));
+    }
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("threads may read one buffer on streams of their own", "[buffer][lease][threads]") {
+    cuota::stream const home;
+    words some{1000, 3u, home, cuota::device_memory{}};
+    auto const work = [&some] {
+        cuota::stream const own;
+        words to{1000, own, cuota::device_memory{}};
+        for (int i = 0; i != 50; ++i) {
+            auto const in = some.read(own);
+            auto const out = to.write(own);
+            cuota::for_each_index(own, 1000, support::copy_word{out.span().data(), in.span().data()}, "copy");
+        }
+        return support::all_are(to.to_vector(own), 3);
+    };
+
+    bool right = false;
+    std::thread other{[&] { right = work(); }};
+    bool const here = work();
+    other.join();
+
+    CHECK(here);
+    CHECK(right);
+    some.copy_from(std::vector<support::word>(1000, 9), home);
+    CHECK(support::all_are(some.to_vector(home), 9));
+}

@@ -1,0 +1,371 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Who waits for whom, shown by streams that are stopped, by what they leave, and by the calls that are made.
+#include <cuota/buffer/lease.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/calls.hpp"
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using support::calls_since;
+
+namespace simulator = cuota::simulator;
+
+namespace {
+
+constexpr std::size_t count = 4096;
+using words = cuota::device_buffer<support::word>;
+
+// A buffer in a pool, its home, and two more streams.
+struct scene {
+    cuota::stream const home{};
+    cuota::stream const b{};
+    cuota::stream const c{};
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    words some{count, 1u, home, pool};
+    words out{count, home, pool};
+
+    scene() {
+        home.synchronize();
+        (void)out.write(b);  // so that its own waits are over
+        b.synchronize();
+    }
+
+    void write(cuota::stream_ref s, support::word value) {
+        auto const to = some.write(s);
+        cuota::for_each_index(s, count, support::write_word{to.span().data(), value}, "write");
+    }
+    // Reads on s into memory that nobody else uses.
+    void read(cuota::stream_ref s, void* into) {
+        auto const from = some.read(s);
+        cuota::for_each_index(
+            s, count, support::copy_word{static_cast<support::word*>(into), from.span().data()}, "read");
+    }
+};
+
+// Memory of one stream, apart from all leases.
+struct block {
+    cuota::scoped_pool& pool;
+    cuota::stream_ref s;
+    void* at = pool.allocate(s, count * sizeof(support::word));
+    block(cuota::scoped_pool& from, cuota::stream_ref on) : pool{from}, s{on} {}
+    ~block() { pool.deallocate(s, at, count * sizeof(support::word)); }
+    [[nodiscard]] bool holds(support::word value) const {
+        return support::all_are(support::words(s, at, count * sizeof(support::word)), value);
+    }
+};
+
+bool is_held_up(cuota::stream_ref s) {
+    support::let_ready_work_run();
+    return !s.is_idle();
+}
+
+}  // namespace
+
+TEST_CASE("leases on the home stream put in no CUDA call", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+
+    calls_since const calls;
+    for (int i = 0; i != 10; ++i) {
+        auto const reading = on.some.read();
+        auto const writing = on.some.write(on.home);
+    }
+
+    CHECK(calls.count() == 0);
+}
+
+TEST_CASE("a lease on another stream costs an event and a wait at its start and an event at its end",
+          "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    { auto const first = on.some.read(on.b); }
+
+    calls_since const all;
+    calls_since const records{"cudaEventRecord"};
+    calls_since const waits{"cudaStreamWaitEvent"};
+    for (int i = 0; i != 10; ++i) { auto const again = on.some.read(on.b); }
+
+    CHECK(records.count() == 20);
+    CHECK(waits.count() == 10);
+    CHECK(all.count() == 30);
+    CHECK(simulator::live().events <= 6);
+}
+
+TEST_CASE("a reader on another stream waits for what the home stream wrote", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    block const into{on.pool, on.b};
+    support::gate gate{on.home};
+    on.write(on.home, 2);
+
+    on.read(on.b, into.at);
+
+    CHECK(is_held_up(on.b));
+    gate.open();
+    CHECK(into.holds(2));
+}
+
+TEST_CASE("a reader waits for a writer on another stream", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    support::gate gate{on.b};
+    on.write(on.b, 3);
+
+    SECTION("on a third stream") {
+        block const into{on.pool, on.c};
+        on.read(on.c, into.at);
+        CHECK(is_held_up(on.c));
+        gate.open();
+        CHECK(into.holds(3));
+    }
+    SECTION("at home") {
+        block const into{on.pool, on.home};
+        on.read(on.home, into.at);
+        CHECK(is_held_up(on.home));
+        gate.open();
+        CHECK(into.holds(3));
+    }
+}
+
+TEST_CASE("a writer waits for readers on other streams", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    block const into{on.pool, on.b};
+    support::gate gate{on.b};
+    on.read(on.b, into.at);
+    cuota::stream const& writer = GENERATE(0, 1) == 0 ? on.home : on.c;
+
+    on.write(writer, 4);
+
+    CHECK(is_held_up(writer));
+    gate.open();
+    CHECK(into.holds(1));  // not 4
+}
+
+TEST_CASE("a writer waits for writers on other streams", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    support::gate gate{on.b};
+    on.write(on.b, 5);
+    cuota::stream const& writer = GENERATE(0, 1) == 0 ? on.home : on.c;
+
+    on.write(writer, 6);
+
+    CHECK(is_held_up(writer));
+    gate.open();
+    CHECK(support::all_are(on.some.to_vector(on.home), 6));
+}
+
+TEST_CASE("readers on different streams do not wait for each other", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    block const of_b{on.pool, on.b};
+    block const of_c{on.pool, on.c};
+    block const of_home{on.pool, on.home};
+    support::gate gate{on.b};
+    on.read(on.b, of_b.at);
+
+    on.read(on.c, of_c.at);
+    on.read(on.home, of_home.at);
+
+    CHECK(of_c.holds(1));  // while b is stopped
+    CHECK(of_home.holds(1));
+    gate.open();
+    CHECK(of_b.holds(1));
+}
+
+TEST_CASE("a later reader still waits for a writer that others have read after", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    support::gate gate{on.b};
+    on.write(on.b, 7);
+    block const of_b{on.pool, on.b};
+    on.read(on.b, of_b.at);  // the same stream reads what it wrote
+    block const of_home{on.pool, on.home};
+    on.read(on.home, of_home.at);
+    block const of_c{on.pool, on.c};
+
+    on.read(on.c, of_c.at);
+
+    CHECK(is_held_up(on.c));
+    gate.open();
+    CHECK(of_c.holds(7));
+    CHECK(of_home.holds(7));
+}
+
+TEST_CASE("a reader at home makes no later writer forget an earlier reader", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    block const of_b{on.pool, on.b};
+    block const of_home{on.pool, on.home};
+    support::gate gate{on.b};
+    on.read(on.b, of_b.at);
+    on.read(on.home, of_home.at);
+
+    on.write(on.c, 7);
+
+    CHECK(is_held_up(on.c));
+    gate.open();
+    CHECK(of_b.holds(1));
+}
+
+TEST_CASE("after the home stream has written, others wait for it and through it for all before",
+          "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    support::gate gate{on.b};
+    on.write(on.b, 8);
+    on.write(on.home, 9);
+    block const into{on.pool, on.c};
+
+    on.read(on.c, into.at);
+
+    CHECK(is_held_up(on.c));
+    gate.open();
+    CHECK(into.holds(9));
+}
+
+TEST_CASE("memory is given back after the last use on every stream, and the host waits for none",
+          "[buffer][lease]") {
+    support::machine const machine;
+    cuota::stream const home;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"test", count * sizeof(support::word)}};
+    bool const writes = GENERATE(false, true);
+    std::optional<words> some{std::in_place, count, 1u, home, pool};
+    cuota::device_buffer<support::word> into{count, b, cuota::device_memory{}};
+    home.synchronize();
+    support::gate gate{b};
+    if (writes) {
+        auto const to = some->write(b);
+        cuota::for_each_index(b, count, support::write_word{to.span().data(), 2}, "write");
+    } else {
+        auto const from = some->read(b);
+        auto const to = into.write(b);
+        cuota::for_each_index(b, count, support::copy_word{to.span().data(), from.span().data()}, "read");
+    }
+
+    calls_since const of_streams{"cudaStreamSynchronize"};
+    calls_since const of_events{"cudaEventSynchronize"};
+    calls_since const of_devices{"cudaDeviceSynchronize"};
+    calls_since const waits{"cudaStreamWaitEvent"};
+    some.reset();
+    CHECK(of_streams.count() + of_events.count() + of_devices.count() == 0);
+    CHECK(waits.count() == 1);
+
+    words const next{count, 3u, home, pool};  // the same memory, at once
+    CHECK(next.read(home).size() == count);
+    CHECK(is_held_up(home));
+    gate.open();
+    CHECK(support::all_are(next.to_vector(home), 3));
+    if (!writes) CHECK(support::all_are(into.to_vector(b), 1));
+}
+
+TEST_CASE("a use on a stream that is gone is still waited for", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    {
+        std::optional<cuota::stream> gone{std::in_place};
+        support::gate gate{*gone};
+        on.write(*gone, 7);
+        gone.reset();
+        CHECK(simulator::live().streams == 4);  // the buffer keeps it
+        block const into{on.pool, on.home};
+        on.read(on.home, into.at);
+        CHECK(is_held_up(on.home));
+        gate.open();
+        CHECK(into.holds(7));
+    }
+    on.write(on.home, 8);
+    CHECK(simulator::live().streams == 3);
+}
+
+TEST_CASE("a moved buffer takes its waits along", "[buffer][lease]") {
+    support::machine const machine;
+    scene on;
+    support::gate gate{on.b};
+    on.write(on.b, 7);
+
+    words moved{std::move(on.some)};
+    on.some = words{count, 0u, on.home, on.pool};
+    auto const from = moved.read(on.c);
+
+    CHECK(is_held_up(on.c));
+    gate.open();
+    on.c.synchronize();
+}
+
+TEST_CASE("a lease whose end cannot be marked waits for its stream instead, and is reported",
+          "[buffer][lease]") {
+    support::machine machine;
+    scene on;
+    {
+        auto const to = on.some.write(on.b);
+        cuota::for_each_index(on.b, count, support::write_word{to.span().data(), 7}, "write");
+        simulator::fail_call("cudaEventRecord", 1);
+    }
+
+    REQUIRE(machine.errors.take().size() == 1);
+    CHECK(on.b.is_idle());
+    CHECK(support::all_are(on.some.to_vector(on.home), 7));
+}
+
+TEST_CASE("memory whose last use cannot be waited for in order is waited for on the host, and it is reported",
+          "[buffer][lease]") {
+    support::machine machine;
+    cuota::stream const home;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    std::optional<words> some{std::in_place, count, 1u, home, pool};
+    {
+        auto const to = some->write(b);
+        cuota::for_each_index(b, count, support::write_word{to.span().data(), 7}, "write");
+    }
+    simulator::fail_call("cudaStreamWaitEvent", 1);
+
+    some.reset();
+
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(b.is_idle());
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("a buffer that ends while it is borrowed waits for the borrower's stream", "[buffer][lease]") {
+    support::machine machine;
+    cuota::stream const home;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    std::optional<words> some{std::in_place, count, 1u, home, pool};
+    {
+        auto const to = some->write(b);
+        cuota::for_each_index(b, count, support::write_word{to.span().data(), 7}, "write");
+        calls_since const waits{"cudaStreamSynchronize"};
+        some.reset();
+        CHECK(waits.count() == 1);
+        CHECK(b.is_idle());
+    }
+    CHECK(machine.errors.take().size() == 1);
+}
+
+TEST_CASE("a lease that cannot begin borrows nothing", "[buffer][lease]") {
+    support::machine machine;
+    scene on;
+    char const* const call = GENERATE("cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent");
+    simulator::fail_call(call, 1, cudaErrorUnknown);
+
+    CHECK_THROWS_AS(on.some.write(on.b), cuota::cuda_error);
+
+    REQUIRE_NOTHROW(on.some.write(on.c));
+    REQUIRE_NOTHROW(on.some.write(on.home));
+}

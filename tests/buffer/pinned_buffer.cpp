@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What holds on any device. What only a simulated one can show stands in pinned_buffer.sim.cpp.
+#include <cuota/buffer/pinned_buffer.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/resource/managed_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using cuota::pinned_buffer;
+using support::has;
+using support::thrown;
+
+namespace {
+
+static_assert(!std::is_copy_constructible_v<pinned_buffer<int>> &&
+              !std::is_copy_assignable_v<pinned_buffer<int>>);
+static_assert(std::is_nothrow_move_constructible_v<pinned_buffer<int>>);
+static_assert(std::is_nothrow_move_assignable_v<pinned_buffer<int>>);
+static_assert(std::is_constructible_v<pinned_buffer<int>, std::size_t>);
+static_assert(std::is_constructible_v<pinned_buffer<int>, std::size_t, cuota::managed_memory>);
+static_assert(std::is_constructible_v<pinned_buffer<int>, std::size_t, cuota::budget&>);
+static_assert(!std::is_constructible_v<pinned_buffer<int>, std::size_t, cuota::device_memory>);
+static_assert(!std::is_convertible_v<std::size_t, pinned_buffer<int>>);
+
+std::vector<int> counted(std::size_t count) {
+    std::vector<int> host(count);
+    std::iota(host.begin(), host.end(), 1);
+    return host;
+}
+
+std::vector<int> contents(pinned_buffer<int> const& some) {
+    auto const elements = some.read();
+    return {elements.begin(), elements.end()};
+}
+
+}  // namespace
+
+TEST_CASE("a pinned_buffer is zero at first and can be written by the host", "[buffer][pinned_buffer]") {
+    pinned_buffer<int> some{1000};
+    CHECK(contents(some) == std::vector<int>(1000, 0));
+
+    std::ranges::copy(counted(1000), some.write().begin());
+
+    CHECK(contents(some) == counted(1000));
+    CHECK(some.size() == 1000);
+    CHECK(some.bytes() == 4000);
+}
+
+TEST_CASE("a pinned_buffer of no elements is legal", "[buffer][pinned_buffer]") {
+    cuota::stream const stream;
+    cuota::device_buffer<int> none_there{0, stream, cuota::device_memory{}};
+    pinned_buffer<int> none{0};
+
+    CHECK(none.is_empty());
+    CHECK(none.read().empty());
+    CHECK(none.write().empty());
+    REQUIRE_NOTHROW(none.upload(none_there, stream));
+    REQUIRE_NOTHROW(none.download(none_there, stream));
+}
+
+TEST_CASE("what was uploaded comes back by download", "[buffer][pinned_buffer]") {
+    cuota::stream const stream;
+    cuota::stream const other;
+    pinned_buffer<int> from{100'000};
+    pinned_buffer<int> to{100'000};
+    cuota::device_buffer<int> there{100'000, stream, cuota::device_memory{}};
+
+    for (int round = 1; round != 10; ++round) {
+        std::ranges::fill(from.write(), round);  // waits for the upload before
+        from.upload(there, other);
+        to.download(there, stream);
+        REQUIRE(std::ranges::all_of(to.read(), [=](int i) { return i == round; }));
+    }
+}
+
+TEST_CASE("a pinned_buffer takes exactly its bytes of a budget", "[buffer][pinned_buffer]") {
+    cuota::budget host{"pinned", 1'000'003};
+    {
+        pinned_buffer<char> const some{1'000'003, host, "staging"};
+        CHECK(host.held() == 1'000'003);
+
+        auto const refused = thrown<cuota::budget_exceeded>([&] {
+            pinned_buffer<float> const more{2, host, "more", {"train.cpp", 8}};
+        });
+
+        CHECK(refused.facts().asked == 8);
+        CHECK(has(refused.what(), "refused at train.cpp:8 for more"));
+        CHECK(has(refused.what(), "staging 976.6 KiB"));
+        CHECK(host.held() == 1'000'003);
+    }
+    CHECK(host.held() == 0);
+}
+
+TEST_CASE("more pinned elements than a machine can count in bytes are refused as memory",
+          "[buffer][pinned_buffer]") {
+    CHECK_THROWS_AS(pinned_buffer<int>{cuota::unlimited / 4 + 1}, cuota::out_of_memory);
+    CHECK_THROWS_AS(pinned_buffer<int>{cuota::unlimited}, cuota::out_of_memory);
+}
+
+TEST_CASE("memory whose kind shows only at run time is refused when the host cannot reach it",
+          "[buffer][pinned_buffer]") {
+    cuota::any_resource const device = cuota::device_memory{};
+    CHECK_THROWS_AS((pinned_buffer<int>{10, device}), cuota::misuse);
+    REQUIRE_NOTHROW(pinned_buffer<int>{10, cuota::any_resource{cuota::managed_memory{}}});
+}
+
+TEST_CASE("a moved-from pinned_buffer is empty, and one moved to itself is as it was",
+          "[buffer][pinned_buffer]") {
+    cuota::budget host{"pinned", 1_MiB};
+    pinned_buffer<int> first{100, host};
+    std::ranges::fill(first.write(), 7);
+    pinned_buffer<int> second{50, host};
+
+    second = std::move(first);
+    CHECK(first.is_empty());
+    CHECK(first.read().empty());
+    CHECK(contents(second) == std::vector<int>(100, 7));
+    CHECK(host.held() == 400);
+
+    pinned_buffer<int>& same = second;
+    second = std::move(same);
+    CHECK(contents(second) == std::vector<int>(100, 7));
+
+    first = pinned_buffer<int>{10, host};
+    CHECK(first.size() == 10);
+}
+
+TEST_CASE("a copy between a pinned and a device buffer must match in count", "[buffer][pinned_buffer]") {
+    cuota::stream const stream;
+    cuota::device_buffer<int> there{10, 1, stream, cuota::device_memory{}};
+    pinned_buffer<int> some{11};
+
+    auto const error = thrown<cuota::misuse>([&] { some.upload(there, stream, {"train.cpp", 3}); });
+    CHECK(has(error.what(), "11 pinned elements and 10 on the device"));
+    CHECK(has(error.what(), "train.cpp:3"));
+    CHECK_THROWS_AS(some.download(there, stream), cuota::misuse);
+    CHECK(there.to_vector(stream) == std::vector<int>(10, 1));
+}
+
+TEST_CASE("a pinned_buffer and its device_buffer may both go while a copy is under way",
+          "[buffer][pinned_buffer]") {
+    cuota::stream const stream;
+    for (int i = 0; i != 10; ++i) {
+        pinned_buffer<int> from{1'000'000};
+        cuota::device_buffer<int> there{1'000'000, stream, cuota::device_memory{}};
+        from.upload(there, stream);
+        from.download(there, stream);
+    }
+    REQUIRE_NOTHROW(stream.synchronize());
+}

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// When a slot may be filled again, shown by streams that are stopped.
+#include <cuota/buffer/staging_ring.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/calls.hpp"
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+
+using namespace cuota::literals;
+using cuota::staging_ring;
+using support::calls_since;
+
+namespace simulator = cuota::simulator;
+
+namespace {
+
+constexpr std::size_t size = 4096;
+
+struct scene {
+    cuota::stream const stream{};
+    cuota::device_buffer<std::byte> there{size, stream, cuota::device_memory{}};
+    staging_ring ring;
+
+    explicit scene(std::size_t slots) : ring{slots, size} { stream.synchronize(); }
+
+    staging_ring::in_flight send(int value) { return send(ring.acquire(), value); }
+    staging_ring::in_flight send(staging_ring::fill_lease slot, int value) {
+        std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
+        return std::move(slot).submit(stream, there.write(stream), size);
+    }
+    [[nodiscard]] bool has_arrived(int value) const {
+        return there.to_vector(stream) == std::vector<std::byte>(size, static_cast<std::byte>(value));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a slot is not given out before its copy is over", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{1};
+    support::gate gate{on.stream};
+    auto const first = on.send(1);
+    CHECK_FALSE(on.ring.try_acquire());
+    CHECK_FALSE(first.is_done());
+
+    std::thread refill{[&] {
+        auto slot = on.ring.acquire();  // waits for the copy
+        std::ranges::fill(slot.bytes(), std::byte{2});
+    }};
+    gate.open();
+    refill.join();
+
+    CHECK(on.has_arrived(1));  // and not 2, which a refill under the copy would have left
+    CHECK(first.is_done());
+    CHECK(on.ring.try_acquire());
+}
+
+TEST_CASE("a free slot is found beside one whose copy is stopped", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{2};
+    support::gate gate{on.stream};
+    auto const first = on.send(1);
+
+    auto const second = on.ring.try_acquire();
+
+    CHECK(second);
+    CHECK_FALSE(on.ring.try_acquire());
+    CHECK_FALSE(first.is_done());
+}
+
+TEST_CASE("slots come back in the order they were submitted", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{3};
+    std::vector<std::byte*> order;
+    for (int i = 0; i != 3; ++i) {
+        auto slot = on.ring.acquire();
+        order.push_back(slot.bytes().data());
+        (void)on.send(std::move(slot), i);
+    }
+    for (int round = 0; round != 3; ++round)
+        for (std::byte* const expected : order) {
+            auto slot = on.ring.acquire();
+            CHECK(slot.bytes().data() == expected);
+            (void)on.send(std::move(slot), round);
+        }
+}
+
+TEST_CASE("a copy stays over after its slot went round again", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{1};
+    auto const first = on.send(1);
+    auto slot = on.ring.acquire();  // so the first is over
+    support::gate gate{on.stream};
+    auto const second = on.send(std::move(slot), 2);
+
+    calls_since const waits{"cudaStreamWaitEvent"};
+    cuota::stream const other;
+    CHECK(first.is_done());
+    first.synchronize();  // would never end if it meant the second
+    first.order_before(other);
+    CHECK(waits.count() == 0);
+    CHECK_FALSE(second.is_done());
+
+    second.order_before(other);
+    CHECK(waits.count() == 1);
+    gate.open();
+    second.synchronize();
+    CHECK(second.is_done());
+}
+
+TEST_CASE("a copy is ordered before later work on another stream", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{1};
+    cuota::stream const other;
+    support::gate gate{on.stream};
+    auto const copy = on.send(1);
+
+    copy.order_before(other);
+
+    cuota::for_each_index(other, 1, [](std::size_t) {});
+    support::let_ready_work_run();
+    CHECK_FALSE(other.is_idle());
+}
+
+TEST_CASE("a ring that ends waits for its copies", "[buffer][staging_ring]") {
+    support::machine const machine;
+    cuota::stream const stream;
+    cuota::device_buffer<std::byte> there{3 * size, stream, cuota::device_memory{}};
+    support::gate gate{stream};
+    calls_since const waits{"cudaEventSynchronize"};
+    {
+        staging_ring ring{3, size};
+        auto const to = there.write(stream);
+        for (std::size_t i = 0; i != 3; ++i) {
+            auto slot = ring.acquire();
+            std::ranges::fill(slot.bytes(), static_cast<std::byte>(i));
+            (void)std::move(slot).submit(stream, to.span().subspan(i * size, size), size);
+        }
+        gate.open();
+    }
+    CHECK(waits.count() == 3);
+    CHECK(stream.is_idle());
+    auto const host = there.to_vector(stream);
+    CHECK(host.front() == std::byte{0});
+    CHECK(host.back() == std::byte{2});
+}
+
+TEST_CASE("a copy in flight keeps its ring's memory", "[buffer][staging_ring]") {
+    support::machine const machine;
+    std::optional<scene> on{std::in_place, 1u};
+    auto const copy = on->send(1);
+    on.reset();
+    CHECK(simulator::live().pinned_bytes == size);
+    copy.synchronize();
+}
+
+TEST_CASE("steady use of a ring takes no memory and makes no event", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{2};
+    for (int i = 0; i != 2; ++i) (void)on.send(i);
+
+    auto const allocations = simulator::allocation_calls();
+    calls_since const events{"cudaEventCreateWithFlags"};
+    calls_since const copies{"cudaMemcpyAsync"};
+    for (int i = 0; i != 50; ++i) (void)on.send(i);
+
+    CHECK(simulator::allocation_calls() == allocations);
+    CHECK(events.count() == 0);
+    CHECK(copies.count() == 50);
+    CHECK(on.has_arrived(49));
+}
+
+TEST_CASE("a copy that cannot be enqueued leaves its slot free", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{1};
+    char const* const call = GENERATE("cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord");
+    auto slot = on.ring.acquire();
+    auto const to = on.there.write(on.stream);
+    simulator::fail_call(call, 1, cudaErrorUnknown);
+
+    CHECK_THROWS_AS(std::move(slot).submit(on.stream, to.span(), size), cuota::cuda_error);
+
+    CHECK(on.stream.is_idle());
+    CHECK(on.ring.try_acquire());
+    REQUIRE_NOTHROW(on.send(3));
+    CHECK(on.has_arrived(3));
+}
+
+TEST_CASE("a wait for a copy that fails returns the slot", "[buffer][staging_ring]") {
+    support::machine const machine;
+    scene on{1};
+    (void)on.send(1);
+    simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+
+    CHECK_THROWS_AS(on.ring.acquire(), cuota::cuda_error);
+
+    REQUIRE_NOTHROW(on.send(2));
+    CHECK(on.has_arrived(2));
+}
+
+TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothing",
+          "[buffer][staging_ring]") {
+    support::machine machine;
+    cuota::budget host{"pinned", 1_MiB};
+
+    auto const seen = support::survives_every_failure(machine, [&] {
+        cuota::stream const stream;
+        cuota::stream const other;
+        cuota::device_buffer<std::byte> there{size, stream, cuota::device_memory{}};
+        staging_ring ring{2, size, host};
+        for (int i = 0; i != 4; ++i) {
+            auto const copy = ring.acquire().submit(stream, there.write(stream), size);
+            copy.order_before(other);
+            (void)copy.is_done();
+            (void)ring.try_acquire();
+        }
+    });
+
+    CHECK(seen.thrown > 10);
+    CHECK(host.held() == 0);
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Replaces operator new for this test program, so that tests can see what is left when the host has no memory.
+#include "support/failing_heap.hpp"
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "support/catch.hpp"
+
+namespace {
+
+constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+thread_local std::size_t allowed_now = all;
+thread_local std::size_t refused_now = 0;
+
+}  // namespace
+
+// Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    if (allowed_now == 0) {
+        ++refused_now;
+        throw std::bad_alloc{};
+    }
+    if (allowed_now != all) --allowed_now;
+    if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    throw std::bad_alloc{};
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+    try {
+        return ::operator new(bytes);
+    } catch (std::bad_alloc const&) { return nullptr; }
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace support {
+
+failing_heap::failing_heap(std::size_t allowed) noexcept {
+    allowed_now = allowed;
+    refused_now = 0;
+}
+failing_heap::~failing_heap() { allowed_now = all; }
+std::size_t failing_heap::refused() const noexcept { return refused_now; }
+
+}  // namespace support
+
+TEST_CASE("failing_heap refuses what is more than it allows, and only while it lives",
+          "[support][failing_heap]") {
+    bool second_refused = false;
+    void* first = nullptr;
+    {
+        support::failing_heap const heap{1};
+        first = ::operator new(64);
+        try {
+            ::operator delete(::operator new(64));
+        } catch (std::bad_alloc const&) { second_refused = true; }
+    }
+    ::operator delete(first);
+    ::operator delete(::operator new(64));
+
+    CHECK(second_refused);
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a pool is to its budget: somebody who holds, and can give back. Its use as memory stands in scoped_pool.cpp.
+#include <cuota/pool/pool_state.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <cuota/core/shared.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+
+using namespace cuota::literals;
+using cuota::detail::pool_state;
+
+namespace {
+
+cuota::shared<pool_state> pool_on(cuota::budget const& budget) {
+    return cuota::shared<pool_state>::make(budget, cuota::device_memory{}, cuota::device::current(),
+                                           cuota::tag{"main"});
+}
+
+std::map<std::string, std::size_t> holdings(pool_state const& pool) {
+    std::vector<cuota::holding> all;
+    pool.holdings(all);
+    std::map<std::string, std::size_t> by_name;
+    for (cuota::holding const& h : all)
+        by_name[std::string{h.name.text()} + ' ' + cuota::place_text(h.where)] += h.bytes;
+    return by_name;
+}
+
+}  // namespace
+
+TEST_CASE("a pool holds one entry for each tag and place, and one for what lies free", "[pool][pool_state]") {
+    cuota::budget budget{"test", 64_MiB};
+    cuota::stream const stream;
+    auto const pool = pool_on(budget);
+    CHECK(holdings(*pool).empty());
+
+    std::vector<void*> blocks;
+    for (int i = 0; i != 3; ++i)
+        blocks.push_back(pool->allocate(stream, 1000, 256, {"weights", {"a/train.cpp", 7}}));
+    blocks.push_back(pool->allocate(stream, 1000, 256, {"weights", {"a/train.cpp", 8}}));
+    blocks.push_back(pool->allocate(stream, 1000, 256, {}));
+    pool->reserve(1_MiB, {});
+
+    auto const held = holdings(*pool);
+    std::size_t all = 0;
+    for (auto const& [name, bytes] : held) all += bytes;
+    CHECK(held.at("weights train.cpp:7") == 3072);
+    CHECK(held.at("weights train.cpp:8") == 1024);
+    CHECK(held.at(" ") == 1024);
+    CHECK(held.at("free in pool main ") == pool->stats().reserved - 5 * 1024);
+    CHECK(all == budget.held());
+    for (void* p : blocks) pool->deallocate(stream, p, 1000);
+}
+
+TEST_CASE("a pool that is asked to give back says what it really gave", "[pool][pool_state]") {
+    cuota::budget budget{"test", 64_MiB};
+    cuota::stream const stream;
+    auto const pool = pool_on(budget);
+    for (std::size_t const bytes : {1_MiB, 2_MiB, 4_MiB}) pool->reserve(bytes, {});
+    void* const used = pool->allocate(stream, 2_MiB, 256, {});
+
+    CHECK(pool->reclaim(1) == 1_MiB);
+    CHECK(pool->reclaim(1_MiB) == 4_MiB);  // the smallest that is free
+    CHECK(pool->reclaim(1) == 0);
+    CHECK(budget.held() == 2_MiB);
+
+    pool->deallocate(stream, used, 2_MiB);
+    CHECK(pool->reclaim(64_MiB) == 2_MiB);
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a closed pool gives a segment back as soon as nobody uses it", "[pool][pool_state]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 64_MiB};
+    cuota::stream const stream;
+    auto const pool = pool_on(budget);
+    void* const large = pool->allocate(stream, 4_MiB, 256, {});
+    void* const first = pool->allocate(stream, 64_KiB, 256, {});
+    void* const second = pool->allocate(stream, 64_KiB, 256, {});
+    REQUIRE(pool->stats().segments == 2);
+    pool->close_to_requests();
+
+    pool->deallocate(stream, first, 64_KiB);
+    CHECK(pool->stats().segments == 2);
+    pool->deallocate(stream, second, 64_KiB);
+    CHECK(pool->stats().segments == 1);
+    CHECK(budget.held() == 4_MiB);
+    pool->deallocate_sync(large, 4_MiB);
+    CHECK(pool->stats().segments == 0);
+    CHECK(budget.held() == 0);
+    CHECK(pool->survivors().empty());
+    CHECK(errors.take().empty());
+}

@@ -1,0 +1,840 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What holds on any device. What only a simulated one can show stands in scoped_pool.sim.cpp.
+#include <cuota/pool/scoped_pool.hpp>
+
+#include <atomic>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/resource_suite.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+static_assert(cuota::labelled_resource<cuota::pool_resource>);
+static_assert(cuota::device_resource<cuota::pool_resource> && cuota::host_resource<cuota::pool_resource>);
+static_assert(!std::is_copy_constructible_v<cuota::scoped_pool> &&
+              !std::is_move_constructible_v<cuota::scoped_pool>);
+static_assert(std::is_convertible_v<cuota::scoped_pool&, cuota::any_resource>);
+
+namespace {
+
+// Requests from the pool in a row, given back with it or before.
+struct taken {
+    cuota::scoped_pool& pool;
+    cuota::stream_ref s;
+    std::vector<std::pair<void*, std::size_t>> blocks{};
+
+    void* operator()(std::size_t bytes, cuota::tag name = {}) {
+        void* const p = pool.allocate(s, bytes, cuota::default_alignment, name);
+        blocks.emplace_back(p, bytes);
+        return p;
+    }
+    void give_back(std::size_t i) { pool.deallocate(s, blocks[i].first, blocks[i].second); }
+    void give_back_all() {
+        for (std::size_t i = 0; i != blocks.size(); ++i) give_back(i);
+        blocks.clear();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("scoped_pool behaves as a resource", "[pool][scoped_pool][resource]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 256_MiB};
+    {
+        cuota::scoped_pool pool{budget};
+        support::behaves_as_a_resource(pool.resource());
+    }
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a scoped_pool of pinned memory behaves as a resource", "[pool][scoped_pool][resource]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 256_MiB};
+    {
+        cuota::scoped_pool pool{budget, cuota::pinned_memory{}};
+        CHECK(pool.resource().kind() == cuota::memory_kind::pinned);
+        support::behaves_as_a_resource(pool.resource());
+    }
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a scoped_pool out of another one behaves as a resource", "[pool][scoped_pool][resource]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 256_MiB};
+    {
+        cuota::scoped_pool outer{budget};
+        cuota::scoped_pool inner{cuota::any_resource{outer}};
+        support::behaves_as_a_resource(inner.resource());
+    }
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a scoped_pool of the driver's stream-ordered memory behaves as a resource",
+          "[pool][scoped_pool][resource]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 256_MiB};
+    {
+        cuota::scoped_pool pool{budget, cuota::async_memory{}};
+        support::behaves_as_a_resource(pool.resource());
+    }
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("scoped_pool charges what it takes and gives everything back when its scope ends",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{budget};
+        CHECK(budget.held() == 0);
+
+        taken blocks{pool, stream};
+        blocks(1_MiB);
+        blocks(3_MiB);
+        CHECK(budget.held() == 4_MiB);
+        CHECK(pool.stats().reserved == 4_MiB);
+
+        blocks.give_back_all();
+        CHECK(budget.held() == 4_MiB);  // kept for the next request
+    }
+    CHECK(budget.held() == 0);
+    CHECK(budget.peak() == 4_MiB);
+}
+
+TEST_CASE("the first segment of a scoped_pool is as large as its first request", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    taken blocks{pool, stream};
+
+    blocks(1'000'000);
+
+    CHECK(pool.stats().requested == 1'000'000);
+    CHECK(pool.stats().allocated == 1'000'192);  // the next multiple of 256
+    CHECK(pool.stats().reserved ==
+          1'000'448);  // the next multiple of 512, which is what the driver counts in
+    CHECK(budget.held() == 1'000'448);
+    blocks.give_back_all();
+}
+
+TEST_CASE("scoped_pool never takes more than an eighth above what it is asked for", "[pool][scoped_pool]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 256_MiB}};
+    taken blocks{pool, stream};
+    std::mt19937 random{1};
+
+    for (int i = 0; i != 2000; ++i) {
+        std::size_t const bytes = 1 + random() % 40'000;
+        std::size_t const before = pool.stats().reserved;
+        blocks(bytes);
+        cuota::pool_stats const now = pool.stats();
+        std::size_t const grown = now.reserved - before;
+        REQUIRE(grown <= std::max(cuota::round_up(bytes, 512), before / 8 + 512));
+        if (grown > cuota::round_up(bytes, 512)) REQUIRE(before / 8 >= bytes);
+    }
+
+    cuota::pool_stats const now = pool.stats();
+    CHECK(now.reserved <= now.allocated + now.allocated / 8 + 40'448);
+    CHECK(now.segments < 200);  // 2000 requests were not 2000 calls
+    blocks.give_back_all();
+}
+
+TEST_CASE("scoped_pool takes the exact size when the budget has no room for more", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 16_MiB + 64_KiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    taken blocks{pool, stream};
+    blocks(16_MiB);
+
+    blocks(64_KiB);  // an eighth of what there is would be 2 MiB
+
+    CHECK(budget.held() == budget.limit());
+    blocks.give_back_all();
+}
+
+TEST_CASE("scoped_pool refuses what its budget cannot hold, and is as it was", "[pool][scoped_pool]") {
+    cuota::budget machine{"machine", 1_GiB};
+    cuota::budget budget{"trainer", 8_MiB, machine};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "activations"}};
+    taken blocks{pool, stream};
+    blocks(6_MiB, "weights");
+    cuota::pool_stats const before = pool.stats();
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] {
+        (void)pool.allocate(stream, 3_MiB, 256, "gradients", {"train.cpp", 17});
+    });
+
+    cuota::refusal const& facts = refused.facts();
+    CHECK(facts.asked == 3_MiB);
+    CHECK(facts.charged == 3_MiB);
+    CHECK(facts.request.name == cuota::tag{"gradients"});
+    CHECK(facts.request.where.line == 17);
+    REQUIRE(facts.budgets.size() == 2);
+    CHECK(facts.budgets[0].name == "trainer");
+    CHECK(facts.budgets[1].name == "machine");
+    CHECK(facts.refused_by == 0);
+    CHECK(facts.would_fit == 2_MiB);
+    REQUIRE(facts.device);
+    REQUIRE(facts.holders.size() == 1);
+    CHECK(facts.holders[0].name == cuota::tag{"weights"});
+    CHECK(facts.holders[0].bytes == 6_MiB);
+    CHECK(has(refused.what(), "train.cpp:17"));
+    CHECK(budget.held() == 6_MiB);
+    CHECK(pool.stats().reserved == before.reserved);
+    CHECK(pool.stats().requested == before.requested);
+    blocks.give_back_all();
+}
+
+TEST_CASE("a refusal names what a pool holds by tag, and what lies free in it", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 8_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "main"}};
+    taken blocks{pool, stream};
+    blocks(1_MiB, "weights");
+    blocks(2_MiB, "activations");
+    for (int i = 0; i != 3; ++i) blocks(256_KiB, "activations");
+    std::size_t const free = pool.stats().reserved - pool.stats().allocated;
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 8_MiB); });
+
+    std::size_t activations = 0;
+    std::size_t named_free = 0;
+    std::size_t all = 0;
+    for (cuota::holding const& h : refused.facts().holders) {
+        all += h.bytes;
+        if (h.name == cuota::tag{"activations"}) activations += h.bytes;
+        if (h.name == cuota::tag::named("free in pool main")) named_free += h.bytes;
+    }
+    CHECK(activations == 2_MiB + 768_KiB);
+    CHECK(named_free == free);
+    CHECK(all == budget.held());
+    blocks.give_back_all();
+}
+
+TEST_CASE("what a refusal says would fit does fit", "[pool][scoped_pool]") {
+    std::size_t const limit = GENERATE(8_MiB, 8_MiB + 1000, 5'000'001u);
+    cuota::any_resource const source = GENERATE(0, 1) == 0 ? cuota::any_resource{cuota::device_memory{}}
+                                                           : cuota::any_resource{cuota::pinned_memory{}};
+    cuota::budget budget{"trainer", limit};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, source};
+    cuota::scoped_pool other{budget, source};
+    taken blocks{pool, stream};
+    taken others{other, stream};
+    others(2_MiB);
+    others(256);
+    others(256_KiB);
+    others.give_back(0);  // idle, but not pool's to give
+    std::mt19937 random{7};
+
+    for (int i = 0; i != 200; ++i) {
+        std::size_t const bytes = 1 + random() % 400'000;
+        std::optional<cuota::refusal> refused;
+        try {
+            blocks(bytes);
+        } catch (cuota::budget_exceeded const& error) { refused = error.facts(); }
+        if (!refused) continue;
+        INFO("asked " << bytes << ", told that " << refused->would_fit << " fit");
+        REQUIRE(refused->would_fit < bytes);
+        if (refused->would_fit != 0) REQUIRE_NOTHROW(blocks(refused->would_fit));
+        std::size_t const gone = random() % blocks.blocks.size();
+        blocks.give_back(gone);
+        blocks.blocks.erase(blocks.blocks.begin() + static_cast<std::ptrdiff_t>(gone));
+    }
+
+    blocks.give_back_all();
+    for (std::size_t i : {1u, 2u}) others.give_back(i);
+}
+
+TEST_CASE("a pool's own cap is a budget inside its budget, and says so when it refuses",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "scratch", .cap = 4_MiB}};
+    CHECK(pool.account().name() == "scratch");
+    CHECK(pool.account().limit() == 4_MiB);
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 4_MiB + 1); });
+
+    REQUIRE(refused.facts().budgets.size() == 2);
+    CHECK(refused.facts().budgets[0].name == "scratch");
+    CHECK(refused.facts().budgets[0].limit == 4_MiB);
+    CHECK(refused.facts().budgets[1].name == "trainer");
+    CHECK(refused.facts().refused_by == 0);
+    CHECK(has(refused.what(), "budget scratch"));
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a capped pool serves exactly its cap", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    std::size_t const initial = GENERATE(0u, 1_MiB, 4_MiB);
+    cuota::scoped_pool pool{budget, {.initial = initial, .cap = 4_MiB}};
+    taken blocks{pool, stream};
+
+    SECTION("in one piece") { blocks(4_MiB); }
+    SECTION("in many") {
+        for (int i = 0; i != 16; ++i) blocks(256_KiB);
+    }
+    SECTION("after other use") {
+        for (int i = 0; i != 7; ++i) blocks(500'000);
+        blocks.give_back_all();
+        blocks(4_MiB);
+    }
+    CHECK(pool.stats().allocated == 4_MiB);
+    CHECK(budget.held() == 4_MiB);
+    CHECK_THROWS_AS(pool.allocate(stream, 1), cuota::budget_exceeded);
+    blocks.give_back_all();
+}
+
+TEST_CASE("a pool takes its initial bytes at once, or is not made", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 8_MiB};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{budget, {.initial = 8_MiB}};
+        CHECK(budget.held() == 8_MiB);
+        CHECK(pool.largest_free() == 8_MiB);
+        pool.deallocate(stream, pool.allocate(stream, 8_MiB), 8_MiB);
+    }
+    auto const refused = thrown<cuota::budget_exceeded>([&] {
+        cuota::scoped_pool const pool{budget, {.name = "big", .initial = 8_MiB + 1}, {"main.cpp", 5}};
+    });
+    CHECK(refused.facts().asked == 8_MiB + 1);
+    CHECK(refused.facts().request.where.line == 5);
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a pool without a budget counts for itself", "[pool][scoped_pool]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::device_memory{}, {.name = "scratch"}};
+
+    void* const p = pool.allocate(stream, 1_MiB);
+
+    CHECK(pool.account().name() == "scratch");
+    CHECK(pool.account().limit() == cuota::unlimited);
+    CHECK(pool.account().held() == 1_MiB);
+    pool.deallocate(stream, p, 1_MiB);
+}
+
+TEST_CASE("a freed block is the next request's on the same stream", "[pool][scoped_pool]") {
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const stream;
+    void* const first = pool.allocate(stream, 1_MiB);
+    pool.deallocate(stream, first, 1_MiB);
+
+    void* const second = pool.allocate(stream, 1_MiB);
+
+    CHECK(second == first);
+    CHECK(pool.stats().segments == 1);
+    pool.deallocate(stream, second, 1_MiB);
+}
+
+TEST_CASE("of two blocks that fit, the tighter one is taken", "[pool][scoped_pool]") {
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const stream;
+    taken blocks{pool, stream};
+    blocks(4_MiB);
+    blocks(1_MiB);
+    void* const tight = blocks.blocks[1].first;
+    blocks.give_back_all();
+
+    CHECK(blocks(1_MiB) == tight);
+    CHECK(pool.largest_free() == 4_MiB);
+    blocks.give_back_all();
+}
+
+TEST_CASE("a release that cannot be right is reported and changes nothing", "[pool][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "main"}};
+    void* const p = pool.allocate(stream, 4000, 256, "weights", {"train.cpp", 17});
+    void* const q = pool.allocate(stream, 4000);
+    auto const before = pool.stats();
+    bool released = false;
+
+    SECTION("a wrong size") {
+        pool.deallocate(stream, p, 8000);
+        auto const texts = errors.take();
+        REQUIRE(texts.size() == 1);
+        CHECK(has(texts[0], "pool main"));
+        CHECK(has(texts[0], "weights"));
+        CHECK(has(texts[0], "train.cpp:17"));
+    }
+    SECTION("a wrong size that rounds to the same") {
+        pool.deallocate(stream, p, 4001);
+        CHECK(errors.take().size() == 1);
+    }
+    SECTION("a second release") {
+        pool.deallocate(stream, p, 4000);
+        released = true;
+        pool.deallocate(stream, p, 4000);
+        auto const texts = errors.take();
+        REQUIRE(texts.size() == 1);
+        CHECK(has(texts[0], "twice"));
+    }
+    SECTION("a pointer into the middle") {
+        pool.deallocate(stream, static_cast<std::byte*>(p) + 256, 3744);
+        CHECK(errors.take().size() == 1);
+    }
+    SECTION("another pool's pointer") {
+        cuota::scoped_pool other{budget};
+        void* const foreign = other.allocate(stream, 4000);
+        pool.deallocate(stream, foreign, 4000);
+        CHECK(errors.take().size() == 1);
+        other.deallocate(stream, foreign, 4000);
+    }
+    SECTION("memory of the host") {
+        int on_the_stack = 0;
+        pool.deallocate(stream, &on_the_stack, sizeof on_the_stack);
+        CHECK(errors.take().size() == 1);
+    }
+    SECTION("at once, with a wrong size") {
+        pool.resource().deallocate_sync(p, 1);
+        CHECK(errors.take().size() == 1);
+    }
+
+    CHECK(pool.stats().requested == before.requested - (released ? 4000 : 0));
+    CHECK(pool.stats().live_blocks == before.live_blocks - (released ? 1 : 0));
+    void* const next = pool.allocate(stream, 4000);
+    CHECK(next != q);
+    CHECK((next == p) == released);
+    pool.deallocate(stream, next, 4000);
+    pool.deallocate(stream, q, 4000);
+    if (!released) pool.deallocate(stream, p, 4000);
+    CHECK(errors.take().empty());
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("trim gives back bytes truly, and never a segment more than is needed", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    taken blocks{pool, stream};
+    for (std::size_t const size : {4_MiB, 1_MiB, 2_MiB, 8_MiB}) blocks(size);  // a segment each
+    REQUIRE(pool.stats().segments == 4);
+    REQUIRE(pool.stats().reserved == 15_MiB);
+
+    SECTION("nothing while everything is in use") {
+        CHECK(pool.trim() == 0);
+        CHECK(budget.held() == 15_MiB);
+    }
+    SECTION("a segment of which one byte is used stays") {
+        for (std::size_t i : {0u, 1u, 2u}) blocks.give_back(i);
+        void* const small = pool.allocate(stream, 1);
+        CHECK(pool.trim() == 6_MiB);  // the one byte lies in the segment of 1 MiB
+        CHECK(budget.held() == 9_MiB);
+        pool.deallocate(stream, small, 1);
+        blocks.blocks = {blocks.blocks[3]};
+    }
+    SECTION("all that is free") {
+        blocks.give_back_all();
+        CHECK(pool.trim() == 15_MiB);
+        CHECK(pool.stats().reserved == 0);
+        CHECK(budget.held() == 0);
+        CHECK(pool.trim() == 0);
+    }
+    SECTION("down to what is to be kept") {
+        blocks.give_back_all();
+        CHECK(pool.trim(14_MiB) == 1_MiB);
+        CHECK(budget.held() == 14_MiB);
+        CHECK(pool.trim(14_MiB) == 0);
+        CHECK(pool.trim(11_MiB) == 4_MiB);  // the smallest that covers the three that are too many
+        CHECK(pool.trim(0) == 10_MiB);
+    }
+    SECTION("nothing when less is reserved than is to be kept") {
+        blocks.give_back_all();
+        CHECK(pool.trim(15_MiB) == 0);
+        CHECK(pool.trim(cuota::unlimited) == 0);
+        CHECK(budget.held() == 15_MiB);
+    }
+    blocks.give_back_all();
+}
+
+TEST_CASE("a pool gives idle segments back when its budget is short, and no more than are needed",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 16_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool a{budget};
+    cuota::scoped_pool b{budget};
+    taken idle{a, stream};
+    for (std::size_t const size : {8_MiB, 2_MiB, 4_MiB, 1_MiB}) idle(size);
+    idle.give_back_all();
+    REQUIRE(budget.held() == 15_MiB);
+
+    void* p = nullptr;
+    REQUIRE_NOTHROW(p = b.allocate(stream, 4_MiB));
+
+    CHECK(a.stats().reserved == 11_MiB);  // one was free; of the other three the segment of 4 MiB was enough
+    CHECK(budget.held() == 15_MiB);
+    b.deallocate(stream, p, 4_MiB);
+}
+
+TEST_CASE("a pool gives its own idle segments back for a request that they do not fit",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 8_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    taken blocks{pool, stream};
+    for (int i = 0; i != 8; ++i) blocks(1_MiB);
+    blocks.give_back_all();
+
+    REQUIRE_NOTHROW(blocks(8_MiB));
+
+    CHECK(pool.stats().segments == 1);
+    CHECK(budget.held() == 8_MiB);
+    blocks.give_back_all();
+}
+
+TEST_CASE("a refusal says what was reclaimed before it, and a request above the limit costs nobody anything",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 8_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool a{budget};
+    cuota::scoped_pool b{budget};
+    taken blocks{a, stream};
+    blocks(4_MiB);
+    blocks(2_MiB);
+    blocks.give_back(1);
+
+    auto const hopeless = thrown<cuota::budget_exceeded>([&] { (void)b.allocate(stream, 9_MiB); });
+    CHECK(hopeless.facts().reclaimed == 0);
+    CHECK(a.stats().reserved == 6_MiB);
+
+    auto const close = thrown<cuota::budget_exceeded>([&] { (void)b.allocate(stream, 5_MiB); });
+    CHECK(close.facts().reclaimed == 2_MiB);
+    CHECK(a.stats().reserved == 4_MiB);
+    CHECK(close.facts().would_fit == 4_MiB);
+    a.deallocate(stream, blocks.blocks[0].first, 4_MiB);
+}
+
+TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "main"}};
+    void* const p = pool.allocate(stream, 3'984'589, 256, "weights", {"train.cpp", 10});
+
+    auto const refused = thrown<cuota::misuse>([&] { pool.close(); });
+
+    CHECK(has(refused.what(), "pool main"));
+    CHECK(has(refused.what(), "1 allocation is still alive"));
+    CHECK(has(refused.what(), "weights 3.8 MiB (train.cpp:10)"));
+    void* const q = pool.allocate(stream, 1_MiB);  // it goes on
+    CHECK(has(thrown<cuota::misuse>([&] { pool.close(); }).what(), "2 allocations are still alive"));
+    pool.deallocate(stream, p, 3'984'589);
+    pool.deallocate(stream, q, 1_MiB);
+    REQUIRE_NOTHROW(pool.close());
+
+    CHECK(budget.held() == 0);
+    CHECK(has(thrown<cuota::misuse>([&] {
+                  (void)pool.allocate(stream, 1, 256, {}, {"late.cpp", 3});
+              }).what(),
+              "late.cpp:3"));
+    REQUIRE_NOTHROW(pool.close());
+}
+
+TEST_CASE("a long list of what is alive is cut, and says so", "[pool][scoped_pool]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    taken blocks{pool, stream};
+    for (int i = 0; i != 20; ++i) blocks(256, "activations");
+
+    std::string const text = thrown<cuota::misuse>([&] { pool.close(); }).what();
+
+    CHECK(has(text, "20 allocations are still alive"));
+    CHECK(has(text, "..."));
+    CHECK(text.size() < 400);
+    blocks.give_back_all();
+}
+
+TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    std::optional<cuota::scoped_pool> pool{std::in_place, budget, cuota::pool_options{.name = "main"}};
+    std::optional<cuota::pool_resource> memory{pool->resource()};
+    void* const p = memory->allocate(stream, 1_MiB, 256, {"weights", {"train.cpp", 10}});
+    void* const idle = memory->allocate(stream, 2_MiB);
+    memory->deallocate(stream, idle, 2_MiB);
+
+    pool.reset();
+
+    auto const texts = errors.take();
+    REQUIRE(texts.size() == 1);
+    CHECK(has(texts[0], "pool main ended while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10)"));
+    CHECK(budget.held() == 1_MiB);  // the idle segment has gone back
+    support::write_words(stream, p, 1_MiB, 7);
+    CHECK(support::all_are(support::words(stream, p, 1_MiB), 7));
+    CHECK_THROWS_AS(memory->allocate(stream, 1), cuota::misuse);
+    CHECK_THROWS_AS(memory->allocate_sync(1), cuota::misuse);
+
+    memory->deallocate(stream, p, 1_MiB);
+    CHECK(budget.held() == 0);  // at once, not with the handle
+    memory.reset();
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("what was never given back goes with the last handle on the pool", "[pool][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{budget};
+        (void)pool.allocate(stream, 1_MiB, 256, "lost");
+    }
+    auto const texts = errors.take();
+    REQUIRE(texts.size() == 1);
+    CHECK(has(texts[0], "lost 1.0 MiB (scoped_pool.cpp:"));
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("the statistics of a pool agree with one another", "[pool][scoped_pool]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    taken blocks{pool, stream};
+    blocks(1000);
+    blocks(2000);
+    blocks(3000);
+
+    cuota::pool_stats now = pool.stats();
+    CHECK(now.requested == 6000);
+    CHECK(now.allocated == 1024 + 2048 + 3072);
+    CHECK(now.live_blocks == 3);
+    CHECK(now.peak_requested == 6000);
+
+    blocks.give_back_all();
+    now = pool.stats();
+    CHECK(now.requested == 0);
+    CHECK(now.allocated == 0);
+    CHECK(now.live_blocks == 0);
+    CHECK(now.peak_requested == 6000);
+    CHECK(now.peak_allocated == 6144);
+    CHECK(now.peak_reserved == now.reserved);
+    CHECK(now.largest_free == pool.largest_free());
+    CHECK(now.free_blocks == now.segments);
+}
+
+TEST_CASE("one stream frees, another merges, a third takes: each sees only its own writes",
+          "[pool][scoped_pool]") {
+    constexpr std::size_t half = 64_KiB;
+    cuota::budget budget{"trainer", 2 * half};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::scoped_pool pool{budget, {.initial = 2 * half}};
+
+    for (support::word round = 0; round != 50; ++round) {
+        void* const p = pool.allocate(a, half);
+        void* const q = pool.allocate(b, half);
+        for (support::word i = 0; i != 4; ++i) support::write_words(a, p, half, 1000 + i);
+        support::write_words(b, q, half, 2000);
+        pool.deallocate(a, p, half);
+        pool.deallocate(b, q, half);  // merged with a's half
+        void* const front = pool.allocate(b, half / 2);
+        support::write_words(b, front, half / 2, 3000);
+        void* const rest = pool.allocate(c, 2 * half - half / 2);  // must wait for a as well as for b
+        support::write_words(c, rest, 2 * half - half / 2, 4000 + round);
+
+        REQUIRE(support::all_are(support::words(c, rest, 2 * half - half / 2), 4000 + round));
+        pool.deallocate(b, front, half / 2);
+        pool.deallocate(c, rest, 2 * half - half / 2);
+    }
+}
+
+namespace {
+
+// A live block of the walk below: filled with `value` on its stream.
+struct walked {
+    std::byte* at;
+    std::size_t bytes;
+    std::size_t stream;
+    support::word value;
+};
+
+// Takes and gives blocks on four streams at random; every block is filled when taken and looked at when given back.
+class walk {
+public:
+    walk(cuota::scoped_pool& pool, unsigned seed) : pool_{pool}, random_{seed} {
+        for (auto& flag : wrong_) {
+            flag = static_cast<support::word*>(host_.allocate_sync(sizeof(support::word)));
+            *flag = 0;
+        }
+    }
+    ~walk() {
+        for (cuota::stream const& s : streams_) s.synchronize();
+        for (auto* flag : wrong_) host_.deallocate_sync(flag, sizeof(support::word));
+    }
+    walk(walk const&) = delete;
+    walk& operator=(walk const&) = delete;
+
+    void step() {
+        bool const takes = live_.size() < 20 || (live_.size() < 400 && random_() % 2 == 0);
+        if (takes) take();
+        else give(random_() % live_.size());
+        if (random_() % 1000 == 0) streams_[random_() % streams_.size()].synchronize();
+    }
+    void give_all() {
+        while (!live_.empty()) give(live_.size() - 1);
+    }
+    [[nodiscard]] bool is_right() const {
+        for (cuota::stream const& s : streams_) s.synchronize();
+        return std::ranges::all_of(wrong_, [](support::word const* flag) { return *flag == 0; });
+    }
+    [[nodiscard]] std::size_t requested() const noexcept { return requested_; }
+    [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
+
+private:
+    void take() {
+        std::size_t const bytes = 4 * (1 + random_() % (random_() % 8 == 0 ? 4096 : 256));
+        std::size_t const stream = random_() % streams_.size();
+        walked const b{static_cast<std::byte*>(pool_.allocate(streams_[stream], bytes)), bytes, stream,
+                       next_++};
+        auto const after = map_.lower_bound(b.at);
+        if (after != map_.end()) REQUIRE(b.at + bytes <= after->first);
+        if (after != map_.begin()) REQUIRE(std::prev(after)->first + std::prev(after)->second <= b.at);
+        map_.emplace(b.at, bytes);
+        requested_ += bytes;
+        support::write_words(streams_[stream], b.at, bytes, b.value);
+        live_.push_back(b);
+    }
+    void give(std::size_t i) {
+        walked const b = live_[i];
+        live_[i] = live_.back();
+        live_.pop_back();
+        cuota::for_each_index(
+            streams_[b.stream], b.bytes / sizeof(support::word),
+            support::check_word{reinterpret_cast<support::word*>(b.at), b.value, wrong_[b.stream]});
+        pool_.deallocate(streams_[b.stream], b.at, b.bytes);
+        map_.erase(b.at);
+        requested_ -= b.bytes;
+    }
+
+    cuota::scoped_pool& pool_;
+    std::mt19937 random_;
+    cuota::pinned_memory host_;
+    std::array<cuota::stream, 4> streams_;
+    std::array<support::word*, 4> wrong_{};
+    std::vector<walked> live_;
+    std::map<std::byte*, std::size_t> map_;
+    std::size_t requested_ = 0;
+    support::word next_ = 1;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a long walk over four streams: no two blocks overlap, every block keeps its values, the numbers add up",
+    "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget};
+    cuota::pool_stats peak;
+    {
+        walk walk{pool, 20'260'801};
+        for (int i = 0; i != 100'000; ++i) {
+            walk.step();
+            cuota::pool_stats const now = pool.stats();
+            peak.requested = std::max(peak.requested, now.requested);
+            peak.allocated = std::max(peak.allocated, now.allocated);
+            peak.reserved = std::max(peak.reserved, now.reserved);
+            bool const agrees = now.requested == walk.requested() && now.live_blocks == walk.live() &&
+                                now.requested <= now.allocated && now.allocated <= now.reserved &&
+                                now.peak_requested == peak.requested &&
+                                now.peak_allocated == peak.allocated && now.peak_reserved == peak.reserved &&
+                                now.reserved == budget.held();
+            if (!agrees) FAIL("the statistics do not agree after step " << i);
+            if (i % 10'000 == 9'999) pool.trim(now.allocated);
+        }
+        CHECK(walk.is_right());
+        walk.give_all();
+        CHECK(walk.is_right());
+    }
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(pool.stats().free_blocks == pool.stats().segments);
+    pool.trim();
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("two threads use one pool at once", "[pool][scoped_pool][threads]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget};
+    std::atomic<int> wrong = 0;
+
+    auto const work = [&](support::word salt) {
+        cuota::stream const own;
+        std::mt19937 random{salt};
+        for (support::word i = 0; i != 1500; ++i) {
+            std::size_t const bytes = 4 * (1 + random() % 2000);
+            void* const p = pool.allocate(own, bytes);
+            void* const q = pool.allocate(own, 512);
+            support::write_words(own, p, bytes, salt + i);
+            support::write_words(own, q, 512, ~(salt + i));
+            if (i % 50 == 0 && !support::all_are(support::words(own, p, bytes), salt + i)) ++wrong;
+            pool.deallocate(own, p, bytes);
+            pool.deallocate(own, q, 512);
+            if (i % 500 == 499) pool.trim(1_MiB);
+            (void)pool.stats();
+        }
+    };
+    std::thread other{work, 1'000'000u};
+    work(2'000'000u);
+    other.join();
+
+    CHECK(wrong == 0);
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("two pools on one budget take from each other on two threads, and neither stops",
+          "[pool][scoped_pool][threads]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 4_MiB};
+    std::array<std::atomic<int>, 2> served{};
+    {
+        cuota::scoped_pool a{budget, {.name = "a"}};
+        cuota::scoped_pool b{budget, {.name = "b"}};
+        auto const work = [&](cuota::scoped_pool& pool, std::atomic<int>& served_here, unsigned seed) {
+            cuota::stream const own;
+            std::mt19937 random{seed};
+            for (int i = 0; i != 1000; ++i) {
+                std::size_t const bytes = 64_KiB * (1 + random() % 32);
+                try {
+                    void* const p = pool.allocate(own, bytes);
+                    support::write_words(own, p, 256, 1);
+                    pool.deallocate(own, p, bytes);
+                    ++served_here;
+                } catch (cuota::budget_exceeded const&) {  // the other one may really hold it
+                }
+            }
+        };
+        std::thread other{work, std::ref(b), std::ref(served[1]), 2u};
+        work(a, served[0], 1u);
+        other.join();
+        CHECK(budget.peak() <= budget.limit());
+    }
+    CHECK(served[0] > 0);
+    CHECK(served[1] > 0);
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}

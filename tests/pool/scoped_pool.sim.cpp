@@ -1,0 +1,626 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What only the simulated device can show: which calls are made, what happens when they fail, and what a missing wait
+// would do.
+#include <cuota/pool/scoped_pool.hpp>
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/calls.hpp"
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using support::calls_since;
+using support::has;
+using support::thrown;
+
+namespace simulator = cuota::simulator;
+
+namespace {
+
+bool is_same(cuota::pool_stats const& a, cuota::pool_stats const& b) {
+    return a.requested == b.requested && a.allocated == b.allocated && a.reserved == b.reserved &&
+           a.live_blocks == b.live_blocks && a.segments == b.segments;
+}
+
+// Blocks of one size, one behind the other, with live ones between them: what is freed of them is not merged.
+std::vector<void*> apart(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes, std::size_t count,
+                         std::vector<void*>& between) {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i != count; ++i) {
+        blocks.push_back(pool.allocate(s, bytes));
+        between.push_back(pool.allocate(s, 256));
+    }
+    return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("a warm pool makes no CUDA call while one stream takes what it freed", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const stream;
+    for (std::size_t bytes : {1_MiB, 4_KiB}) pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
+
+    calls_since const calls;
+    for (std::size_t i = 0; i != 100; ++i) {
+        std::size_t const bytes = 1000 * (i + 1);
+        void* const p = pool.allocate(stream, bytes);
+        void* const q = pool.allocate(stream, 256);
+        pool.deallocate(stream, p, bytes);
+        pool.deallocate(stream, q, 256);
+    }
+
+    CHECK(calls.count() == 0);
+    CHECK(pool.stats().stream_waits == 0);
+}
+
+TEST_CASE("a pool makes one call to the driver for each segment, and one for giving it back",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    calls_since const mallocs{"cudaMalloc"};
+    calls_since const frees{"cudaFree"};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+        std::vector<void*> blocks;
+        for (int i = 0; i != 64; ++i) blocks.push_back(pool.allocate(stream, 128_KiB));
+        CHECK(mallocs.count() == 1);
+        blocks.push_back(pool.allocate(stream, 128_KiB));
+        CHECK(mallocs.count() == 2);
+        CHECK(frees.count() == 0);
+        for (void* p : blocks) pool.deallocate(stream, p, 128_KiB);
+    }
+    CHECK(mallocs.count() == 2);
+    CHECK(frees.count() == 2);
+}
+
+TEST_CASE("the device never holds more than the budget was charged", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 5_MiB + 513};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    for (std::size_t i = 0; i != 200; ++i) {
+        std::size_t const bytes = 1 + i * i * 7;
+        try {
+            blocks.emplace_back(pool.allocate(stream, bytes), bytes);
+        } catch (cuota::budget_exceeded const&) { break; }
+        REQUIRE(simulator::live().device_bytes == budget.held());
+    }
+    CHECK(simulator::peak_device_bytes() <= budget.limit());
+    for (auto const& [p, bytes] : blocks) pool.deallocate(stream, p, bytes);
+    pool.trim();
+    CHECK(simulator::live().device_bytes == 0);
+}
+
+TEST_CASE("memory freed on one stream reaches another in order, without a wait on the host",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    void* const p = pool.allocate(a, 1_MiB);
+    support::gate gate{a};
+    support::write_words(a, p, 1_MiB, 1);
+
+    calls_since const stream_waits{"cudaStreamSynchronize"};
+    calls_since const event_waits{"cudaEventSynchronize"};
+    calls_since const device_waits{"cudaDeviceSynchronize"};
+    pool.deallocate(a, p, 1_MiB);
+    void* const q = pool.allocate(b, 1_MiB);
+    support::write_words(b, q, 1_MiB, 2);
+    CHECK(stream_waits.count() + event_waits.count() + device_waits.count() == 0);
+
+    CHECK(q == p);
+    CHECK(pool.stats().stream_waits == 1);
+    support::let_ready_work_run();
+    CHECK_FALSE(b.is_idle());
+    gate.open();
+    CHECK(support::all_are(support::words(b, q, 1_MiB), 2));
+    pool.deallocate(b, q, 1_MiB);
+}
+
+TEST_CASE("one stream frees, another merges, a third takes: the third waits for both",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    constexpr std::size_t half = 512_KiB;
+    cuota::budget budget{"trainer", 2 * half};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::scoped_pool pool{budget, {.initial = 2 * half}};
+    void* const p = pool.allocate(a, half);
+    void* const q = pool.allocate(b, half);
+    support::gate gate{a};
+    support::write_words(a, p, half, 1);
+    support::write_words(b, q, half, 2);
+    pool.deallocate(a, p, half);
+    pool.deallocate(b, q, half);
+
+    SECTION("the whole, at once") {
+        void* const all = pool.allocate(c, 2 * half);
+        support::write_words(c, all, 2 * half, 3);
+        support::let_ready_work_run();
+        CHECK_FALSE(c.is_idle());
+        gate.open();
+        CHECK(support::all_are(support::words(c, all, 2 * half), 3));
+        pool.deallocate(c, all, 2 * half);
+    }
+    SECTION("the rest, after the second has taken the front") {
+        void* const front = pool.allocate(b, 256);
+        void* const rest = pool.allocate(c, 2 * half - 256);
+        support::write_words(c, rest, 2 * half - 256, 3);
+        support::let_ready_work_run();
+        CHECK_FALSE(c.is_idle());
+        gate.open();
+        CHECK(support::all_are(support::words(c, rest, 2 * half - 256), 3));
+        pool.deallocate(b, front, 256);
+        pool.deallocate(c, rest, 2 * half - 256);
+    }
+    SECTION("through the second, which took it and gave it back unused") {
+        pool.deallocate(b, pool.allocate(b, 2 * half), 2 * half);
+        void* const all = pool.allocate(c, 2 * half);
+        support::write_words(c, all, 2 * half, 3);
+        support::let_ready_work_run();
+        CHECK_FALSE(c.is_idle());
+        gate.open();
+        CHECK(support::all_are(support::words(c, all, 2 * half), 3));
+        pool.deallocate(c, all, 2 * half);
+    }
+}
+
+TEST_CASE("one event serves many frees", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    std::vector<void*> between;
+    std::vector<void*> const blocks = apart(pool, a, 4_KiB, 100, between);
+    support::gate gate{a};
+
+    calls_since const creations{"cudaEventCreateWithFlags"};
+    calls_since const records{"cudaEventRecord"};
+    for (void* p : blocks) pool.deallocate(a, p, 4_KiB);
+    CHECK(records.count() == 0);
+    std::vector<void*> taken;
+    for (int i = 0; i != 100; ++i) taken.push_back(pool.allocate(b, 4_KiB));
+
+    CHECK(creations.count() == 1);
+    CHECK(records.count() == 1);
+    CHECK(pool.stats().stream_waits == 100);
+    gate.open();
+    for (void* p : taken) pool.deallocate(b, p, 4_KiB);
+    for (void* p : between) pool.deallocate(a, p, 256);
+}
+
+TEST_CASE("a stream's blocks are taken without a wait once its work is known to be over",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    std::vector<void*> between;
+    for (void* p : apart(pool, a, 4_KiB, 3, between)) pool.deallocate(a, p, 4_KiB);
+    void* const first = pool.allocate(b, 4_KiB);
+    CHECK(pool.stats().stream_waits == 1);
+    b.synchronize();  // and with it a's event
+
+    calls_since const waits{"cudaStreamWaitEvent"};
+    void* const second = pool.allocate(b, 4_KiB);
+    calls_since const calls;
+    void* const third = pool.allocate(b, 4_KiB);
+
+    CHECK(waits.count() == 0);
+    CHECK(calls.count() == 0);
+    CHECK(pool.stats().stream_waits == 1);
+    for (void* p : {first, second, third}) pool.deallocate(b, p, 4_KiB);
+    for (void* p : between) pool.deallocate(a, p, 256);
+}
+
+TEST_CASE("of blocks of one size a stream takes its own and those known to be over before one to wait for",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::stream const busy;
+    cuota::stream const over;
+    cuota::stream const own;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 32_KiB}};
+    std::vector<void*> between;
+    std::vector<void*> const blocks = apart(pool, own, 4_KiB, 3, between);
+    void* const last = pool.allocate(own, pool.largest_free());
+    std::size_t const last_bytes = pool.stats().requested - 3 * (4_KiB + 256);
+    pool.deallocate(over, blocks[1], 4_KiB);
+    pool.deallocate(over, last, last_bytes);
+    void* const waited_for = pool.resource().allocate_sync(last_bytes);
+    REQUIRE(waited_for == last);
+    support::gate gate{busy};
+    pool.deallocate(busy, blocks[0], 4_KiB);
+    pool.deallocate(own, blocks[2], 4_KiB);
+
+    calls_since const calls;
+    CHECK(pool.allocate(own, 4_KiB) != blocks[0]);
+    CHECK(pool.allocate(own, 4_KiB) != blocks[0]);
+    CHECK(calls.count() == 0);
+    CHECK(pool.allocate(own, 4_KiB) == blocks[0]);
+    CHECK(pool.stats().stream_waits == 1);
+    gate.open();
+    for (void* p : blocks) pool.deallocate(own, p, 4_KiB);
+    for (void* p : between) pool.deallocate(own, p, 256);
+    pool.deallocate(own, last, last_bytes);
+}
+
+TEST_CASE("ten thousand short-lived streams leave a few behind while the pool lives", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget};
+
+    std::size_t most = 0;
+    for (int i = 0; i != 10'000; ++i) {
+        cuota::stream const s;
+        void* const p = pool.allocate(s, 4_KiB);
+        if (i % 100 == 0) cuota::device::current().synchronize();  // or the host outruns the device
+        if (i % 10 == 0) support::write_words(s, p, 4_KiB, 1);
+        pool.deallocate(s, p, 4_KiB);
+        most = std::max(most, simulator::live().streams);
+    }
+
+    CHECK(most < 500);
+    CHECK(simulator::live().streams < 500);
+    CHECK(simulator::live().events < 500);
+    CHECK(budget.held() < 1_MiB);
+}
+
+TEST_CASE("a block freed on a stream that is gone waits for that stream's work", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::stream const next;
+    std::optional<cuota::stream> gone{std::in_place};
+    void* const p = pool.allocate(*gone, 1_MiB);
+    support::gate gate{*gone};
+    support::write_words(*gone, p, 1_MiB, 1);
+    pool.deallocate(*gone, p, 1_MiB);
+    gone.reset();
+
+    void* const q = pool.allocate(next, 1_MiB);
+    support::write_words(next, q, 1_MiB, 2);
+
+    support::let_ready_work_run();
+    CHECK_FALSE(next.is_idle());
+    gate.open();
+    CHECK(support::all_are(support::words(next, q, 1_MiB), 2));
+    pool.deallocate(next, q, 1_MiB);
+}
+
+TEST_CASE("a block freed on a native stream can be taken after that was destroyed", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::stream const next;
+    cudaStream_t native = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
+    void* const p = pool.allocate(native, 1_MiB);
+    support::gate gate{native};
+    support::write_words(native, p, 1_MiB, 1);
+    pool.deallocate(native, p, 1_MiB);
+    REQUIRE(cudaStreamDestroy(native) == cudaSuccess);
+
+    void* q = nullptr;
+    REQUIRE_NOTHROW(q = pool.allocate(next, 1_MiB));
+    support::write_words(next, q, 1_MiB, 2);
+
+    support::let_ready_work_run();
+    CHECK_FALSE(next.is_idle());
+    gate.open();
+    CHECK(support::all_are(support::words(next, q, 1_MiB), 2));
+    pool.deallocate(next, q, 1_MiB);
+}
+
+TEST_CASE("a pool's memory that is asked for at once is free of work at return", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::stream const a;
+    void* const p = pool.allocate(a, 1_MiB);
+    support::write_words(a, p, 1_MiB, 1);
+    pool.deallocate(a, p, 1_MiB);
+
+    void* const q = pool.resource().allocate_sync(1_MiB);
+
+    CHECK(q == p);
+    CHECK(a.is_idle());
+    pool.resource().deallocate_sync(q, 1_MiB);
+    calls_since const calls;
+    pool.resource().deallocate_sync(pool.resource().allocate_sync(1_MiB), 1_MiB);
+    CHECK(calls.count() == 0);  // nobody has used it since
+}
+
+TEST_CASE("trim waits for the work that may still use a segment", "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}};
+    cuota::stream const a;
+    void* const p = pool.allocate(a, 1_MiB);
+    support::gate gate{a};
+    support::write_words(a, p, 1_MiB, 1);
+    pool.deallocate(a, p, 1_MiB);
+
+    calls_since const waits{"cudaEventSynchronize"};
+    std::size_t given = 0;
+    std::thread trimmer{[&] { given = pool.trim(); }};
+    gate.open();
+    trimmer.join();
+
+    CHECK(given == 1_MiB);
+    CHECK(waits.count() == 1);
+    CHECK(a.is_idle());
+}
+
+TEST_CASE("a segment whose work cannot be waited for is kept, and the failure is reported",
+          "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget};
+    cuota::stream const a;
+    pool.deallocate(a, pool.allocate(a, 1_MiB), 1_MiB);
+    simulator::fail_call("cudaEventSynchronize", 1);
+
+    CHECK(pool.trim() == 0);
+
+    auto const texts = machine.errors.take();
+    REQUIRE(texts.size() == 1);
+    CHECK(has(texts[0], "cudaEventSynchronize"));
+    CHECK(budget.held() == 1_MiB);
+    CHECK(pool.trim() == 1_MiB);
+}
+
+TEST_CASE("a pool that ends waits for what was freed beside something lost", "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::stream const a;
+    std::optional<support::gate> gate;
+    std::thread opener;
+    calls_since const waits{"cudaEventSynchronize"};
+    {
+        cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}, {.initial = 2_MiB}};
+        (void)pool.allocate(a, 1_MiB);  // lost
+        void* const p = pool.allocate(a, 1_MiB);
+        gate.emplace(a);
+        support::write_words(a, p, 1_MiB, 1);
+        pool.deallocate(a, p, 1_MiB);
+        opener = std::thread{[&] { gate->open(); }};
+    }
+    opener.join();
+
+    CHECK(waits.count() == 1);
+    CHECK(a.is_idle());
+    CHECK(machine.errors.take().size() == 1);
+}
+
+TEST_CASE("when the device has less than the budget allows, the refusal says so and nothing is charged",
+          "[pool][scoped_pool]") {
+    support::machine const machine{{.capacity = 64_MiB}};
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{budget, {.name = "main"}};
+        void* const p = pool.allocate(stream, 4_MiB, 256, "weights");
+        simulator::set_other_programs(0, 50_MiB);
+        auto const before = pool.stats();
+
+        std::optional<cuota::out_of_memory> refused;
+        try {
+            (void)pool.allocate(stream, 16_MiB, 256, "activations", {"train.cpp", 17});
+        } catch (cuota::budget_exceeded const&) {
+            FAIL("no budget was exceeded");
+        } catch (cuota::out_of_memory const& error) { refused = error; }
+
+        REQUIRE(refused);
+        cuota::refusal const& facts = refused->facts();
+        CHECK(has(facts.cause, "the budget would allow it"));
+        CHECK(has(facts.cause, "pool main"));
+        CHECK(facts.asked == 16_MiB);
+        CHECK(facts.request.name == cuota::tag{"activations"});
+        REQUIRE(facts.device);
+        CHECK(facts.device->free == 10_MiB);
+        CHECK(facts.device->elsewhere() == 50_MiB);
+        CHECK(facts.would_fit == 10_MiB);
+        CHECK(budget.held() == 4_MiB);
+        CHECK(is_same(pool.stats(), before));
+        void* const rest = pool.allocate(stream, facts.would_fit);
+        CHECK(budget.held() == 14_MiB);
+        pool.deallocate(stream, rest, facts.would_fit);
+        pool.deallocate(stream, p, 4_MiB);
+    }
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a pool gives back what it does not use when the device has less than the budget allows",
+          "[pool][scoped_pool]") {
+    support::machine const machine{{.capacity = 16_MiB}};
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    std::vector<void*> blocks;
+    for (int i = 0; i != 12; ++i) blocks.push_back(pool.allocate(stream, 1_MiB));
+    for (void* p : blocks) pool.deallocate(stream, p, 1_MiB);
+
+    void* p = nullptr;
+    REQUIRE_NOTHROW(p = pool.allocate(stream, 16_MiB));
+
+    CHECK(budget.held() == 16_MiB);
+    CHECK(pool.stats().segments == 1);
+    pool.deallocate(stream, p, 16_MiB);
+}
+
+TEST_CASE("an ample segment that the device refuses becomes an exact one", "[pool][scoped_pool]") {
+    support::machine const machine{{.capacity = 16_MiB + 64_KiB}};
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.initial = 16_MiB}};
+    void* const p = pool.allocate(stream, 16_MiB);
+
+    void* const q = pool.allocate(stream, 64_KiB);
+
+    CHECK(budget.held() == 16_MiB + 64_KiB);
+    pool.deallocate(stream, p, 16_MiB);
+    pool.deallocate(stream, q, 64_KiB);
+}
+
+TEST_CASE("a driver's error that is no lack of memory comes through, and nothing is charged",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    simulator::fail_call("cudaMalloc", 1, cudaErrorUnknown);
+
+    auto const error = thrown<cuota::cuda_error>([&] { (void)pool.allocate(stream, 1_MiB); });
+
+    CHECK(error.call() == "cudaMalloc");
+    CHECK(budget.held() == 0);
+    CHECK(pool.stats().reserved == 0);
+}
+
+TEST_CASE("a request that fails for any reason leaves the pool as it was", "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 8_MiB};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{budget};
+    void* const kept = pool.allocate(a, 1_MiB);
+
+    std::size_t failed = 0;
+    for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown}) {
+        for (std::uint64_t nth = 1;; ++nth) {
+            // A block that b must wait for, and a pool that must grow for the second request.
+            pool.deallocate(a, pool.allocate(a, 2_MiB), 2_MiB);
+            pool.trim(3_MiB);
+            auto const injected = simulator::faults_injected();
+            auto before = pool.stats();
+            simulator::fail_call(nullptr, nth, code);
+            std::vector<std::pair<void*, std::size_t>> taken;
+            try {
+                for (std::size_t const bytes : {2_MiB, 4_MiB}) {
+                    taken.emplace_back(pool.allocate(b, bytes), bytes);
+                    before = pool.stats();
+                }
+            } catch (cuota::cuda_error const&) {
+                ++failed;
+                CHECK(is_same(pool.stats(), before));
+                CHECK(budget.held() == before.reserved);
+            } catch (cuota::out_of_memory const&) {
+                ++failed;
+                CHECK(is_same(pool.stats(), before));
+                CHECK(budget.held() == before.reserved);
+            }
+            bool const was_used = simulator::faults_injected() != injected;
+            simulator::clear_faults();
+            for (auto const& [p, bytes] : taken) pool.deallocate(b, p, bytes);
+            REQUIRE(pool.stats().live_blocks == 1);
+            b.synchronize();
+            pool.trim(1_MiB);
+            if (!was_used) break;
+        }
+    }
+
+    CHECK(failed > 4);
+    (void)machine.errors.take();  // of the releases that failed on the way
+    pool.deallocate(a, kept, 1_MiB);
+}
+
+TEST_CASE("a pool's whole life survives the failure of any CUDA call, and leaks nothing",
+          "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 8_MiB};
+
+    auto const seen = support::survives_every_failure(machine, [&] {
+        cuota::stream const a;
+        cuota::stream const b;
+        cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+        cuota::pool_resource memory = pool.resource();
+        struct held {
+            cuota::pool_resource& from;
+            cuota::stream_ref s;
+            std::size_t bytes;
+            void* p = from.allocate(s, bytes);
+            ~held() { from.deallocate(s, p, bytes); }
+        };
+        { held const first{memory, a, 1_MiB}; }
+        {
+            held const second{memory, b, 1_MiB};
+            held const third{memory, a, 4_MiB};
+        }
+        { held const fourth{memory, b, 5_MiB}; }
+        pool.trim(1_MiB);
+        void* const p = memory.allocate_sync(1_MiB);
+        memory.deallocate_sync(p, 1_MiB);
+        pool.close();
+    });
+
+    CHECK(seen.thrown > 10);
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a release on a stream that cannot be entered waits for that stream instead",
+          "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::stream const a;
+    cuota::stream const b;
+    void* const p = pool.allocate(a, 1_MiB);
+    support::write_words(cudaStreamLegacy, p, 1_MiB, 1);
+    simulator::fail_call("cudaStreamGetId", 1, cudaErrorUnknown);
+
+    pool.deallocate(cudaStreamLegacy, p, 1_MiB);
+
+    REQUIRE(machine.errors.take().size() == 1);
+    CHECK(cuota::stream_ref{cudaStreamLegacy}.is_idle());
+    void* const q = pool.allocate(b, 1_MiB);
+    CHECK(pool.stats().stream_waits == 0);
+    pool.deallocate(b, q, 1_MiB);
+}
+
+TEST_CASE("a segment that cannot be given back stays nobody's, and the failure is reported",
+          "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    simulator::fail_call("cudaFree", 1, cudaErrorUnknown);
+    {
+        cuota::scoped_pool pool{budget};
+        pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);
+    }
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(simulator::live().device_allocations == 0);  // the second try gave it back
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a pool serves streams of its device whichever device is current", "[pool][scoped_pool]") {
+    support::machine const machine{{.devices = 2}};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    {
+        cuota::device_scope const other{cuota::device{1}};
+        void* p = nullptr;
+        REQUIRE_NOTHROW(p = pool.allocate(a, 1_MiB));
+        pool.deallocate(a, p, 1_MiB);
+        REQUIRE_NOTHROW(p = pool.allocate(b, 1_MiB));
+        pool.deallocate(b, p, 1_MiB);
+        pool.trim();
+    }
+    CHECK(pool.stats().reserved == 0);
+}
