@@ -168,6 +168,9 @@ struct job {
     }
 };
 
+template <cuota::source Samples>
+job(options const&, Samples, Samples, std::size_t) -> job<Samples>;  // clang 14 does not find it by itself
+
 /// A plan that does not fit; the message names the option and what would.
 struct plan_error : std::runtime_error {
     using std::runtime_error::runtime_error;
