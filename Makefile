@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Short names for the CMake presets. Everything is built under build/<preset>.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+JOBS ?= $(shell nproc)
+SETUP ?= packaging/setup
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+configure = cmake --preset $(1) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
+build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
+ctest = ctest --preset $(1) --parallel $(JOBS) $(2)
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: demo
+demo: ## train a small network on a synthetic set, on the GPU if there is one, else on the simulated device
+	@$(SETUP) demo
+	@$(call build,demo,--target train)
+	@grep -q 'runtime CUDA' build/demo.log && echo 'demo: on the GPU' || echo 'demo: on the simulated device (build/demo.log says why)'
+	@build/demo/examples/train
+
+.PHONY: test
+test: ## build and run all tests
+	@$(SETUP)
+	@$(call build,dev)
+	@$(call ctest,dev)
+
+.PHONY: sanitize
+sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
+	@$(SETUP)
+	@$(call build,asan)
+	@$(call ctest,asan)
+	@$(call build,tsan)
+	@$(call ctest,tsan)
+
+.PHONY: cuda
+cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there is a GPU
+	@$(SETUP)
+	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
+	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
+	$(call build,cuda) && \
+	if grep -q 'no GPU on this machine' build/cuda.log; then \
+	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
+	else $(call ctest,cuda); fi
+
+.PHONY: bench
+bench: ## build and run the benchmarks, optimised
+	@$(SETUP)
+	@$(call build,release,--target bench)
+
+.PHONY: tidy
+tidy: ## clang-tidy over the whole library and the examples
+	@$(SETUP)
+	@mkdir -p build; $(call configure,dev)
+	clang-tidy --quiet -p build/dev examples/*.cpp tests/odr.cpp
+
+.PHONY: format
+format: ## format all sources by .clang-format
+	clang-format -i $$(tests/lint/format.py --list)
+
+.PHONY: check
+check: ## all that CI runs
+	@.ci/run
+
+.PHONY: clean
+clean: ## remove all that was built
+	rm -rf build

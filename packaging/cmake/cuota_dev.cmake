@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What our own tests, examples and benchmarks are compiled with, and users never inherit.
+
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+add_library(cuota-warnings INTERFACE)
+target_compile_options(cuota-warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Werror>"
+  # 177 (unused) and 186 (unsigned against zero) are wrong about concepts' models and templates; g++ asks the same better.
+  "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Werror=all-warnings;-diag-suppress=177,186;-Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror>")
+
+add_library(cuota-dev INTERFACE)
+target_link_libraries(cuota-dev INTERFACE cuota::cuota cuota-warnings)
+if(CUOTA_SANITIZE)
+  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA)
+    message(FATAL_ERROR "cuota: the sanitizers see only host code; use them with CUOTA_RUNTIME=SIMULATED")
+  endif()
+  set(sanitize -fsanitize=${CUOTA_SANITIZE})
+  target_compile_options(cuota-dev INTERFACE ${sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(cuota-dev INTERFACE ${sanitize})
+  if(CUOTA_SANITIZE MATCHES thread)  # gcc would expand small memset and memcpy in place, unseen by the sanitizer
+    target_compile_options(cuota-dev INTERFACE -fno-builtin)
+  endif()
+endif()
+
+target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
+find_package(ZLIB)

@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The installed package: headers, the sources of the simulated runtime, cuota_link and the CMake config. No binaries, so
+# it suits any machine; no absolute paths, so it can be moved.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(folder ${CMAKE_INSTALL_DATADIR}/cmake/cuota)
+
+configure_package_config_file(packaging/cmake/cuota-config.cmake.in cuota-config.cmake
+  INSTALL_DESTINATION ${folder} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(cuota-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+
+# INCLUDES DESTINATION is for users below CMake 3.23, which read no file sets.
+install(TARGETS cuota EXPORT cuota FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT cuota FILE cuota-targets.cmake NAMESPACE cuota:: DESTINATION ${folder})
+install(DIRECTORY include/cuota/simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuota FILES_MATCHING PATTERN "*.cpp")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cuota-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cuota-config-version.cmake
+  packaging/cmake/cuota_link.cmake DESTINATION ${folder})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/cuota)

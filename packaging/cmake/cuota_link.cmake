@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The same file serves the source tree and the installed package. It gives
+#
+#   cuota_link(<target>)   links a program with cuota and with one CUDA runtime:
+#
+#     CUOTA_RUNTIME=SIMULATED  the simulated runtime, cuota::simulator; needs no nvcc and no GPU
+#     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc, for the program's
+#                              CMAKE_CUDA_ARCHITECTURES
+#     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
+#
+#   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
+#
+# Call cuota_link in the directory that made the target. A program that wants the shared runtime, or to keep its .cpp
+# files with the C++ compiler, links cuota::cuota instead and sets its own CUDA_RUNTIME_LIBRARY.
+
+set(CUOTA_RUNTIME AUTO CACHE STRING "CUDA runtime that cuota_link gives a program: AUTO, CUDA or SIMULATED")
+set_property(CACHE CUOTA_RUNTIME PROPERTY STRINGS AUTO CUDA SIMULATED)
+
+# True when this machine shows an NVIDIA GPU to this process.
+function(cuota_find_gpu result)
+  set(${result} FALSE PARENT_SCOPE)
+  file(GLOB nodes /dev/nvidia[0-9]*)
+  if(nodes)
+    set(${result} TRUE PARENT_SCOPE)
+    return()
+  endif()
+  find_program(CUOTA_NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+  mark_as_advanced(CUOTA_NVIDIA_SMI)
+  if(CUOTA_NVIDIA_SMI)
+    execute_process(COMMAND ${CUOTA_NVIDIA_SMI} -L OUTPUT_VARIABLE listed ERROR_QUIET RESULT_VARIABLE status)
+    if(status EQUAL 0 AND listed MATCHES "GPU [0-9]+:")
+      set(${result} TRUE PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+# Sets CUOTA_RUNTIME_CHOSEN, for the whole program, to CUDA or SIMULATED and says in one line why.
+function(cuota_choose_runtime)
+  set(chosen ${CUOTA_RUNTIME})
+  set(why "as asked by CUOTA_RUNTIME")
+  if(chosen STREQUAL AUTO)
+    cuota_find_gpu(gpu)
+    if(gpu AND CMAKE_CUDA_COMPILER)
+      set(chosen CUDA)
+      set(why "nvcc and a GPU are here")
+    elseif(gpu)
+      set(chosen SIMULATED)
+      set(why "a GPU is here, but no working nvcc, or the project has not enabled the language CUDA")
+    else()
+      set(chosen SIMULATED)
+      set(why "no GPU on this machine")
+    endif()
+  elseif(chosen STREQUAL CUDA)
+    if(NOT CMAKE_CUDA_COMPILER)
+      message(FATAL_ERROR "cuota: CUOTA_RUNTIME=CUDA needs nvcc, found by CMake, and the language CUDA enabled in project()")
+    endif()
+    cuota_find_gpu(gpu)
+    if(NOT gpu)
+      string(APPEND why "; no GPU on this machine, so programs cannot run here")
+    endif()
+  elseif(NOT chosen STREQUAL SIMULATED)
+    message(FATAL_ERROR "cuota: CUOTA_RUNTIME is '${chosen}'; it can be AUTO, CUDA or SIMULATED")
+  endif()
+  message(STATUS "cuota: runtime ${chosen} (${why})")
+  set(CUOTA_RUNTIME_CHOSEN ${chosen} CACHE INTERNAL "what CUOTA_RUNTIME came to")
+endfunction()
+
+# Defines cuota::simulator from the sources in <folder>. Never instrumented: one build serves plain, address and thread
+# sanitizer programs, and it reaches the sanitizers of the program through weak symbols.
+function(cuota_add_simulator folder)
+  if(TARGET cuota-simulator)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  if(NOT sources)
+    message(FATAL_ERROR "cuota: no sources of the simulated runtime in ${folder}")
+  endif()
+  find_package(Threads REQUIRED)
+  add_library(cuota-simulator SHARED EXCLUDE_FROM_ALL ${sources})
+  add_library(cuota::simulator ALIAS cuota-simulator)
+  set_target_properties(cuota-simulator PROPERTIES
+    CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    CXX_SCAN_FOR_MODULES OFF CXX_EXTENSIONS OFF)
+  target_compile_options(cuota-simulator PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2> -fno-sanitize=all)
+  target_link_libraries(cuota-simulator PRIVATE cuota::cuota Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()
+
+function(cuota_link target)
+  target_link_libraries(${target} PRIVATE cuota::cuota)
+  if(CUOTA_RUNTIME_CHOSEN STREQUAL SIMULATED)
+    set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY None)
+    target_link_libraries(${target} PRIVATE cuota::simulator)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.(cpp|cc|cxx)$")
+  set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>)
+endfunction()

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""A program that must not compile does not, and the compiler says why.
+
+_check.py --commands=FILE SOURCE
+
+The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
+mistake, the same file must compile: so it is the mistake that is refused, and nothing else.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
+import _lint  # noqa: E402
+
+source = pathlib.Path(sys.argv[-1])
+expected = re.match(r"// expect: (.+)", source.read_text())
+if not expected:
+    sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
+include = pathlib.Path(__file__).resolve().parents[2] / "include"
+line = [*_lint.compile_line(), f"-I{include}", "-fsyntax-only"]
+
+
+def compile_with(*more):
+    return subprocess.run([*line, *more, str(source)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+broken = compile_with()
+if not broken.returncode:
+    sys.exit(f"{source.name} compiled")
+if not re.search(expected[1], broken.stdout):
+    sys.exit(f"{source.name} was refused, but not with /{expected[1]}/:\n{broken.stdout}")
+fixed = compile_with("-DCUOTA_FIXED")
+if fixed.returncode:
+    sys.exit(f"{source.name} does not compile with CUOTA_FIXED either:\n{fixed.stdout}")
+print(next(line for line in broken.stdout.splitlines() if re.search(expected[1], line)))

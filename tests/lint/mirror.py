@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""A header's test has the header's path: include/cuota/pool/x.hpp and tests/pool/x.cpp (or x.sim.cpp)."""
+import _lint
+
+# Headers without a test file of their own, each with its reason.
+NO_TEST = {
+    "core/config.hpp": "macros; what they switch is tested where it is used",
+    "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+}
+
+root = _lint.root()
+findings = []
+public = [name for name in _lint.headers(root) if name.split("/")[0] in _lint.FOLDERS]
+for name in public:
+    stem = name.removesuffix(".hpp")
+    tested = any((root / "tests" / f"{stem}{suffix}").exists() for suffix in (".cpp", ".sim.cpp"))
+    if not tested and name not in NO_TEST:
+        findings.append(f"{name} has no tests/{stem}.cpp; write one, or list the header in mirror.py with a reason")
+    if tested and name in NO_TEST:
+        findings.append(f"mirror.py lists {name}, which has a test")
+findings += [f"mirror.py lists {name}, which is not there" for name in NO_TEST if name not in public]
+_lint.finish(findings)

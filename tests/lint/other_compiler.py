@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""The library and the examples also compile, without a warning, by the compiler that this build does not use.
+
+other_compiler.py --commands=FILE [ROOT]
+"""
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+
+import _lint
+
+root = _lint.root().resolve()
+line = _lint.compile_line()
+other = "g++" if "clang" in os.path.basename(line[0]) else "clang++"
+if not shutil.which(other):
+    print(f"SKIPPED: other_compiler needs {other}, which is not here")
+    sys.exit(77)
+
+
+def check(source):
+    run = subprocess.run([other, *line[1:], f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
+    return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None
+
+
+sources = [root / "tests" / "odr.cpp", root / "tests" / "consumers" / "main.cpp", *sorted((root / "examples").glob("*.cpp"))]
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    _lint.finish([r for r in pool.map(check, sources) if r])

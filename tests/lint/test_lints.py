@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Each lint fails when its rule is broken: a copy of the project is broken in one place, and the lint must name it.
+
+test_lints.py --commands=FILE [ROOT]
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import _lint
+
+
+def add(path, text):
+    """Puts a line at the end of a file, or makes the file with it."""
+    def mutate(top):
+        file = top / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as out:
+            out.write(text + "\n")
+    return mutate
+
+
+def swap(path, old, new):
+    def mutate(top):
+        file = top / path
+        text = file.read_text()
+        assert re.search(old, text), f"{path} holds no {old}"
+        file.write_text(re.sub(old, new, text, count=1))
+    return mutate
+
+
+def remove(path):
+    return lambda top: (top / path).unlink()
+
+
+SPDX = "// SPDX-FileCopyrightText: 2026 The cuota authors\n// SPDX-License-Identifier: Apache-2.0\n"
+CASES = [  # lint, what is broken, how, what the lint must say
+    ("layers", "an upward include", add("include/cuota/core/bytes.hpp", "#include <cuota/pool/scoped_pool.hpp>"),
+     r"core/bytes.hpp:\d+: core may not include pool"),
+    ("layers", "an upward include by a relative path", add("include/cuota/core/bytes.hpp", '#include "../guard/budget.hpp"'),
+     r"core/bytes.hpp:\d+: core may not include guard"),
+    ("layers", "a sideways include", add("include/cuota/report/x.hpp", "#include <cuota/training/y.hpp>"),
+     r"report/x.hpp:1: report may not include training"),
+    ("layers", "a layer including the umbrella", add("include/cuota/data/x.hpp", "#include <cuota/cuota.hpp>"),
+     r"data/x.hpp:1: data may not include cuota"),
+    ("layers", "a layer including the simulator",
+     add("include/cuota/runtime/x.hpp", "#include <cuota/simulator/simulator.hpp>"), r"runtime/x.hpp:1: the simulator"),
+    ("layers", "a CUDA header outside the door", add("include/cuota/pool/x.hpp", "#include <cuda_runtime_api.h>"),
+     r"pool/x.hpp:1: only runtime/ includes"),
+    ("layers", "a CUDA call outside the door", add("include/cuota/pool/x.hpp", "inline int f(void* p) { return cudaFree (p); }"),
+     r"pool/x.hpp:1: only runtime/ calls CUDA \(cudaFree\)"),
+    ("layers", "a driver call outside the door", add("include/cuota/interop/x.hpp", "inline void f() { ::cuMemCreate(); }"),
+     r"interop/x.hpp:1: only runtime/ calls CUDA \(cuMemCreate\)"),
+    ("layers", "a folder without a rank", add("include/cuota/misc/x.hpp", ""), r"the folder misc has no rank"),
+    ("umbrella", "a header missing from the umbrella", add("include/cuota/core/x.hpp", ""), r"includes core/x.hpp 0 times, not 1"),
+    ("umbrella", "a header included twice", add("include/cuota/cuota.hpp", "#include <cuota/version.hpp>"),
+     r"includes version.hpp 2 times, not 1"),
+    ("umbrella", "an include of nothing", add("include/cuota/cuota.hpp", "#include <cuota/core/gone.hpp>"),
+     r"includes core/gone.hpp, which is not there"),
+    ("umbrella", "an interop header in the umbrella", lambda top: (
+        add("include/cuota/interop/x.hpp", "")(top), add("include/cuota/cuota.hpp", "#include <cuota/interop/x.hpp>")(top)),
+     r"includes interop/x.hpp 1 times, not 0"),
+    ("spdx", "a file without a licence line", swap("include/cuota/version.hpp", "// SPDX-License.*\n", ""),
+     r"version.hpp: no line 'SPDX-License"),
+    ("spdx", "a new file with neither line", add("packaging/tool", "echo"), r"packaging/tool: no line 'SPDX-FileCopyrightText"),
+    ("version", "a changelog that lags", swap("include/cuota/version.hpp", r"VERSION_MINOR \d+", "VERSION_MINOR 99"),
+     r"CHANGELOG.md: its top entry is [\d.]+, version.hpp says 0.99.0"),
+    ("version", "a README for another version", add("README.md", "find_package(cuota 9.8 REQUIRED)"), r"README.md: asks for 9.8"),
+    ("mirror", "a header without a test", add("include/cuota/core/x.hpp", ""), r"core/x.hpp has no tests/core/x.cpp"),
+    ("foreign_paths", "a path of one machine", add("tests/core/x.cpp", "// see /" + "home/bob/x"), r"tests/core/x.cpp:1: /h" + "ome"),
+    ("foreign_paths", "a folder beside the checkout", add("Makefile", "\tls ../" + "shared"), r"Makefile:\d+: \.\./s"),
+    ("headers", "a header that leans on another's includes",
+     add("include/cuota/core/bare.hpp", SPDX + "#pragma once\ninline std::string bare() { return {}; }"),
+     r"core/bare.hpp does not compile alone(.|\n)*std::string"),
+    ("headers", "a header without an include guard", add("include/cuota/core/bare.hpp", SPDX + "struct bare {};"),
+     r"core/bare.hpp does not compile alone(.|\n)*redefinition"),
+    ("headers", "a header with a warning",
+     add("include/cuota/core/bare.hpp", "#pragma once\ninline int bare(long x) { return x; }"), r"core/bare.hpp(.|\n)*conversion"),
+    ("other_compiler", "what only one compiler takes", add("tests/odr.cpp", "#error refused"),
+     r"tests/odr.cpp does not compile by"),
+    ("format", "a badly formatted file", add("include/cuota/core/bare.hpp", "#pragma  once\nint   bare( ) ;"), r"core/bare.hpp: \d+ places"),
+]
+
+root = _lint.root()
+commands = [a for a in sys.argv[1:] if a.startswith("--commands")]
+failures = []
+for lint, what, mutate, expected in CASES:
+    with tempfile.TemporaryDirectory() as folder:
+        top = pathlib.Path(folder) / "copy"
+        shutil.copytree(root, top, ignore=shutil.ignore_patterns(*_lint.NOT_OURS))
+        mutate(top)
+        more = {"headers": [*commands, "--only=core/bare.hpp"], "other_compiler": commands}.get(lint, [])
+        run = subprocess.run([sys.executable, top / "tests" / "lint" / f"{lint}.py", *more, top], text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if run.returncode == 77:
+        print(f"skipped  {lint}: {what}: {run.stdout.strip()}")
+    elif run.returncode == 0 or not re.search(expected, run.stdout):
+        print(f"FAILED   {lint}: {what}")
+        failures.append(f"{lint} did not name {what} (status {run.returncode}):\n{run.stdout}")
+    else:
+        print(f"refused  {lint}: {what}")
+_lint.finish(failures)
