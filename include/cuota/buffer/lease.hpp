@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -54,12 +55,22 @@ public:
     }
 
     void end(std::uint64_t id) noexcept {
-        std::scoped_lock const lock{guard_};
-        auto const found = std::ranges::find(open_, id, &open_use::id);
-        open_use const use = *found;
-        open_.erase(found);
-        if (is_home(use.stream)) return;
-        if (!report_failure_of([&] { leave_event(use); })) rt::drain(use.stream);
+        std::exception_ptr unmarked;
+        {
+            std::scoped_lock const lock{guard_};
+            auto const found = std::ranges::find(open_, id, &open_use::id);
+            if (found == open_.end()) return;  // the buffer ended before its lease, and said so
+            open_use const use = *found;
+            open_.erase(found);
+            if (is_home(use.stream)) return;
+            try {
+                leave_event(use);
+            } catch (...) {
+                unmarked = std::current_exception();
+                rt::drain(use.stream);  // nothing to wait for later, so it must be over now
+            }
+        }
+        if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
     }
 
     /// Puts everything that other streams did before what the home stream does next: now it may be given back.
@@ -103,15 +114,20 @@ private:
 
     template <class Join>
     void finish(Join join) noexcept {
-        std::scoped_lock const lock{guard_};
-        if (!open_.empty())
+        std::vector<open_use> open;
+        std::vector<ended_use> ended;
+        {
+            std::scoped_lock const lock{guard_};
+            open.swap(open_);
+            ended.swap(ended_);
+        }
+        if (!open.empty())
             report_failure_of([&] {
-                throw misuse{"a buffer ended while it is still borrowed", open_.front().where};
+                throw misuse{"a buffer ended while it is still borrowed", open.front().where};
             });
-        for (open_use const& use : open_) rt::drain(use.stream);
-        for (ended_use const& use : ended_)
+        for (open_use const& use : open) rt::drain(use.stream);
+        for (ended_use const& use : ended)
             if (!report_failure_of([&] { join(use); })) rt::drain(use.stream);
-        ended_.clear();
     }
 
     // One event a stream: a later one stands for the earlier as well.
