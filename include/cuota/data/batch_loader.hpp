@@ -77,7 +77,7 @@ public:
             throw misuse{"a batch was used on the legacy default stream; make a stream", where};
         for (stream_share const& used : used_)
             if (stream_ref{used} == s) return;
-        used_.push_back(s);
+        used_.emplace_back(s);
         try {
             contents().arriving->order_before(s);
         } catch (...) {
