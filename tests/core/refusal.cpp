@@ -33,10 +33,25 @@ TEST_CASE("a refusal reads as one screen", "[core][refusal]") {
   budget trainer        limit 512.0 MiB   held 11.8 MiB    free 500.2 MiB   peak 11.8 MiB
   device 0 (simulated)  total 8.0 GiB     free 8.0 GiB     elsewhere 0 B
   held by   loader slots 8.0 MiB (train.cpp:11)   weights 3.8 MiB (train.cpp:10)
-  reclaimed 0 B: nothing cached
+  reclaimed 0 B: it would not fit an empty budget
   would fit: 131'120'512 floats; or a limit of 774.8 MiB; or release 262.8 MiB (more than is held))";
 
     REQUIRE(cuota::refusal_text("budget_exceeded", the_screen()) == text);
+}
+
+TEST_CASE("a refusal tells what was given back, or why nothing was", "[core][refusal]") {
+    cuota::refusal r = the_screen();
+    auto const line = [&] {
+        std::string const text = cuota::refusal_text("budget_exceeded", r);
+        std::size_t const at = text.find("reclaimed ");
+        return text.substr(at, text.find('\n', at) - at);
+    };
+    r.charged = 512_MiB;  // an empty budget would hold it, exactly
+    REQUIRE(line() == "reclaimed 0 B: nothing cached could be given back");
+    r.charged += 1;
+    REQUIRE(line() == "reclaimed 0 B: it would not fit an empty budget");
+    r.reclaimed = 2_MiB;
+    REQUIRE(line() == "reclaimed 2.0 MiB");
 }
 
 TEST_CASE("a refusal of many budgets points at the one that refused", "[core][refusal]") {

@@ -191,7 +191,7 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
                 " for weights, before anything was allocated\n"
                 "  budget trainer        limit 100 B       held 60 B        free 40 B        peak 60 B\n"
                 "  held by   charged without a tag 60 B\n"
-                "  reclaimed 0 B: nothing cached\n"
+                "  reclaimed 0 B: nothing cached could be given back\n"
                 "  would fit: 40 B; or a limit of 101 B; or release 1 B");
     b.refund(60);
 }

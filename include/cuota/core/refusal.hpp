@@ -109,6 +109,13 @@ inline std::string device_text(device_facts const& d) {
            bytes_text(d.elsewhere());
 }
 
+inline std::string reclaimed_text(refusal const& r) {
+    if (r.reclaimed != 0) return bytes_text(r.reclaimed);
+    // What no cache could make room for is not asked of any.
+    return r.charged > r.budgets[r.refused_by].limit ? "0 B: it would not fit an empty budget"
+                                                     : "0 B: nothing cached could be given back";
+}
+
 inline std::string would_fit_text(refusal const& r) {
     std::string text = r.request.unit_bytes == 1 ? bytes_text(r.would_fit)
                                                  : count_text(r.fitting_count()) + ' ' + r.request.unit;
@@ -142,8 +149,7 @@ inline std::string would_fit_text(refusal const& r) {
                 (r.budgets.size() > 1 && i == r.refused_by ? "   <- refused" : "");
     if (r.device) text += "\n  " + detail::device_text(*r.device);
     if (!r.holders.empty()) text += "\n  held by   " + detail::holders_text(r.holders);
-    if (!r.budgets.empty())
-        text += "\n  reclaimed " + bytes_text(r.reclaimed) + (r.reclaimed == 0 ? ": nothing cached" : "");
+    if (!r.budgets.empty()) text += "\n  reclaimed " + detail::reclaimed_text(r);
     bool const is_known = r.would_fit != 0 || !r.budgets.empty() || r.device;  // nobody counts pinned memory
     if (is_known) text += "\n  would fit: " + detail::would_fit_text(r);
     return text;

@@ -181,8 +181,7 @@ public:
 private:
     struct segment {
         void* at;
-        std::size_t bytes;  // as asked of the source
-        std::size_t cost;   // as charged
+        std::size_t bytes;  // as asked of the source, and charged
     };
 
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
@@ -307,7 +306,7 @@ private:
             account_.refund(bytes);
             throw;
         }
-        return segment{p, bytes, bytes};
+        return segment{p, bytes};
     }
 
     void charge_or_explain(std::size_t bytes, charge_request const& request) {
@@ -367,7 +366,7 @@ private:
 
     void give_back(segment const& s) noexcept {
         source_.deallocate_sync(s.at, s.bytes, granule);
-        account_.refund(s.cost);
+        account_.refund(s.bytes);
     }
 
     budget account_;
