@@ -28,6 +28,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/driver_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the resources over the memory of one device have in common.
+#pragma once
+
+#include <cstddef>
+
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One device, its granule, and the account of what this process holds there.
+template <memory_kind Kind>
+class driver_memory {
+public:
+    /// On the calling thread's current device. Throws: cuda_error.
+    driver_memory() : driver_memory{cuota::device::current()} {}
+    explicit driver_memory(cuota::device where) noexcept : where_{where} {}
+
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
+    [[nodiscard]] cuota::device device() const noexcept { return where_; }
+    friend bool operator==(driver_memory, driver_memory) noexcept = default;
+
+protected:
+    // What call() gives, with the device current; null from it is a refusal with the driver's numbers.
+    template <class Call>
+    [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, char const* name,
+                             Call call) {
+        check_alignment(alignment, who);
+        if (bytes == 0) return nullptr;
+        device_scope const here{where_};
+        void* const p = call();
+        if (!p) refuse_on(where_, bytes, granule(), who, name);
+        taken_on(where_) += round_up(bytes, granule());
+        return p;
+    }
+    // call(p) tells whether the driver took it back; if not, it is still ours, and was reported.
+    template <class Call>
+    void give(void* p, std::size_t bytes, Call call) noexcept {
+        if (p && call(p)) taken_on(where_) -= round_up(bytes, granule());
+    }
+
+private:
+    cuota::device where_;
+};
+
+/// A driver call that allocates for all streams at once, and cudaFree, which waits for them all. Take: its name, and
+/// what it gives for a number of bytes.
+template <memory_kind Kind, class Take>
+class blocking_memory : public driver_memory<Kind> {
+public:
+    using driver_memory<Kind>::driver_memory;
+
+    [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return allocate_sync(bytes, alignment, who);
+    }
+    void deallocate(stream_ref, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
+        deallocate_sync(p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return this->take(bytes, alignment, who, Take::name, [&] { return Take::from_driver(bytes); });
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        this->give(p, bytes, rt::device_free);
+    }
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What holds for every resource over the memory of one device's driver.
+#pragma once
+
+#include <string>
+
+#include <cuota/resource/resource.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/resource_suite.hpp"
+
+namespace support {
+
+/// Sections, for a test case of the resource R, which allocates by the CUDA function `call`.
+template <class R>
+void behaves_as_driver_memory(char const* call) {
+    using namespace cuota::literals;
+
+    SECTION("it leaves nothing behind") {
+        machine const sim;
+        behaves_as_a_resource(R{});
+    }
+    SECTION("it survives every failure of its calls") {
+        machine sim;
+        cuota::stream const s;
+        R memory;
+        auto const seen = survives_every_failure(sim, [&] {
+            void* const p = memory.allocate(s, 1000);
+            try {
+                void* const q = memory.allocate_sync(3000);
+                memory.deallocate_sync(q, 3000);
+            } catch (...) {
+                memory.deallocate(s, p, 1000);
+                throw;
+            }
+            memory.deallocate(s, p, 1000);
+        });
+        REQUIRE(seen.thrown > 0);
+        REQUIRE(seen.reported > 0);
+        REQUIRE(seen.silent == 0);
+    }
+    SECTION("it is of the device it was made for") {
+        machine const sim{{2, 64_MiB}};
+        R first;
+        R second{cuota::device{1}};
+        REQUIRE(first.device().ordinal() == 0);
+        REQUIRE(!(first == second));
+        void* const p = second.allocate_sync(1_MiB);
+        cudaPointerAttributes found{};
+        REQUIRE(cudaPointerGetAttributes(&found, p) == cudaSuccess);
+        REQUIRE(found.device == 1);
+        REQUIRE(cuota::device::current().ordinal() == 0);
+        second.deallocate_sync(p, 1_MiB);
+    }
+    SECTION("it refuses with the driver's numbers") {
+        machine const sim{{1, 64_MiB}};
+        cuota::simulator::set_other_programs(0, 10_MiB);
+        R memory;
+        void* const p = memory.allocate_sync(4_MiB);
+        auto const before = cuota::device{0}.memory().free;
+        cuota::simulator::fail_call(call, 1, cudaErrorMemoryAllocation);
+        auto const refused = thrown<cuota::out_of_memory>([&] {
+            (void)memory.allocate_sync(70_MiB + 1, 256, {"weights", {"train.cpp", 17}});
+        });
+        cuota::refusal const& facts = refused.facts();
+        REQUIRE(facts.asked == 70_MiB + 1);
+        REQUIRE(facts.charged == 70_MiB + 512);
+        REQUIRE(facts.budgets.empty());
+        REQUIRE(facts.device);
+        REQUIRE(facts.device->name == "simulated");
+        REQUIRE(facts.device->total == 64_MiB);
+        REQUIRE(facts.device->free == before);
+        REQUIRE(facts.device->ours == 4_MiB);
+        REQUIRE(facts.would_fit == before);
+        REQUIRE(
+            has(refused.what(), std::string{"because   "} + call + " found too little memory on the device"));
+        memory.deallocate_sync(p, 4_MiB);
+    }
+    SECTION("it refuses as ever when the driver does not even answer, and reports that") {
+        machine sim;
+        R memory;
+        cuota::simulator::fail_call(call, 1, cudaErrorMemoryAllocation);
+        cuota::simulator::fail_call("cudaMemGetInfo", 1, cudaErrorUnknown);
+        auto const refused = thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(1_MiB); });
+        REQUIRE(!refused.facts().device);
+        REQUIRE(sim.errors.take().size() == 1);
+    }
+}
+
+}  // namespace support
