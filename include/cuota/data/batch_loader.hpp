@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/shared.hpp>
@@ -31,17 +30,13 @@ namespace cuota::inline v0 {
 class batch {
 public:
     batch(batch&& other) noexcept
-        : engine_{std::move(other.engine_)},
-          slot_{other.slot_},
-          index_{other.index_},
-          used_{std::move(other.used_)} {}
+        : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
     batch& operator=(batch&& other) noexcept {
         if (this == &other) return *this;
         release();
         engine_ = std::move(other.engine_);
         slot_ = other.slot_;
         index_ = other.index_;
-        used_ = std::move(other.used_);
         return *this;
     }
     batch(batch const&) = delete;  // two ends of one batch would free its slot twice
@@ -75,15 +70,7 @@ public:
         check_alive(where);
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
             throw misuse{"a batch was used on the legacy default stream; make a stream", where};
-        for (stream_share const& used : used_)
-            if (stream_ref{used} == s) return;
-        used_.emplace_back(s);
-        try {
-            contents().arriving->order_before(s);
-        } catch (...) {
-            used_.pop_back();
-            throw;
-        }
+        engine_->use(slot_, s);
     }
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }    ///< samples
@@ -117,15 +104,13 @@ private:
     [[nodiscard]] detail::device_slot const& contents() const noexcept { return engine_->slot(slot_); }
 
     void release() noexcept {
-        if (engine_) engine_->release(slot_, used_);
+        if (engine_) engine_->release(slot_);
         engine_ = {};
-        used_.clear();
     }
 
     shared<detail::loader_engine> engine_;
     std::uint32_t slot_;
     std::uint64_t index_;
-    mutable std::vector<stream_share> used_;
 };
 
 /// One pass over a loader's source: a range of batches, each to be taken once. Move-only.

@@ -76,6 +76,7 @@ struct device_slot {
     std::byte* at = nullptr;
     std::optional<staging_ring::in_flight> arriving{};
     std::vector<std::uint64_t> samples{};
+    std::vector<stream_share> used{};  // by the batch that is here now; its place is kept for the next
     std::vector<reader> readers{};
 };
 
@@ -169,11 +170,26 @@ public:
             " device slots are held by batches that still live: end one first, or ask for more device_slots"};
     }
 
-    /// A batch ended: its slot may be overwritten once what the streams did with it is over.
-    void release(std::uint32_t index, std::span<stream_share const> used) noexcept {
+    /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
+    void use(std::uint32_t index, stream_ref s) {
         device_slot& slot = slots_[index];
-        for (stream_share const& s : used)
+        for (stream_share const& used : slot.used)
+            if (stream_ref{used} == s) return;
+        slot.used.emplace_back(s);
+        try {
+            slot.arriving->order_before(s);
+        } catch (...) {
+            slot.used.pop_back();
+            throw;
+        }
+    }
+
+    /// A batch ended: its slot may be overwritten once what the streams did with it is over.
+    void release(std::uint32_t index) noexcept {
+        device_slot& slot = slots_[index];
+        for (stream_share const& s : slot.used)
             if (!report_failure_of([&] { remember(slot, s); })) rt::drain(s);
+        slot.used.clear();
         {
             std::scoped_lock const lock{guard_};
             free_slots_.push_back(index);
