@@ -165,7 +165,8 @@ TEST_CASE("use on another stream before cudaMallocAsync is reached is found", "[
     planted([](bench& w, bool fixed) {
         void* p = nullptr;
         REQUIRE(cudaMallocAsync(&p, size, w.a) == cudaSuccess);
-        REQUIRE(cudaStreamQuery(w.blocking) == cudaSuccess);  // another stream: it says nothing about this one
+        REQUIRE(cudaStreamQuery(w.blocking) ==
+                cudaSuccess);  // another stream: it says nothing about this one
         if (fixed) order(w, w.a, w.b);
         cuota_simulator_declare(w.b, p, size, 1);
         REQUIRE(launch(w.b, "fill", [] {}) == cudaSuccess);
@@ -198,7 +199,8 @@ TEST_CASE("a use that follows cudaFreeAsync on any stream is found", "[simulator
         REQUIRE(launch(w.b, "sum", [] {}) == cudaSuccess);
         if (!fixed) {
             REQUIRE(sim::order_reports().size() == 1);
-            auto const wanted = also_ordered ? "freed before by cudaFreeAsync" : "nothing orders it after cudaFreeAsync";
+            auto const wanted =
+                also_ordered ? "freed before by cudaFreeAsync" : "nothing orders it after cudaFreeAsync";
             CHECK(sim::order_reports()[0].find(wanted) != std::string::npos);
         }
         if (fixed) {
@@ -411,7 +413,8 @@ TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulato
         return;
     }
     // A program under ThreadSanitizer would end for the race itself.
-    std::string const child = "TSAN_OPTIONS=report_bugs=0 CUOTA_PLANTED=1 CUOTA_SIM_REPORT=stderr CUOTA_SIM_ORDER=";
+    std::string const child =
+        "TSAN_OPTIONS=report_bugs=0 CUOTA_PLANTED=1 CUOTA_SIM_REPORT=stderr CUOTA_SIM_ORDER=";
     auto const fatal = run_again(child + "fatal", name);
     CHECK(fatal.status != 0);
     CHECK(fatal.text.find("cuota simulator: race: cudaMemsetAsync on stream #") != std::string::npos);

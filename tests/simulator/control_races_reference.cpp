@@ -116,12 +116,14 @@ struct world {
 /// One random program, call by call on the simulator and on the reference.
 class program {
 public:
-    program(world& w, std::uint64_t seed) : w_{w}, random_{seed}, base_{seed * world::of_each % world::bytes} {
+    program(world& w, std::uint64_t seed)
+        : w_{w}, random_{seed}, base_{seed * world::of_each % world::bytes} {
         auto const used = draw(2, reference::streams);
         count_ = static_cast<int>(used);
         first_ = static_cast<int>(draw(0, reference::streams - used));
         for (int e = 0; e < reference::events; ++e) {
-            good_ &= cudaEventRecord(event(e), w_.streams[3]) == cudaSuccess;  // lets go of the program before
+            good_ &=
+                cudaEventRecord(event(e), w_.streams[3]) == cudaSuccess;  // lets go of the program before
             known_.record(e, 3);
         }
     }
@@ -175,7 +177,8 @@ private:
     void compare(cudaError_t result, bool expected) {
         auto const conflicts = sim::order_checked().conflicts;
         bool const found = conflicts != conflicts_;
-        if (found != expected) story_ += expected ? "  a race that was not found\n" : "  found, but no race\n";
+        if (found != expected)
+            story_ += expected ? "  a race that was not found\n" : "  found, but no race\n";
         good_ &= result == cudaSuccess && found == expected;
         raced_ |= found;
         conflicts_ = conflicts;
@@ -219,7 +222,8 @@ private:
     }
 
     cudaError_t empty_kernel(int s) {
-        return cuota_simulator_launch(stream(s), "k", [](void*) {}, nullptr, nullptr);
+        return cuota_simulator_launch(
+            stream(s), "k", [](void*) {}, nullptr, nullptr);
     }
 
     void record(int s) {
@@ -241,7 +245,10 @@ private:
     void synchronise(int s) {
         auto const how = draw(0, 5);
         auto const e = any_event();
-        say(how == 0 ? "device sync" : how < 3 ? "event sync" : "stream sync", s, static_cast<std::size_t>(e));
+        say(how == 0  ? "device sync"
+            : how < 3 ? "event sync"
+                      : "stream sync",
+            s, static_cast<std::size_t>(e));
         if (how == 0) {
             auto const result = cudaDeviceSynchronize();
             known_.synchronise_all();
@@ -315,8 +322,9 @@ private:
 }  // namespace
 
 TEST_CASE("the checker of order agrees with a reference on random programs", "[simulator][races]") {
-    constexpr std::uint64_t programs =
-        under_thread_sanitizer ? 5'000 : under_address_sanitizer ? 20'000 : 100'000;
+    constexpr std::uint64_t programs = under_thread_sanitizer    ? 5'000
+                                       : under_address_sanitizer ? 20'000
+                                                                 : 100'000;
     world w;
     std::uint64_t raced = 0;
     for (std::uint64_t seed = 0; seed < programs; ++seed) {

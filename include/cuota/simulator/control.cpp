@@ -121,7 +121,7 @@ std::vector<std::string> leaks() {
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees, x.foreign_frees,      x.bad_ranges,    x.bad_directions,
+    return {x.double_frees, x.foreign_frees,      x.bad_ranges,     x.bad_directions,
             x.bad_handles,  x.calls_in_callbacks, x.device_kernels, x.races};
 }
 
@@ -239,7 +239,7 @@ std::string report() {
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
          << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
-    text         << "faults  injected " << faults_injected() << '\n'
+    text << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = calls_of(static_cast<function>(i)); n != 0)

@@ -76,11 +76,13 @@ std::vector<ordering::declaration> take_declared(stream_handle const& s) {
 
 }  // namespace
 
-extern "C" [[gnu::visibility("default")]] void cuota_simulator_declare(cudaStream_t handle, void const* pointer,
-                                                                       std::size_t bytes, int writes) {
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_declare(cudaStream_t handle,
+                                                                       void const* pointer, std::size_t bytes,
+                                                                       int writes) {
     sanitizer::quiet quiet;
     if (caller.doing == activity::host && pointer && bytes != 0)
-        declared_accesses.push_back({handle, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
+        declared_accesses.push_back(
+            {handle, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
 }
 
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(

@@ -50,7 +50,8 @@ bool ordered(record const& r, moment const& m) {
 std::string place_of(record const& r) {
     std::string text{r.what};
     if (r.of == no_slot) return text;
-    return text + (r.stream_id <= 1 ? " on the default stream" : " on stream #" + std::to_string(r.stream_id));
+    return text +
+           (r.stream_id <= 1 ? " on the default stream" : " on stream #" + std::to_string(r.stream_id));
 }
 
 std::string range_of(record const& r) {
@@ -69,19 +70,25 @@ void publish(std::string line) {
 }
 
 /// Once for each pair of operations on a pair of streams, in one allocation.
-void conflict(allocation const& a, record const& now, record const& before, bool ordered_but_freed = false) {
+bool is_news(allocation const& a, record const& now, record const& before) {
     auto& c = the_checker();
-    ++c.counts.conflicts;
-    if (c.seen.size() >= most_reports) {
-        ++the_machine().misuse.races;
-        return;
-    }
-    auto const [place, is_new] = c.seen.emplace(now.what, now.stream_id, now.writes, before.what,
-                                                before.stream_id, before.writes, a.number);
-    if (!is_new) return;
+    if (c.mode == order_checks::fatal) return true;
+    if (c.seen.size() < most_reports)
+        return c.seen
+            .emplace(now.what, now.stream_id, now.writes, before.what, before.stream_id, before.writes,
+                     a.number)
+            .second;
+    ++the_machine().misuse.races;
+    return false;
+}
+
+void conflict(allocation const& a, record const& now, record const& before, bool ordered_but_freed = false) {
+    ++the_checker().counts.conflicts;
+    if (!is_news(a, now, before)) return;
     std::ostringstream line;
     line << place_of(now) << (now.writes ? " writes " : " reads ") << range_of(now) << " of " << describe(a)
-         << (ordered_but_freed ? "; it was freed before by " : "; nothing orders it after ") << place_of(before);
+         << (ordered_but_freed ? "; it was freed before by " : "; nothing orders it after ")
+         << place_of(before);
     if (!ordered_but_freed) line << ", which " << (before.writes ? "writes " : "reads ") << range_of(before);
     publish(line.str());
 }
@@ -175,7 +182,8 @@ record record_of(stream const& s, operation const& work, char const* what, bool 
 
 std::uintptr_t address_of(allocation const& a) { return ~a.disguise; }
 
-/// Memory that has been freed in stream order and whose address has not come back since.
+/// Memory that has been freed in stream order. Its address may since be the host's heap, which kernels must not
+/// touch either.
 void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment const& m) {
     auto const& ended = the_checker().ended;
     for (auto e = ended.rbegin(); e != ended.rend(); ++e) {

@@ -119,7 +119,8 @@ struct checker {
 
     order_counts counts;
     std::vector<std::string> reports;
-    std::set<std::tuple<char const*, std::uint64_t, bool, char const*, std::uint64_t, bool, std::uint64_t>> seen;
+    std::set<std::tuple<char const*, std::uint64_t, bool, char const*, std::uint64_t, bool, std::uint64_t>>
+        seen;
     std::set<std::string, std::less<>> kernel_names;
     std::deque<std::pair<std::shared_ptr<allocation>, record>> ended;  ///< freed in stream order, newest last
 };

@@ -154,7 +154,7 @@ public:
 ///
 /// It knows what copies, memsets, cudaMallocAsync and the frees touch, and what kernels have declared: the
 /// launcher calls `cuota_simulator_declare(stream, pointer, bytes, writes)` before a launch, for the next launch of
-/// its own thread on that stream. Accesses of host code are ThreadSanitizer's business. A race is found by the
+/// its own thread on that stream; what was freed in stream order is then a race too. Accesses of host code are ThreadSanitizer's business. A race is found by the
 /// order of the calls alone, on every run, however the work happened to fall; only a query that was answered
 /// cudaSuccess in time makes an order that the next run may not have.
 enum class order_checks {
@@ -171,8 +171,9 @@ CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
 
 /// How much the checker has looked at.
 struct order_counts {
-    std::uint64_t accesses = 0;   ///< ranges checked; those of a kernel only when declared
-    std::uint64_t conflicts = 0;  ///< times that one met another that nothing orders it with, repeats included
+    std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when declared
+    std::uint64_t conflicts =
+        0;  ///< times that one met another that nothing orders it with, repeats included
 };
 
 [[nodiscard]] CUOTA_SIMULATOR_API order_counts order_checked();
