@@ -35,10 +35,8 @@ void take_slot(lane& l) {
 void learn(lane& l, moment const& m) {
     if (m.of == no_slot || m.of == l.now.of) return;
     if (l.now.before.at(m.of) >= m.number || the_checker().host.at(m.of) >= m.number) return;
-    take_slot(l);
     l.now.before.join(m.before);
     l.now.before.raise(m.of, m.number);
-    ++l.now.number;  // others must see that there is news, even if no operation follows
 }
 
 bool host_knows(record const& r) { return the_checker().host.at(r.of) >= r.number; }

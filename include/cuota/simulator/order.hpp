@@ -127,7 +127,8 @@ struct checker {
 
 /// The place of an operation that the stream is given now: after what it and the default-stream rules say.
 moment const& arrives(stream& s);
-/// What the stream gets from now on comes after the moment.
+/// What the stream gets from now on comes after the moment. An operation must arrive next, for others to see that
+/// there is news.
 void learns(stream& s, moment const& m);
 /// What anybody enqueues from now on comes after the moment, or after all work of streams that are gone.
 void host_learns(moment const& m);
