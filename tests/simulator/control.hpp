@@ -11,6 +11,7 @@
 extern "C" {
 cudaError_t cuota_simulator_launch(cudaStream_t stream, const char* name, void (*run)(void*),
                                    void (*drop)(void*), void* body);
+void cuota_simulator_declare(cudaStream_t stream, const void* pointer, std::size_t bytes, int writes);
 int cuota_simulator_in_kernel(void);
 const char* cuota_simulator_fault(void);
 }

@@ -161,6 +161,7 @@ TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[
 
 TEST_CASE("using stream-ordered memory outside of its life fails the device", "[simulator][machine]") {
     machine m;
+    sim::set_order_checks(sim::order_checks::report);  // the device fails, whatever a race does
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     void* p = nullptr;
     SECTION("before its allocation has been reached") {
@@ -172,6 +173,7 @@ TEST_CASE("using stream-ordered memory outside of its life fails the device", "[
         CHECK(std::string{cuota_simulator_fault()}.find("before") != std::string::npos);
         closed.open();
         (void)cudaFreeAsync(p, a);
+        CHECK(sim::misuse().races == 1);  // with the allocation; the host has waited before the free
     }
     SECTION("after its free") {
         REQUIRE(cudaMallocAsync(&p, 100, a) == cudaSuccess);
@@ -182,6 +184,7 @@ TEST_CASE("using stream-ordered memory outside of its life fails the device", "[
         closed.open();
         CHECK(cudaStreamSynchronize(b) == cudaErrorIllegalAddress);
         CHECK(std::string{cuota_simulator_fault()}.find("freed") != std::string::npos);
+        CHECK(sim::misuse().races == 2);  // with the allocation and with the free
     }
     (void)cudaStreamDestroy(a);
     (void)cudaStreamDestroy(b);

@@ -53,6 +53,7 @@ admission admit(function f) {
     auto& m = the_machine();
     auto const kind = trait_of(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
+    caller.calling = f;
     if (kind == trait::about) return {cudaSuccess, true};
     if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};
     if (caller.doing != activity::host) {

@@ -36,14 +36,6 @@ std::uint64_t sum_of_calls(Include include) {
     return sum;
 }
 
-std::string describe(allocation const& a) {
-    constexpr char const* kinds[] = {"device", "managed", "pinned", "registered"};
-    std::ostringstream line;
-    line << '#' << a.number << ' ' << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes
-         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by);
-    return line.str();
-}
-
 void make_new(device& d, std::size_t capacity) {
     d.capacity = capacity;
     d.others = 0;
@@ -62,11 +54,19 @@ void make_new(device& d, std::size_t capacity) {
 void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
-                          &x.calls_in_callbacks, &x.device_kernels})
+                          &x.calls_in_callbacks, &x.device_kernels, &x.races})
         *c = 0;
 }
 
 }  // namespace
+
+std::string describe(allocation const& a) {
+    constexpr char const* kinds[] = {"device", "managed", "pinned", "registered"};
+    std::ostringstream line;
+    line << '#' << a.number << ' ' << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes
+         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by);
+    return line.str();
+}
 
 void reset(options wanted) {
     sanitizer::quiet quiet;
@@ -89,6 +89,7 @@ void reset(options wanted) {
     m.injected = 0;
     for (auto& c : m.calls) c = 0;
     forget_misuse();
+    ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     m.jitter_us = 0;
     ++m.epoch;
@@ -120,8 +121,8 @@ std::vector<std::string> leaks() {
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees, x.foreign_frees,      x.bad_ranges,    x.bad_directions,
-            x.bad_handles,  x.calls_in_callbacks, x.device_kernels};
+    return {x.double_frees, x.foreign_frees,      x.bad_ranges,     x.bad_directions,
+            x.bad_handles,  x.calls_in_callbacks, x.device_kernels, x.races};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -190,6 +191,24 @@ void set_jitter(std::uint64_t seed, std::chrono::microseconds max) {
     m.jitter_us = std::max<std::int64_t>(0, max.count());
 }
 
+void set_order_checks(order_checks wanted) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    the_machine().order_checker.mode = wanted;
+}
+
+std::vector<std::string> order_reports() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().order_checker.reports;
+}
+
+order_counts order_checked() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().order_checker.counts;
+}
+
 hold::hold() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
@@ -218,8 +237,9 @@ std::string report() {
          << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
-         << "  kernels for a device only " << wrong.device_kernels << '\n'
-         << "faults  injected " << faults_injected() << '\n'
+         << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
+    for (auto const& race : order_reports()) text << "race    " << race << '\n';
+    text << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = calls_of(static_cast<function>(i)); n != 0)

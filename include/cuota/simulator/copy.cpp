@@ -17,10 +17,10 @@ struct place {
     }
     [[nodiscard]] bool host() const { return !memory || memory->kind != memory_kind::device; }
     [[nodiscard]] bool holds(void const* from, std::size_t bytes) const {
-        if (!memory) return true;
-        auto const offset =
-            reinterpret_cast<std::uintptr_t>(from) - reinterpret_cast<std::uintptr_t>(memory->address());
-        return bytes <= memory->bytes - offset;
+        return !memory || bytes <= memory->bytes - offset(from);
+    }
+    [[nodiscard]] std::size_t offset(void const* address) const {
+        return reinterpret_cast<std::uintptr_t>(address) - ~memory->disguise;
     }
 };
 
@@ -82,6 +82,16 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
         [inner = copy_task(c, std::move(to), {}, s), keep = std::move(staging)] { inner->run(); });
 }
 
+/// Only what the runtime knows of: pageable memory is read before the call returns, or the call waits.
+void check_order(copy_request const& c, place const& to, place const& from, stream const& s,
+                 operation const& work) {
+    std::array<ordering::access, 2> all;
+    std::size_t n = 0;
+    if (from.memory) all[n++] = {from.memory.get(), from.offset(c.from), c.bytes, ordering::use::reads};
+    if (to.memory) all[n++] = {to.memory.get(), to.offset(c.to), c.bytes, ordering::use::writes};
+    ordering::accesses(s, work, name_of(caller.calling), {all.data(), n});
+}
+
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (c.kind < cudaMemcpyHostToHost || c.kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
     auto const s = find_stream(handle);
@@ -102,6 +112,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     bool const wait = !staged && (to.pageable() || between_hosts || (c.wait && !both_on_device));
     auto work = staged ? staged_copy_task(lock, c, to, s) : copy_task(c, to, from, s);
     enqueue(lock, s, work);
+    check_order(c, to, from, *s, *work);
     if (!wait) return cudaSuccess;
     wait_for(lock, work);
     return failure_of(s->owner);
@@ -118,11 +129,14 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
         return cudaErrorInvalidValue;
     }
     if (!where.holds(to, bytes)) return bad_range();
-    enqueue(lock, s, make_task([to, value, bytes, memory = where.memory, s] {
-                if (failure_of(s->owner) != cudaSuccess || !reachable(memory, s->owner, "a memset")) return;
-                sanitizer::loud access;
-                std::memset(to, value, bytes);
-            }));
+    auto work = make_task([to, value, bytes, memory = where.memory, s] {
+        if (failure_of(s->owner) != cudaSuccess || !reachable(memory, s->owner, "a memset")) return;
+        sanitizer::loud access;
+        std::memset(to, value, bytes);
+    });
+    enqueue(lock, s, work);
+    ordering::access const written[] = {{where.memory.get(), where.offset(to), bytes, ordering::use::writes}};
+    ordering::accesses(*s, *work, name_of(caller.calling), written);
     return cudaSuccess;
 }
 

@@ -63,6 +63,13 @@ bool plan(std::string_view text) {
     return true;
 }
 
+std::optional<order_checks> order_named(std::string_view text) {
+    if (text == "off") return order_checks::off;
+    if (text == "report") return order_checks::report;
+    if (text == "fatal") return order_checks::fatal;
+    return std::nullopt;
+}
+
 void write_report(std::FILE* out) {
     auto const print = [out](char const* key, std::uint64_t value) {
         std::fprintf(out, "%s=%llu\n", key, static_cast<unsigned long long>(value));
@@ -82,6 +89,7 @@ void write_report(std::FILE* out) {
     print("calls", calls());
     print("faults_injected", faults_injected());
     print("misuse", misuse().total());
+    print("races", misuse().races);
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = m.calls[i].load(); n != 0)
             print((std::string{"calls."} + function_names[i]).c_str(), n);
@@ -133,6 +141,11 @@ void drop_queued_work() {
         if (!n || *n == 0)
             refuse("CUOTA_SIM_MEMORY", value, "an amount of memory such as 8GiB, 512MiB or 1048576");
         shape.capacity = *n;
+    }
+    if (auto const* const value = std::getenv("CUOTA_SIM_ORDER")) {
+        auto const checks = order_named(value);
+        if (!checks) refuse("CUOTA_SIM_ORDER", value, "off, report or fatal");
+        the_machine().order_checker.initial = *checks;
     }
     reset(shape);
     pthread_atfork(prepare_to_fork, after_fork_in_parent, after_fork_in_child);

@@ -72,10 +72,10 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
-    return with_event(function::cudaEventQuery, handle, [](guard&, event const& e) {
+    return with_event(function::cudaEventQuery, handle, [](guard& lock, event const& e) {
         if (!e.recorded) return cudaSuccess;
         if (!e.recorded->done) return cudaErrorNotReady;
-        sanitizer::observe(e.recorded->token());
+        wait_for(lock, e.recorded);  // which is over at once
         return cudaSuccess;
     });
 }

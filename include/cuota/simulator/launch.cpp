@@ -56,7 +56,34 @@ struct kernel final : operation {
     }
 };
 
+struct declared {
+    cudaStream_t stream;
+    ordering::declaration access;
+};
+
+thread_local std::vector<declared> declared_accesses;  ///< for launches that this thread has yet to make
+
+/// Takes out what was declared for the stream, and what was for streams that are gone.
+std::vector<ordering::declaration> take_declared(stream_handle const& s) {
+    std::vector<ordering::declaration> mine;
+    std::erase_if(declared_accesses, [&](declared const& one) {
+        auto const on = find_stream(one.stream);
+        if (on == s) mine.push_back(one.access);
+        return on == s || !on;
+    });
+    return mine;
+}
+
 }  // namespace
+
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_declare(cudaStream_t handle,
+                                                                       void const* pointer, std::size_t bytes,
+                                                                       int writes) {
+    sanitizer::quiet quiet;
+    if (caller.doing == activity::host && pointer && bytes != 0)
+        declared_accesses.push_back(
+            {handle, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
+}
 
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
     cudaStream_t handle, char const* name, void (*run)(void*), void (*drop)(void*), void* body) {
@@ -64,6 +91,7 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
         auto const s = find_stream(handle);
         // A kernel launches on the current device, unlike a copy.
         if (!s || &s->owner != &current_device()) return bad_handle();
+        auto const touched = take_declared(s);
         if (!run) return cudaErrorInvalidDeviceFunction;
         auto work = std::make_shared<kernel>();
         work->name = name && *name ? name : "without a name";
@@ -71,7 +99,8 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
         work->body_run = run;
         work->body_drop = drop;
         work->body = body;
-        enqueue(lock, s, std::move(work));
+        enqueue(lock, s, work);
+        ordering::accesses(*s, *work, work->name, touched);
         return cudaSuccess;
     });
 }

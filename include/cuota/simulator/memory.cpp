@@ -91,6 +91,7 @@ void release(guard& lock, allocation_ref const& a) {
         if (concerned) wait_for_device(lock, *m.all_devices[static_cast<std::size_t>(i)]);
     }
     a->now = allocation::phase::released;
+    ordering::host_frees(*a, name_of(caller.calling));
     if (a->from) return_to_pool(*a->from, a->units);
     else if (a->units != 0) give_to_device(*m.all_devices[static_cast<std::size_t>(a->device)], a->units);
     sanitizer::claim(a->address(), a->bytes);
@@ -248,6 +249,7 @@ cudaError_t cudaHostUnregister(void* address) {
         the_machine().recently_freed.pop_back();  // the memory itself goes on
         for (int i = 0; i < the_machine().devices; ++i)
             wait_for_device(lock, *the_machine().all_devices[static_cast<std::size_t>(i)]);
+        ordering::host_frees(*a, name_of(caller.calling));
         return cudaSuccess;
     });
 }

@@ -79,7 +79,9 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     (*note)->now = allocation::phase::pending;
     sanitizer::forbid(address, bytes);
     *out = address;
-    enqueue(lock, s, std::move(work), pace::at_once);
+    enqueue(lock, s, work, pace::at_once);
+    ordering::access const born[] = {{note->get(), 0, bytes, ordering::use::begins}};
+    ordering::accesses(*s, *work, name_of(by), born);  // nobody else knows the address yet
     return cudaSuccess;
 }
 
@@ -105,7 +107,8 @@ cudaError_t free_in_stream(guard& lock, allocation_ref const& a, stream_handle c
     *self = work.get();
     a->from->frees.push_back({work, s, a->units});
     forget_memory(a);
-    enqueue(lock, s, std::move(work), pace::at_once);
+    enqueue(lock, s, work, pace::at_once);
+    ordering::stream_frees(a, *s, *work);  // nobody can find it any more
     return cudaSuccess;
 }
 

@@ -96,6 +96,7 @@ void make_ready(stream_handle const& s) {
 /// A destroyed stream is done: nothing can refer to it any more but its device.
 void retire(stream_handle const& s) {
     std::erase(s->owner.streams, s);
+    ordering::retires(*s);
     if (!s->own_crew) return;
     s->own_crew->stop = true;
     s->own_crew->wake.notify_all();
@@ -183,6 +184,7 @@ void order(operation& work, operation_ref const& first) {
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when) {
     sanitizer::publish(work->token());
     order_by_default_streams(*on, *work);
+    work->at = ordering::arrives(*on);
     work->on = on;
     work->held = the_machine().holds != 0;
     on->queue.push_back(work);
@@ -206,13 +208,17 @@ void wait_for(guard& lock, operation_ref const& work) {
         lock.lock();
     }
     sanitizer::observe(work->token());
+    ordering::host_learns(work->at);
 }
 
-std::vector<operation_ref> unfinished(stream const& s) {
-    std::vector<operation_ref> all;
-    auto const add = [&](stream const& one) {
-        if (one.last && (!one.last->done || sanitizer::watches_threads())) all.push_back(one.last);
-    };
+void wait_for(guard& lock, awaited const& what) {
+    if (what.work) wait_for(lock, what.work);
+    ordering::host_learns(what.known);
+}
+
+std::vector<awaited> unfinished(stream const& s) {
+    std::vector<awaited> all;
+    auto const add = [&](stream const& one) { all.push_back({one.last, one.order_lane.now}); };
     add(s);
     if (s.legacy)
         for (auto const& other : s.owner.streams)
@@ -220,12 +226,17 @@ std::vector<operation_ref> unfinished(stream const& s) {
     return all;
 }
 
+void come_after_the_gone(stream const& s) {
+    if (s.legacy) ordering::host_learns(s.owner.gone_blocking);
+}
+
 void wait_for_device(guard& lock, device& d) {
     auto all = unfinished(*d.legacy);
     for (auto const& s : d.streams)
-        if (s->last) all.push_back(s->last);
-    for (auto const& work : all) wait_for(lock, work);
+        if (!s->blocking()) all.push_back({s->last, s->order_lane.now});
+    for (auto const& one : all) wait_for(lock, one);
     sanitizer::observe(&d.retired);
+    ordering::host_learns(d.gone);
 }
 
 void let_go(guard& lock, stream_handle const& s) {

@@ -23,6 +23,7 @@
 ///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
 ///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
 ///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
+///   CUOTA_SIM_ORDER    off, report or fatal: what a race does, see order_checks        default report
 ///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 namespace cuota::inline v0::simulator {
 
@@ -53,7 +54,7 @@ struct live_counts {
     }
 };
 
-/// Calls that were refused because the caller broke a rule of CUDA.
+/// Calls that broke a rule of CUDA. All but `races` were refused.
 struct misuse_counts {
     std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
     std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
@@ -62,18 +63,19 @@ struct misuse_counts {
     std::uint64_t bad_handles = 0;         ///< a stream, event or pool that is unknown or destroyed
     std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
     std::uint64_t device_kernels = 0;      ///< launches of code that exists for a device only
+    std::uint64_t races = 0;               ///< pairs of accesses that nothing orders: see order_reports
 
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
-               device_kernels;
+               device_kernels + races;
     }
 };
 
 /// Whether a planned fault goes away by itself.
 enum class fault_kind { once, until_cleared };
 
-/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter
-/// and other programs. What is alive stays alive.
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter,
+/// races and other programs, and checks order as CUOTA_SIM_ORDER says. What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
@@ -148,7 +150,35 @@ public:
     hold& operator=(hold const&) = delete;
 };
 
-/// One screen for people: calls by function, what lives, peaks, faults and misuse.
+/// What the happens-before checker does about two conflicting accesses that nothing orders.
+///
+/// It knows what copies, memsets, cudaMallocAsync and the frees touch, and what kernels have declared: the
+/// launcher calls `cuota_simulator_declare(stream, pointer, bytes, writes)` before a launch, for the next launch of
+/// its own thread on that stream; what was freed in stream order is then a race too. Accesses of host code are ThreadSanitizer's business. A race is found by the
+/// order of the calls alone, on every run, however the work happened to fall; only a query that was answered
+/// cudaSuccess in time makes an order that the next run may not have.
+enum class order_checks {
+    off,     ///< nothing is checked, and nothing noted for later
+    report,  ///< counted in `misuse().races` and told in `order_reports()`
+    fatal    ///< told on standard error, and the program aborts
+};
+
+CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
+
+/// One line for each race since the start or `reset`: both operations, their streams, ranges and allocation.
+/// A pair of functions on a pair of streams is told once for an allocation. After 1000 lines races are counted only.
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> order_reports();
+
+/// How much the checker has looked at.
+struct order_counts {
+    std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when declared
+    std::uint64_t conflicts =
+        0;  ///< times that one met another that nothing orders it with, repeats included
+};
+
+[[nodiscard]] CUOTA_SIMULATOR_API order_counts order_checked();
+
+/// One screen for people: calls by function, what lives, peaks, faults, misuse and races.
 [[nodiscard]] CUOTA_SIMULATOR_API std::string report();
 
 }  // namespace cuota::inline v0::simulator

@@ -7,6 +7,7 @@
 #pragma GCC visibility pop
 
 #include "functions.hpp"
+#include "order.hpp"
 #include "registry.hpp"
 #include "sanitizer.hpp"
 #include "simulator.hpp"
@@ -45,7 +46,8 @@ struct operation {
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
     std::vector<std::shared_ptr<stream>> awaited_by;
     std::atomic<int> done{0};
-    bool held = false;  ///< enqueued while a hold was alive
+    bool held = false;    ///< enqueued while a hold was alive
+    ordering::moment at;  ///< set when it is enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -101,6 +103,7 @@ struct stream {
     std::deque<operation_ref> queue;
     operation_ref last;              ///< the newest work ever given to the stream, done or not
     std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
+    ordering::lane order_lane;
 };
 
 using stream_handle = std::shared_ptr<stream>;
@@ -132,6 +135,7 @@ struct allocation {
     function made_by;
     std::shared_ptr<pool> from;  ///< null for plain allocations
     std::atomic<phase> now{phase::live};
+    ordering::shadow order_shadow;
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
 };
@@ -175,6 +179,8 @@ struct device {
     std::vector<stream_handle> streams;  ///< all but the legacy one; destroyed ones until they are drained
     char retired = 0;                    ///< token: the work of streams that are gone
     char retired_blocking = 0;           ///< the same of blocking ones, which the legacy stream comes after
+    ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
+    std::uint64_t gone_version = 0;              ///< of gone_blocking
     std::shared_ptr<pool> default_pool;
     cudaMemPool_t default_pool_handle = nullptr;
     cudaMemPool_t current_pool_handle = nullptr;
@@ -197,7 +203,7 @@ struct planned_fault {
 
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
-    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels;
+    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races;
 };
 
 inline constexpr int most_devices = 16;
@@ -225,6 +231,7 @@ struct machine {
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
+    ordering::checker order_checker;
     std::atomic<std::uint64_t> epoch{1};  ///< changes with reset: errors of threads from before are forgotten
     std::atomic<bool> unloading{false};
 
@@ -245,6 +252,7 @@ struct thread_facts {
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
+    function calling = function::cudaGetLastError;  ///< the call it has made last
 };
 
 extern thread_local constinit thread_facts caller;
@@ -260,8 +268,18 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
 void order(operation& work, operation_ref const& first);
 /// Waits until the work is done, helping with it; then the calling thread comes after it.
 void wait_for(guard& lock, operation_ref const& work);
+
+/// What a host thread is to wait for, and what it then comes after: a stream may have promised to come after
+/// more than its last piece of work did.
+struct awaited {
+    operation_ref work;  ///< null for a stream that has had none
+    ordering::moment known;
+};
+void wait_for(guard& lock, awaited const& what);
 /// All that a synchronisation of the stream must wait for; for the legacy stream, more than its own work.
-std::vector<operation_ref> unfinished(stream const& s);
+std::vector<awaited> unfinished(stream const& s);
+/// After waiting for all that is unfinished on the stream, the host comes after the following as well.
+void come_after_the_gone(stream const& s);
 void wait_for_device(guard& lock, device& d);
 /// The stream has no handle any more; it goes when its work is done.
 void let_go(guard& lock, stream_handle const& s);
@@ -283,6 +301,8 @@ device* find_device(int index);
 void fail_device(device& d, cudaError_t code, std::string text);
 /// The allocation that contains the address, or null.
 allocation_ref find_memory(void const* address);
+/// For people: number, kind, size, address, device, the function that made it.
+std::string describe(allocation const& a);
 /// Host memory that stands in for device or pinned memory, or null.
 void* take_host_memory(std::size_t alignment, std::size_t bytes);
 void give_host_memory(void* address, std::size_t bytes);

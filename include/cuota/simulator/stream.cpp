@@ -51,6 +51,13 @@ cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
     return cudaSuccess;
 }
 
+/// A wait is an operation, and so one that other streams may come before and after by the default-stream rules.
+bool orders_nothing(stream const& s, event const& e) {
+    auto const over = [](operation_ref const& work) { return !work || work->done; };
+    if (sanitizer::watches_threads() || s.legacy || !over(e.recorded)) return false;
+    return !s.blocking() || over(s.owner.legacy->last);
+}
+
 /// Calls `use` with the stream, if there is one and its device works.
 template <class Use>
 cudaError_t with_stream(function f, cudaStream_t handle, Use use) {
@@ -104,18 +111,20 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return api(function::cudaStreamSynchronize, [&](guard& lock) {
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
-        for (auto const& work : unfinished(*s)) wait_for(lock, work);
+        for (auto const& one : unfinished(*s)) wait_for(lock, one);
+        come_after_the_gone(*s);
         trim_at_synchronisation(s->owner);
         return failure_of(s->owner);
     });
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-    return with_stream(function::cudaStreamQuery, handle, [](guard&, stream_handle const& s) {
+    return with_stream(function::cudaStreamQuery, handle, [](guard& lock, stream_handle const& s) {
         auto const all = unfinished(*s);
-        for (auto const& work : all)
-            if (!work->done) return cudaErrorNotReady;
-        for (auto const& work : all) sanitizer::observe(work->token());
+        for (auto const& one : all)
+            if (one.work && !one.work->done) return cudaErrorNotReady;
+        for (auto const& one : all) wait_for(lock, one);  // which is over at once
+        come_after_the_gone(*s);
         return failure_of(s->owner);
     });
 }
@@ -126,7 +135,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
         if (!e) return bad_handle();
         if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;
         if (!e->recorded) return cudaSuccess;
-        if (e->recorded->done && !sanitizer::watches_threads()) return cudaSuccess;
+        ordering::learns(*s, e->recorded->at);
+        if (orders_nothing(*s, *e)) {
+            ordering::arrives(*s);
+            return cudaSuccess;
+        }
         auto work = make_task([] {});
         order(*work, e->recorded);
         enqueue(lock, s, std::move(work), pace::at_once);
