@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
+#include "virtual_memory.hpp"
 
 #include <algorithm>
 #include <iomanip>
@@ -109,12 +110,12 @@ live_counts live() {
 std::vector<std::string> leaks() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    std::vector<allocation_ref> all;
+    auto all = describe_physical_memory();
     for (auto const& [key, a] : the_machine().memory)
-        if (a->kind != memory_kind::registered) all.push_back(a);
-    std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a->number < b->number; });
+        if (a->kind != memory_kind::registered && !a->mapped) all.emplace_back(a->number, describe(*a));
+    std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
-    for (auto const& a : all) lines.push_back(describe(*a));
+    for (auto& [number, line] : all) lines.push_back(std::move(line));
     return lines;
 }
 
@@ -211,7 +212,7 @@ std::string report() {
          << alive.pinned_allocations << " (" << alive.pinned_bytes << " bytes)  managed "
          << alive.managed_allocations << " (" << alive.managed_bytes << " bytes)\n"
          << "        streams " << alive.streams << "  events " << alive.events << "  pools " << alive.pools
-         << '\n';
+         << "  address ranges " << alive.address_ranges << '\n';
     for (int i = 0; i < shape().devices; ++i)
         text << "peak    device " << i << ": " << peak_device_bytes(i) << " bytes\n";
     text << "        pinned: " << peak_pinned_bytes() << " bytes\n"

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
+#include "virtual_memory.hpp"
 
 #include <cstring>
 
@@ -16,11 +17,8 @@ struct place {
         return memory && (memory->kind == memory_kind::device || memory->kind == memory_kind::managed);
     }
     [[nodiscard]] bool host() const { return !memory || memory->kind != memory_kind::device; }
-    [[nodiscard]] bool holds(void const* from, std::size_t bytes) const {
-        if (!memory) return true;
-        auto const offset =
-            reinterpret_cast<std::uintptr_t>(from) - reinterpret_cast<std::uintptr_t>(memory->address());
-        return bytes <= memory->bytes - offset;
+    [[nodiscard]] bool holds(void const* from, std::size_t bytes, access how) const {
+        return usable(memory, from, bytes, how);
     }
 };
 
@@ -50,8 +48,9 @@ cudaError_t bad_range() {
 
 /// Memory that is gone, or not there yet, when the work reaches it: what a device would call an illegal
 /// address.
-bool reachable(allocation_ref const& a, device& d, char const* what) {
-    if (!a || a->now == allocation::phase::live) return true;
+bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, char const* what) {
+    bool const there = !a || a->now == allocation::phase::live;
+    if (there && (!a || !a->mapped || still_usable(a, from, bytes))) return true;
     fail_device(d, cudaErrorIllegalAddress,
                 std::string{what} + (a->now == allocation::phase::pending
                                          ? " ran before the cudaMallocAsync of its memory"
@@ -62,7 +61,8 @@ bool reachable(allocation_ref const& a, device& d, char const* what) {
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
     return make_task([c, to = std::move(to.memory), from = std::move(from.memory), s] {
         if (failure_of(s->owner) != cudaSuccess) return;
-        if (!reachable(to, s->owner, "a copy") || !reachable(from, s->owner, "a copy")) return;
+        if (!reachable(to, c.to, c.bytes, s->owner, "a copy")) return;
+        if (!reachable(from, c.from, c.bytes, s->owner, "a copy")) return;
         sanitizer::loud access;
         std::memmove(c.to, c.from, c.bytes);
     });
@@ -94,7 +94,8 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
         ++the_machine().misuse.bad_directions;
         return cudaErrorInvalidValue;
     }
-    if (!to.holds(c.to, c.bytes) || !from.holds(c.from, c.bytes)) return bad_range();
+    if (!to.holds(c.to, c.bytes, access::write) || !from.holds(c.from, c.bytes, access::read))
+        return bad_range();
 
     bool const staged = from.pageable() && to.device();
     bool const both_on_device = from.device() && to.device();
@@ -117,9 +118,10 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
         ++the_machine().misuse.bad_directions;
         return cudaErrorInvalidValue;
     }
-    if (!where.holds(to, bytes)) return bad_range();
+    if (!where.holds(to, bytes, access::write)) return bad_range();
     enqueue(lock, s, make_task([to, value, bytes, memory = where.memory, s] {
-                if (failure_of(s->owner) != cudaSuccess || !reachable(memory, s->owner, "a memset")) return;
+                if (failure_of(s->owner) != cudaSuccess) return;
+                if (!reachable(memory, to, bytes, s->owner, "a memset")) return;
                 sanitizer::loud access;
                 std::memset(to, value, bytes);
             }));

@@ -76,6 +76,27 @@
     X(cudaMemPoolGetAttribute, plain)                                                                        \
     X(cudaMemPoolSetAttribute, plain)                                                                        \
     X(cudaMemPoolTrimTo, plain)                                                                              \
+    X(cudaGetDriverEntryPoint, free_of)                                                                      \
+    X(cudaGetDriverEntryPointByVersion, free_of)                                                             \
+    X(cuGetErrorName, about)                                                                                 \
+    X(cuGetErrorString, about)                                                                               \
+    X(cuInit, free_of)                                                                                       \
+    X(cuDriverGetVersion, free_of)                                                                           \
+    X(cuDeviceGet, free_of)                                                                                  \
+    X(cuDeviceGetCount, free_of)                                                                             \
+    X(cuDeviceGetAttribute, free_of)                                                                         \
+    X(cuCtxGetDevice, plain)                                                                                 \
+    X(cuMemGetAllocationGranularity, plain)                                                                  \
+    X(cuMemAddressReserve, plain)                                                                            \
+    X(cuMemAddressFree, releases)                                                                            \
+    X(cuMemCreate, allocates)                                                                                \
+    X(cuMemRelease, releases)                                                                                \
+    X(cuMemMap, plain)                                                                                       \
+    X(cuMemUnmap, releases)                                                                                  \
+    X(cuMemSetAccess, plain)                                                                                 \
+    X(cuMemGetAccess, plain)                                                                                 \
+    X(cuMemRetainAllocationHandle, plain)                                                                    \
+    X(cuMemGetAllocationPropertiesFromHandle, plain)                                                         \
     X(cudaLaunchKernel, plain)                                                                               \
     X(cuota_simulator_launch, plain)
 

@@ -209,7 +209,7 @@ cudaError_t cudaFree(void* address) {
     return api(function::cudaFree, [&](guard& lock) {
         if (!address) return cudaSuccess;
         auto const a = exactly(address);
-        bool const ours = a && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
+        bool const ours = a && !a->mapped && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
         if (!ours) return refuse_free(address);
         auto const& d = *the_machine().all_devices[static_cast<std::size_t>(a->device)];
         release(lock, a);

@@ -34,7 +34,8 @@ struct options {
 
 /// What was handed out and not yet given back.
 ///
-/// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included.
+/// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included;
+/// memory of cuMemCreate until its last handle and its last mapping are gone.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
 struct live_counts {
     std::size_t device_allocations = 0;
@@ -46,10 +47,12 @@ struct live_counts {
     std::size_t streams = 0;
     std::size_t events = 0;
     std::size_t pools = 0;
+    std::size_t address_ranges = 0;  ///< reserved by cuMemAddressReserve
 
     /// The number of live things of all kinds.
     [[nodiscard]] std::size_t total() const noexcept {
-        return device_allocations + pinned_allocations + managed_allocations + streams + events + pools;
+        return device_allocations + pinned_allocations + managed_allocations + streams + events + pools +
+               address_ranges;
     }
 };
 
@@ -104,7 +107,7 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// Throws: std::invalid_argument for a name the simulator does not define
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls(const char* function);
 
-/// All calls but those of cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName and cudaGetErrorString.
+/// All calls but those of cudaGetLastError, cudaPeekAtLastError and the four that name an error.
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls();
 
 /// Calls of all functions that allocate device, managed or pinned memory.
@@ -114,7 +117,7 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// null, returns `code` and does nothing else; `until_cleared`: that call and all later ones. Plans add up.
 ///
 /// `code` cudaSuccess stands for cudaErrorMemoryAllocation in functions that allocate, cudaErrorUnknown
-/// elsewhere. The four error functions never fail and do not count as calls of "any".
+/// elsewhere. The functions that report errors never fail and do not count as calls of "any".
 ///
 /// Throws: std::invalid_argument for an unknown name or an `nth` of zero
 CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cudaError_t code = cudaSuccess,

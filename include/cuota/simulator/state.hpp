@@ -116,6 +116,7 @@ struct event {
 
 enum class memory_kind { device, managed, pinned, registered };
 
+struct mapping;
 struct pool;
 
 /// One allocation. It knows its address only in disguise, or LeakSanitizer would find every leak reachable.
@@ -130,7 +131,8 @@ struct allocation {
     unsigned flags;
     std::uint64_t number;
     function made_by;
-    std::shared_ptr<pool> from;  ///< null for plain allocations
+    std::shared_ptr<pool> from;       ///< null for plain allocations
+    std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
     std::atomic<phase> now{phase::live};
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
@@ -279,6 +281,7 @@ stream_handle find_stream(cudaStream_t handle);
 /// The current device of this thread, which must exist.
 device& current_device();
 device* find_device(int index);
+int attribute_of(device const& d, cudaDeviceAttr which);
 /// Marks the device as failed for good; the first failure wins.
 void fail_device(device& d, cudaError_t code, std::string text);
 /// The allocation that contains the address, or null.
