@@ -48,9 +48,11 @@ std::string describe(allocation const& a) {
 void make_new(device& d, std::size_t capacity) {
     d.capacity = capacity;
     d.others = 0;
+    d.reaches = 0;
     d.failure = cudaSuccess;
     d.failure_text.clear();
     auto& p = *d.default_pool;
+    p.open_to = 0;
     p.threshold = 0;
     p.follow_events = p.opportunistic = p.internal_dependencies = 1;
     trim_pool(p, 0);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "copy.hpp"
 #include "virtual_memory.hpp"
 
 #include <cstring>
@@ -22,14 +22,6 @@ struct place {
     }
 };
 
-struct copy_request {
-    void* to;
-    void const* from;
-    std::size_t bytes;
-    cudaMemcpyKind kind;
-    bool wait;  ///< cudaMemcpy rather than cudaMemcpyAsync
-};
-
 bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
     switch (kind) {
         case cudaMemcpyHostToHost: return from.host() && to.host();
@@ -39,11 +31,6 @@ bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
         case cudaMemcpyDefault: return true;
     }
     return false;
-}
-
-cudaError_t bad_range() {
-    ++the_machine().misuse.bad_ranges;
-    return cudaErrorInvalidValue;
 }
 
 /// Memory that is gone, or not there yet, when the work reaches it: what a device would call an illegal
@@ -82,6 +69,13 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
         [inner = copy_task(c, std::move(to), {}, s), keep = std::move(staging)] { inner->run(); });
 }
 
+}  // namespace
+
+cudaError_t bad_range() {
+    ++the_machine().misuse.bad_ranges;
+    return cudaErrorInvalidValue;
+}
+
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (c.kind < cudaMemcpyHostToHost || c.kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
     auto const s = find_stream(handle);
@@ -97,10 +91,11 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!to.holds(c.to, c.bytes, access::write) || !from.holds(c.from, c.bytes, access::read))
         return bad_range();
 
-    bool const staged = from.pageable() && to.device();
+    bool const usual = c.read == source_read::usual;
+    bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
     bool const between_hosts = !from.device() && !to.device();
-    bool const wait = !staged && (to.pageable() || between_hosts || (c.wait && !both_on_device));
+    bool const wait = usual && !staged && (to.pageable() || between_hosts || (c.wait && !both_on_device));
     auto work = staged ? staged_copy_task(lock, c, to, s) : copy_task(c, to, from, s);
     enqueue(lock, s, work);
     if (!wait) return cudaSuccess;
@@ -127,6 +122,8 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
             }));
     return cudaSuccess;
 }
+
+namespace {
 
 /// Only device memory is set behind the caller's back.
 cudaError_t set_and_wait(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {

@@ -76,6 +76,24 @@
     X(cudaMemPoolGetAttribute, plain)                                                                        \
     X(cudaMemPoolSetAttribute, plain)                                                                        \
     X(cudaMemPoolTrimTo, plain)                                                                              \
+    X(cudaMemcpyPeer, plain)                                                                                 \
+    X(cudaMemcpy2D, plain)                                                                                   \
+    X(cudaMemcpy2DAsync, plain)                                                                              \
+    X(cudaMemset2D, plain)                                                                                   \
+    X(cudaMemset2DAsync, plain)                                                                              \
+    X(cudaMemcpyBatchAsync, plain)                                                                           \
+    X(cudaDeviceEnablePeerAccess, plain)                                                                     \
+    X(cudaDeviceDisablePeerAccess, plain)                                                                    \
+    X(cudaMemPoolSetAccess, plain)                                                                           \
+    X(cudaMemPoolGetAccess, plain)                                                                           \
+    X(cudaOccupancyMaxActiveBlocksPerMultiprocessor, plain)                                                  \
+    X(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, plain)                                         \
+    X(cudaFuncGetAttributes, plain)                                                                          \
+    X(cudaFuncSetAttribute, plain)                                                                           \
+    X(cudaStreamAddCallback, plain)                                                                          \
+    X(cudaMemPrefetchAsync, plain)                                                                           \
+    X(cudaMemAdvise, plain)                                                                                  \
+    X(cudaMemRangeGetAttribute, plain)                                                                       \
     X(cudaGetDriverEntryPoint, free_of)                                                                      \
     X(cudaGetDriverEntryPointByVersion, free_of)                                                             \
     X(cuGetErrorName, about)                                                                                 \

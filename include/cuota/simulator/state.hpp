@@ -116,6 +116,7 @@ struct event {
 
 enum class memory_kind { device, managed, pinned, registered };
 
+struct advice;
 struct mapping;
 struct pool;
 
@@ -132,6 +133,7 @@ struct allocation {
     std::uint64_t number;
     function made_by;
     std::shared_ptr<pool> from;       ///< null for plain allocations
+    std::shared_ptr<advice> advised;  ///< null until something was said about managed memory
     std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
     std::atomic<phase> now{phase::live};
 
@@ -158,6 +160,7 @@ struct pool {
     std::size_t reserved_peak = 0;
     std::uint64_t threshold = 0;
     int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
+    std::uint32_t open_to = 0;  ///< other devices that may reach its memory, one bit each
     std::vector<pending_free> frees;
 
     [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
@@ -171,6 +174,7 @@ struct device {
     std::size_t used = 0;  ///< plain allocations and all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
+    std::uint32_t reaches = 0;  ///< the peers whose memory it may use, one bit each
     std::atomic<cudaError_t> failure{cudaSuccess};
     std::string failure_text;
     stream_handle legacy;
