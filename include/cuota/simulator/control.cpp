@@ -62,6 +62,14 @@ void make_new(device& d, std::size_t capacity) {
     d.peak = d.used;
 }
 
+void forget_faults() {
+    auto& m = the_machine();
+    m.faults.clear();
+    m.random_faults.clear();
+    m.has_faults = false;
+    m.largest_allocation = SIZE_MAX;
+}
+
 void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
@@ -87,8 +95,7 @@ void reset(options wanted) {
     m.devices = wanted.devices;
     m.capacity = wanted.capacity;
     for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
-    m.faults.clear();
-    m.has_faults = false;
+    forget_faults();
     m.injected = 0;
     for (auto& c : m.calls) c = 0;
     forget_misuse();
@@ -173,8 +180,7 @@ void fail_call(char const* name, std::uint64_t nth, cudaError_t code, fault_kind
 void clear_faults() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    the_machine().faults.clear();
-    the_machine().has_faults = false;
+    forget_faults();
 }
 
 std::uint64_t faults_injected() { return the_machine().injected; }

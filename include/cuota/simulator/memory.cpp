@@ -52,7 +52,8 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
     auto& d = current_device();
-    if (bytes > d.capacity || !take_from_device(d, in_units(bytes))) return cudaErrorMemoryAllocation;
+    if (too_large(bytes) || bytes > d.capacity || !take_from_device(d, in_units(bytes)))
+        return cudaErrorMemoryAllocation;
     void* const address = take_host_memory(device_alignment, bytes);
     if (!address) {
         give_to_device(d, in_units(bytes));
@@ -69,6 +70,7 @@ cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, un
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
     if (bytes == 0) return kind == memory_kind::managed ? cudaErrorInvalidValue : cudaSuccess;
+    if (too_large(bytes)) return cudaErrorMemoryAllocation;
     void* const address =
         take_host_memory(kind == memory_kind::managed ? managed_alignment : pinned_alignment, bytes);
     if (!address) return cudaErrorMemoryAllocation;

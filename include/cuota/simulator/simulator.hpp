@@ -123,6 +123,25 @@ CUOTA_SIMULATOR_API void reset_peaks();
 CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cudaError_t code = cudaSuccess,
                                    fault_kind kind = fault_kind::once);
 
+/// From now on each call of `function`, or of any function when it is null, fails with this probability, as
+/// `fail_call` would make it fail. The same calls in the same order fail the same way for the same seed; calls
+/// of several threads have no such order. Plans add up.
+///
+/// Throws: std::invalid_argument for an unknown name, one that never fails, or a probability outside 0 to 1
+CUOTA_SIMULATOR_API void fail_randomly(const char* function, double probability, std::uint64_t seed,
+                                       cudaError_t code = cudaSuccess);
+
+/// From now on every allocation of more than `bytes` is out of memory: device, managed, pinned and
+/// stream-ordered memory, and cuMemCreate.
+CUOTA_SIMULATOR_API void fail_larger_than(std::size_t bytes);
+
+/// The device is gone: its queued work is dropped, and its calls fail with cudaErrorDevicesUnavailable until
+/// `reset`. Those that free or destroy still give back, and say so with the same error.
+///
+/// Throws: std::invalid_argument for a device that does not exist
+CUOTA_SIMULATOR_API void lose_device(int device);
+
+/// Ends all that `fail_call`, `fail_randomly` and `fail_larger_than` have planned.
 CUOTA_SIMULATOR_API void clear_faults();
 
 /// How many calls failed because that was planned.

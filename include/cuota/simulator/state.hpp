@@ -201,6 +201,13 @@ struct planned_fault {
     fault_kind kind;
 };
 
+struct random_fault {
+    std::optional<function> only;
+    double probability;
+    cudaError_t code;
+    std::mt19937_64 draw;
+};
+
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
     std::atomic<std::uint64_t> calls_in_callbacks, device_kernels;
@@ -228,6 +235,8 @@ struct machine {
 
     std::array<std::atomic<std::uint64_t>, function_count> calls{};
     std::vector<planned_fault> faults;
+    std::vector<random_fault> random_faults;
+    std::size_t largest_allocation = SIZE_MAX;  ///< a larger one fails
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
@@ -319,7 +328,15 @@ struct admission {
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
 cudaError_t failure_of(device const& d);
+cudaError_t default_code(function f);
 std::optional<function> function_named(std::string const& name);
+
+// ---- faults.cpp ----
+
+/// The fault that chance gives this call, or cudaSuccess. Under the lock.
+cudaError_t drawn(function f);
+/// Whether an allocation fails for its size alone; counts it if so. Under the lock.
+bool too_large(std::size_t bytes);
 
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {

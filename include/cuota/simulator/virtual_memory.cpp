@@ -299,7 +299,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* out, std::size_t bytes, CUmemA
         if (!out || flags != 0 || !in_granules(bytes)) return CUDA_ERROR_INVALID_VALUE;
         if (auto const error = check(wanted); error != CUDA_SUCCESS) return error;
         auto& d = *find_device(wanted->location.id);
-        if (!take_from_device(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (too_large(bytes) || !take_from_device(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
         auto& t = known();
         auto const handle = grow_file(t, bytes) ? add_physical(t, d, bytes) : 0;
         if (handle == 0) {
