@@ -93,17 +93,6 @@ TEST_CASE("the last prefetch is remembered, and keeps the contents", "[simulator
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a prefetch belongs to its stream", "[simulator][managed]") {
-    managed const m;
-    auto const s = new_stream(cudaStreamNonBlocking);
-    gate closed{s};
-    REQUIRE(cudaMemPrefetchAsync(m.start, page, first_device, 0, s) == cudaSuccess);
-    CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
-    closed.open();
-    CHECK(cudaStreamSynchronize(s) == cudaSuccess);
-    CHECK(cudaStreamDestroy(s) == cudaSuccess);
-}
-
 TEST_CASE("advice and prefetching are for managed memory and known places", "[simulator][managed]") {
     managed const m;
     auto* const plain = device_memory(page);

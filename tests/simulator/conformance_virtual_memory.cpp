@@ -165,7 +165,7 @@ TEST_CASE("a mapping starts without access", "[simulator][virtual_memory]") {
 TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granule();
-    range const r{d, 2 * bytes};
+    range const r{d, 3 * bytes};
     memory const m{d, bytes}, large{d, 2 * bytes};
     REQUIRE(d.map(r.start, bytes, 0, m.handle, 0) == CUDA_SUCCESS);
     CHECK(d.map(r.start, bytes, 0, m.handle, 0) == CUDA_ERROR_INVALID_VALUE);
@@ -175,6 +175,7 @@ TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
     CHECK(d.map(r.start, 2 * bytes, 0, large.handle, 0) == CUDA_SUCCESS);
     CHECK(d.unmap(r.start, bytes) == CUDA_ERROR_INVALID_VALUE);  // part of a mapping
     CHECK(d.unmap(r.start + bytes, bytes) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(d.unmap(r.start + bytes, 2 * bytes) == CUDA_ERROR_INVALID_VALUE);
     CHECK(d.unmap(r.start, 2 * bytes) == CUDA_SUCCESS);
 }
 

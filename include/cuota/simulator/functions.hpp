@@ -76,6 +76,7 @@
     X(cudaMemPoolGetAttribute, plain)                                                                        \
     X(cudaMemPoolSetAttribute, plain)                                                                        \
     X(cudaMemPoolTrimTo, plain)                                                                              \
+    X(cudaMemGetDefaultMemPool, plain)                                                                       \
     X(cudaMemcpyPeer, plain)                                                                                 \
     X(cudaMemcpy2D, plain)                                                                                   \
     X(cudaMemcpy2DAsync, plain)                                                                              \
