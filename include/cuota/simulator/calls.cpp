@@ -23,11 +23,11 @@ machine::machine() {
     }
 }
 
-namespace {
-
 cudaError_t default_code(function f) {
     return trait_of(f) == trait::allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown;
 }
+
+namespace {
 
 /// Whether a planned fault hits this call.
 cudaError_t planned(function f) {
@@ -42,7 +42,8 @@ cudaError_t planned(function f) {
             hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
     }
     std::erase_if(m.faults, [](auto const& x) { return x.calls_left == 0 && x.kind == fault_kind::once; });
-    m.has_faults = !m.faults.empty();
+    m.has_faults = !m.faults.empty() || !m.random_faults.empty();
+    if (auto const chance = drawn(f); hit == cudaSuccess) hit = chance;
     if (hit != cudaSuccess) ++m.injected;
     return hit;
 }

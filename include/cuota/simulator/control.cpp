@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
+#include "virtual_memory.hpp"
 
 #include <algorithm>
 #include <iomanip>
@@ -39,9 +40,11 @@ std::uint64_t sum_of_calls(Include include) {
 void make_new(device& d, std::size_t capacity) {
     d.capacity = capacity;
     d.others = 0;
+    d.reaches = 0;
     d.failure = cudaSuccess;
     d.failure_text.clear();
     auto& p = *d.default_pool;
+    p.open_to = 0;
     p.threshold = 0;
     p.follow_events = p.opportunistic = p.internal_dependencies = 1;
     trim_pool(p, 0);
@@ -49,6 +52,14 @@ void make_new(device& d, std::size_t capacity) {
     p.reserved_peak = p.reserved();
     d.current_pool_handle = d.default_pool_handle;
     d.peak = d.used;
+}
+
+void forget_faults() {
+    auto& m = the_machine();
+    m.faults.clear();
+    m.random_faults.clear();
+    m.has_faults = false;
+    m.largest_allocation = SIZE_MAX;
 }
 
 void forget_misuse() {
@@ -84,8 +95,7 @@ void reset(options wanted) {
     m.devices = wanted.devices;
     m.capacity = wanted.capacity;
     for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
-    m.faults.clear();
-    m.has_faults = false;
+    forget_faults();
     m.injected = 0;
     for (auto& c : m.calls) c = 0;
     forget_misuse();
@@ -110,12 +120,12 @@ live_counts live() {
 std::vector<std::string> leaks() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    std::vector<allocation_ref> all;
+    auto all = describe_physical_memory();
     for (auto const& [key, a] : the_machine().memory)
-        if (a->kind != memory_kind::registered) all.push_back(a);
-    std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a->number < b->number; });
+        if (a->kind != memory_kind::registered && !a->mapped) all.emplace_back(a->number, describe(*a));
+    std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
-    for (auto const& a : all) lines.push_back(describe(*a));
+    for (auto& [number, line] : all) lines.push_back(std::move(line));
     return lines;
 }
 
@@ -171,8 +181,7 @@ void fail_call(char const* name, std::uint64_t nth, cudaError_t code, fault_kind
 void clear_faults() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    the_machine().faults.clear();
-    the_machine().has_faults = false;
+    forget_faults();
 }
 
 std::uint64_t faults_injected() { return the_machine().injected; }
@@ -230,7 +239,7 @@ std::string report() {
          << alive.pinned_allocations << " (" << alive.pinned_bytes << " bytes)  managed "
          << alive.managed_allocations << " (" << alive.managed_bytes << " bytes)\n"
          << "        streams " << alive.streams << "  events " << alive.events << "  pools " << alive.pools
-         << '\n';
+         << "  address ranges " << alive.address_ranges << '\n';
     for (int i = 0; i < shape().devices; ++i)
         text << "peak    device " << i << ": " << peak_device_bytes(i) << " bytes\n";
     text << "        pinned: " << peak_pinned_bytes() << " bytes\n"

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "copy.hpp"
+#include "virtual_memory.hpp"
 
 #include <cstring>
 
@@ -16,20 +17,12 @@ struct place {
         return memory && (memory->kind == memory_kind::device || memory->kind == memory_kind::managed);
     }
     [[nodiscard]] bool host() const { return !memory || memory->kind != memory_kind::device; }
-    [[nodiscard]] bool holds(void const* from, std::size_t bytes) const {
-        return !memory || bytes <= memory->bytes - offset(from);
+    [[nodiscard]] bool holds(void const* from, std::size_t bytes, access how) const {
+        return usable(memory, from, bytes, how);
     }
     [[nodiscard]] std::size_t offset(void const* address) const {
         return reinterpret_cast<std::uintptr_t>(address) - ~memory->disguise;
     }
-};
-
-struct copy_request {
-    void* to;
-    void const* from;
-    std::size_t bytes;
-    cudaMemcpyKind kind;
-    bool wait;  ///< cudaMemcpy rather than cudaMemcpyAsync
 };
 
 bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
@@ -43,15 +36,11 @@ bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
     return false;
 }
 
-cudaError_t bad_range() {
-    ++the_machine().misuse.bad_ranges;
-    return cudaErrorInvalidValue;
-}
-
 /// Memory that is gone, or not there yet, when the work reaches it: what a device would call an illegal
 /// address.
-bool reachable(allocation_ref const& a, device& d, char const* what) {
-    if (!a || a->now == allocation::phase::live) return true;
+bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, char const* what) {
+    bool const there = !a || a->now == allocation::phase::live;
+    if (there && (!a || !a->mapped || still_usable(a, from, bytes))) return true;
     fail_device(d, cudaErrorIllegalAddress,
                 std::string{what} + (a->now == allocation::phase::pending
                                          ? " ran before the cudaMallocAsync of its memory"
@@ -62,7 +51,8 @@ bool reachable(allocation_ref const& a, device& d, char const* what) {
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
     return make_task([c, to = std::move(to.memory), from = std::move(from.memory), s] {
         if (failure_of(s->owner) != cudaSuccess) return;
-        if (!reachable(to, s->owner, "a copy") || !reachable(from, s->owner, "a copy")) return;
+        if (!reachable(to, c.to, c.bytes, s->owner, "a copy")) return;
+        if (!reachable(from, c.from, c.bytes, s->owner, "a copy")) return;
         sanitizer::loud access;
         std::memmove(c.to, c.from, c.bytes);
     });
@@ -87,9 +77,17 @@ void check_order(copy_request const& c, place const& to, place const& from, stre
                  operation const& work) {
     std::array<ordering::access, 2> all;
     std::size_t n = 0;
-    if (from.memory) all[n++] = {from.memory.get(), from.offset(c.from), c.bytes, ordering::use::reads};
+    if (from.memory && c.read != source_read::now)  // read before the call returned, in no stream's order
+        all[n++] = {from.memory.get(), from.offset(c.from), c.bytes, ordering::use::reads};
     if (to.memory) all[n++] = {to.memory.get(), to.offset(c.to), c.bytes, ordering::use::writes};
     ordering::accesses(s, work, name_of(caller.calling), {all.data(), n});
+}
+
+}  // namespace
+
+cudaError_t bad_range() {
+    ++the_machine().misuse.bad_ranges;
+    return cudaErrorInvalidValue;
 }
 
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
@@ -104,12 +102,14 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
         ++the_machine().misuse.bad_directions;
         return cudaErrorInvalidValue;
     }
-    if (!to.holds(c.to, c.bytes) || !from.holds(c.from, c.bytes)) return bad_range();
+    if (!to.holds(c.to, c.bytes, access::write) || !from.holds(c.from, c.bytes, access::read))
+        return bad_range();
 
-    bool const staged = from.pageable() && to.device();
+    bool const usual = c.read == source_read::usual;
+    bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
     bool const between_hosts = !from.device() && !to.device();
-    bool const wait = !staged && (to.pageable() || between_hosts || (c.wait && !both_on_device));
+    bool const wait = usual && !staged && (to.pageable() || between_hosts || (c.wait && !both_on_device));
     auto work = staged ? staged_copy_task(lock, c, to, s) : copy_task(c, to, from, s);
     enqueue(lock, s, work);
     check_order(c, to, from, *s, *work);
@@ -128,9 +128,10 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
         ++the_machine().misuse.bad_directions;
         return cudaErrorInvalidValue;
     }
-    if (!where.holds(to, bytes)) return bad_range();
+    if (!where.holds(to, bytes, access::write)) return bad_range();
     auto work = make_task([to, value, bytes, memory = where.memory, s] {
-        if (failure_of(s->owner) != cudaSuccess || !reachable(memory, s->owner, "a memset")) return;
+        if (failure_of(s->owner) != cudaSuccess) return;
+        if (!reachable(memory, to, bytes, s->owner, "a memset")) return;
         sanitizer::loud access;
         std::memset(to, value, bytes);
     });
@@ -139,6 +140,8 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
     ordering::accesses(*s, *work, name_of(caller.calling), written);
     return cudaSuccess;
 }
+
+namespace {
 
 /// Only device memory is set behind the caller's back.
 cudaError_t set_and_wait(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {

@@ -79,6 +79,8 @@ cudaDeviceProp properties_of(device const& d) {
     return p;
 }
 
+}  // namespace
+
 /// Everything not named here is something this device cannot do, which attributes say with zero.
 int attribute_of(device const& d, cudaDeviceAttr which) {
     auto const p = properties_of(d);
@@ -128,7 +130,6 @@ int attribute_of(device const& d, cudaDeviceAttr which) {
     }
 }
 
-}  // namespace
 }  // namespace cuota::inline v0::simulator
 
 using namespace cuota::simulator;

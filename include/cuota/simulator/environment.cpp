@@ -83,6 +83,7 @@ void write_report(std::FILE* out) {
     print("live_streams", m.live.streams);
     print("live_events", m.live.events);
     print("live_pools", m.live.pools);
+    print("live_address_ranges", m.live.address_ranges);
     print("peak_device_bytes", peak);  // of the fullest device
     print("peak_pinned_bytes", m.pinned_peak);
     print("allocation_calls", allocation_calls());

@@ -76,6 +76,46 @@
     X(cudaMemPoolGetAttribute, plain)                                                                        \
     X(cudaMemPoolSetAttribute, plain)                                                                        \
     X(cudaMemPoolTrimTo, plain)                                                                              \
+    X(cudaMemGetDefaultMemPool, plain)                                                                       \
+    X(cudaMemcpyPeer, plain)                                                                                 \
+    X(cudaMemcpy2D, plain)                                                                                   \
+    X(cudaMemcpy2DAsync, plain)                                                                              \
+    X(cudaMemset2D, plain)                                                                                   \
+    X(cudaMemset2DAsync, plain)                                                                              \
+    X(cudaMemcpyBatchAsync, plain)                                                                           \
+    X(cudaDeviceEnablePeerAccess, plain)                                                                     \
+    X(cudaDeviceDisablePeerAccess, plain)                                                                    \
+    X(cudaMemPoolSetAccess, plain)                                                                           \
+    X(cudaMemPoolGetAccess, plain)                                                                           \
+    X(cudaOccupancyMaxActiveBlocksPerMultiprocessor, plain)                                                  \
+    X(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, plain)                                         \
+    X(cudaFuncGetAttributes, plain)                                                                          \
+    X(cudaFuncSetAttribute, plain)                                                                           \
+    X(cudaStreamAddCallback, plain)                                                                          \
+    X(cudaMemPrefetchAsync, plain)                                                                           \
+    X(cudaMemAdvise, plain)                                                                                  \
+    X(cudaMemRangeGetAttribute, plain)                                                                       \
+    X(cudaGetDriverEntryPoint, free_of)                                                                      \
+    X(cudaGetDriverEntryPointByVersion, free_of)                                                             \
+    X(cuGetErrorName, about)                                                                                 \
+    X(cuGetErrorString, about)                                                                               \
+    X(cuInit, free_of)                                                                                       \
+    X(cuDriverGetVersion, free_of)                                                                           \
+    X(cuDeviceGet, free_of)                                                                                  \
+    X(cuDeviceGetCount, free_of)                                                                             \
+    X(cuDeviceGetAttribute, free_of)                                                                         \
+    X(cuCtxGetDevice, plain)                                                                                 \
+    X(cuMemGetAllocationGranularity, plain)                                                                  \
+    X(cuMemAddressReserve, plain)                                                                            \
+    X(cuMemAddressFree, releases)                                                                            \
+    X(cuMemCreate, allocates)                                                                                \
+    X(cuMemRelease, releases)                                                                                \
+    X(cuMemMap, plain)                                                                                       \
+    X(cuMemUnmap, releases)                                                                                  \
+    X(cuMemSetAccess, plain)                                                                                 \
+    X(cuMemGetAccess, plain)                                                                                 \
+    X(cuMemRetainAllocationHandle, plain)                                                                    \
+    X(cuMemGetAllocationPropertiesFromHandle, plain)                                                         \
     X(cudaLaunchKernel, plain)                                                                               \
     X(cuota_simulator_launch, plain)
 

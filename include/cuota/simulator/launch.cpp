@@ -131,3 +131,21 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* dat
         return cudaSuccess;
     });
 }
+
+// The older form of the same: it gets the stream and its state.
+extern "C" [[gnu::visibility("default")]] cudaError_t cudaStreamAddCallback(cudaStream_t handle,
+                                                                            cudaStreamCallback_t call,
+                                                                            void* data, unsigned int flags) {
+    return api(function::cudaStreamAddCallback, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+        if (!call || flags != 0) return cudaErrorInvalidValue;
+        enqueue(lock, s, make_task([call, data, handle, s] {
+                    inside marked{activity::callback};
+                    sanitizer::loud program;
+                    call(handle, failure_of(s->owner), data);
+                }));
+        return cudaSuccess;
+    });
+}

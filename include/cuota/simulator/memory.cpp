@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t device_alignment = 256;
 constexpr std::size_t pinned_alignment = 512;
+constexpr std::size_t managed_alignment = 4096;  // advice is kept by pages
 constexpr std::size_t freed_addresses_kept = 4096;
 
 /// Fills small memory whole and the ends of large memory: a test may hold more device memory than the host
@@ -51,7 +52,8 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
     auto& d = current_device();
-    if (bytes > d.capacity || !take_from_device(d, in_units(bytes))) return cudaErrorMemoryAllocation;
+    if (too_large(bytes) || bytes > d.capacity || !take_from_device(d, in_units(bytes)))
+        return cudaErrorMemoryAllocation;
     void* const address = take_host_memory(device_alignment, bytes);
     if (!address) {
         give_to_device(d, in_units(bytes));
@@ -68,7 +70,9 @@ cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, un
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
     if (bytes == 0) return kind == memory_kind::managed ? cudaErrorInvalidValue : cudaSuccess;
-    void* const address = take_host_memory(pinned_alignment, bytes);
+    if (too_large(bytes)) return cudaErrorMemoryAllocation;
+    void* const address =
+        take_host_memory(kind == memory_kind::managed ? managed_alignment : pinned_alignment, bytes);
     if (!address) return cudaErrorMemoryAllocation;
     fill_new(address, bytes);
     note_memory(address, bytes, kind, current_device().index, by)->flags = flags;
@@ -210,7 +214,8 @@ cudaError_t cudaFree(void* address) {
     return api(function::cudaFree, [&](guard& lock) {
         if (!address) return cudaSuccess;
         auto const a = exactly(address);
-        bool const ours = a && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
+        bool const ours =
+            a && !a->mapped && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
         if (!ours) return refuse_free(address);
         auto const& d = *the_machine().all_devices[static_cast<std::size_t>(a->device)];
         release(lock, a);

@@ -25,6 +25,8 @@ WITH_OWN_STREAM(cudaStreamGetPriority, (cudaStream_t s, int* p), (own(s), p))
 WITH_OWN_STREAM(cudaStreamGetDevice, (cudaStream_t s, int* d), (own(s), d))
 WITH_OWN_STREAM(cudaStreamIsCapturing, (cudaStream_t s, cudaStreamCaptureStatus* c), (own(s), c))
 WITH_OWN_STREAM(cudaLaunchHostFunc, (cudaStream_t s, cudaHostFn_t f, void* d), (own(s), f, d))
+WITH_OWN_STREAM(cudaStreamAddCallback, (cudaStream_t s, cudaStreamCallback_t f, void* d, unsigned n),
+                (own(s), f, d, n))
 WITH_OWN_STREAM(cudaEventRecord, (cudaEvent_t e, cudaStream_t s), (e, own(s)))
 WITH_OWN_STREAM(cudaEventRecordWithFlags, (cudaEvent_t e, cudaStream_t s, unsigned f), (e, own(s), f))
 WITH_OWN_STREAM(cudaMemcpyAsync, (void* to, void const* from, size_t n, cudaMemcpyKind k, cudaStream_t s),

@@ -60,7 +60,7 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
     auto& d = device_of(*p);
-    if (bytes > d.capacity) return cudaErrorMemoryAllocation;
+    if (too_large(bytes) || bytes > d.capacity) return cudaErrorMemoryAllocation;
     void* const address = take_host_memory(256, bytes);
     if (!address) return cudaErrorMemoryAllocation;
     std::unique_ptr<void, decltype(&std::free)> owned{address, &std::free};

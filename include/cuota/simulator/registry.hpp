@@ -42,6 +42,14 @@ public:
         return std::exchange(slots_[index].object, nullptr);
     }
 
+    /// The handle of an object that has one, or zero. Cost: linear.
+    std::uintptr_t handle_of(std::shared_ptr<T> const& object) const {
+        for (std::size_t i = 0; i < slots_.size(); ++i)
+            if (object && slots_[i].object == object)
+                return tag_ | (std::uintptr_t{slots_[i].generation} << 24) | i;
+        return 0;
+    }
+
     std::size_t size() const noexcept { return slots_.size() - free_.size(); }
 
 private:

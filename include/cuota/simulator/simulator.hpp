@@ -35,7 +35,8 @@ struct options {
 
 /// What was handed out and not yet given back.
 ///
-/// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included.
+/// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included;
+/// memory of cuMemCreate until its last handle and its last mapping are gone.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
 struct live_counts {
     std::size_t device_allocations = 0;
@@ -47,10 +48,12 @@ struct live_counts {
     std::size_t streams = 0;
     std::size_t events = 0;
     std::size_t pools = 0;
+    std::size_t address_ranges = 0;  ///< reserved by cuMemAddressReserve
 
     /// The number of live things of all kinds.
     [[nodiscard]] std::size_t total() const noexcept {
-        return device_allocations + pinned_allocations + managed_allocations + streams + events + pools;
+        return device_allocations + pinned_allocations + managed_allocations + streams + events + pools +
+               address_ranges;
     }
 };
 
@@ -106,7 +109,7 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// Throws: std::invalid_argument for a name the simulator does not define
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls(const char* function);
 
-/// All calls but those of cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName and cudaGetErrorString.
+/// All calls but those of cudaGetLastError, cudaPeekAtLastError and the four that name an error.
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls();
 
 /// Calls of all functions that allocate device, managed or pinned memory.
@@ -116,12 +119,31 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// null, returns `code` and does nothing else; `until_cleared`: that call and all later ones. Plans add up.
 ///
 /// `code` cudaSuccess stands for cudaErrorMemoryAllocation in functions that allocate, cudaErrorUnknown
-/// elsewhere. The four error functions never fail and do not count as calls of "any".
+/// elsewhere. The functions that report errors never fail and do not count as calls of "any".
 ///
 /// Throws: std::invalid_argument for an unknown name or an `nth` of zero
 CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cudaError_t code = cudaSuccess,
                                    fault_kind kind = fault_kind::once);
 
+/// From now on each call of `function`, or of any function when it is null, fails with this probability, as
+/// `fail_call` would make it fail. The same calls in the same order fail the same way for the same seed; calls
+/// of several threads have no such order. Plans add up.
+///
+/// Throws: std::invalid_argument for an unknown name, one that never fails, or a probability outside 0 to 1
+CUOTA_SIMULATOR_API void fail_randomly(const char* function, double probability, std::uint64_t seed,
+                                       cudaError_t code = cudaSuccess);
+
+/// From now on every allocation of more than `bytes` is out of memory: device, managed, pinned and
+/// stream-ordered memory, and cuMemCreate.
+CUOTA_SIMULATOR_API void fail_larger_than(std::size_t bytes);
+
+/// The device is gone: its queued work is dropped, and its calls fail with cudaErrorDevicesUnavailable until
+/// `reset`. Those that free or destroy still give back, and say so with the same error.
+///
+/// Throws: std::invalid_argument for a device that does not exist
+CUOTA_SIMULATOR_API void lose_device(int device);
+
+/// Ends all that `fail_call`, `fail_randomly` and `fail_larger_than` have planned.
 CUOTA_SIMULATOR_API void clear_faults();
 
 /// How many calls failed because that was planned.

@@ -119,6 +119,8 @@ struct event {
 
 enum class memory_kind { device, managed, pinned, registered };
 
+struct advice;
+struct mapping;
 struct pool;
 
 /// One allocation. It knows its address only in disguise, or LeakSanitizer would find every leak reachable.
@@ -133,7 +135,9 @@ struct allocation {
     unsigned flags;
     std::uint64_t number;
     function made_by;
-    std::shared_ptr<pool> from;  ///< null for plain allocations
+    std::shared_ptr<pool> from;       ///< null for plain allocations
+    std::shared_ptr<advice> advised;  ///< null until something was said about managed memory
+    std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
     std::atomic<phase> now{phase::live};
     ordering::shadow order_shadow;
 
@@ -160,6 +164,7 @@ struct pool {
     std::size_t reserved_peak = 0;
     std::uint64_t threshold = 0;
     int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
+    std::uint32_t open_to = 0;  ///< other devices that may reach its memory, one bit each
     std::vector<pending_free> frees;
 
     [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
@@ -173,6 +178,7 @@ struct device {
     std::size_t used = 0;  ///< plain allocations and all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
+    std::uint32_t reaches = 0;  ///< the peers whose memory it may use, one bit each
     std::atomic<cudaError_t> failure{cudaSuccess};
     std::string failure_text;
     stream_handle legacy;
@@ -199,6 +205,13 @@ struct planned_fault {
     std::uint64_t calls_left;
     cudaError_t code;
     fault_kind kind;
+};
+
+struct random_fault {
+    std::optional<function> only;
+    double probability;
+    cudaError_t code;
+    std::mt19937_64 draw;
 };
 
 struct misuse_counters {
@@ -228,6 +241,8 @@ struct machine {
 
     std::array<std::atomic<std::uint64_t>, function_count> calls{};
     std::vector<planned_fault> faults;
+    std::vector<random_fault> random_faults;
+    std::size_t largest_allocation = SIZE_MAX;  ///< a larger one fails
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
@@ -297,6 +312,7 @@ stream_handle find_stream(cudaStream_t handle);
 /// The current device of this thread, which must exist.
 device& current_device();
 device* find_device(int index);
+int attribute_of(device const& d, cudaDeviceAttr which);
 /// Marks the device as failed for good; the first failure wins.
 void fail_device(device& d, cudaError_t code, std::string text);
 /// The allocation that contains the address, or null.
@@ -332,7 +348,15 @@ struct admission {
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
 cudaError_t failure_of(device const& d);
+cudaError_t default_code(function f);
 std::optional<function> function_named(std::string const& name);
+
+// ---- faults.cpp ----
+
+/// The fault that chance gives this call, or cudaSuccess. Under the lock.
+cudaError_t drawn(function f);
+/// Whether an allocation fails for its size alone; counts it if so. Under the lock.
+bool too_large(std::size_t bytes);
 
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "state.hpp"
+
+namespace cuota::inline v0::simulator {
+
+/// When the source of a copy is read.
+enum class source_read {
+    usual,     ///< pageable memory before the call returns, all other memory in stream order
+    in_order,  ///< whatever memory it is, in stream order
+    now,       ///< before the call returns
+};
+
+struct copy_request {
+    void* to;
+    void const* from;
+    std::size_t bytes;
+    cudaMemcpyKind kind;
+    bool wait;  ///< cudaMemcpy rather than cudaMemcpyAsync
+    source_read read = source_read::usual;
+};
+
+/// Checks and enqueues a copy. Nothing has happened unless it is cudaSuccess or the failure of the device.
+cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle);
+/// The same of a memset, which never waits.
+cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle);
+cudaError_t bad_range();
+
+}  // namespace cuota::inline v0::simulator

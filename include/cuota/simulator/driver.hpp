@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "state.hpp"
+
+#include <cuda.h>
+
+/// The functions of the driver that cudaGetDriverEntryPointByVersion hands out. They are no symbols of this
+/// library, so that nothing has to be linked in place of libcuda.
+namespace cuota::inline v0::simulator {
+
+/// An error of the runtime as the driver numbers it: the same, where the driver has it.
+CUresult to_driver(cudaError_t error) noexcept;
+
+/// As `api`, but the driver leaves no last error behind.
+template <class F>
+CUresult driver_api(function f, F&& body) noexcept {
+    sanitizer::quiet quiet;
+    auto const admitted = admit(f);
+    auto error = to_driver(admitted.error);
+    if (!admitted.run) return error;
+    try {
+        guard lock{the_machine().mutex};
+        CUresult const result = body(lock);
+        return error == CUDA_SUCCESS ? result : error;
+    } catch (std::bad_alloc const&) { return CUDA_ERROR_OUT_OF_MEMORY; } catch (...) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+namespace driver {
+
+CUresult mem_get_allocation_granularity(std::size_t*, CUmemAllocationProp const*,
+                                        CUmemAllocationGranularity_flags);
+CUresult mem_address_reserve(CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long);
+CUresult mem_address_free(CUdeviceptr, std::size_t);
+CUresult mem_create(CUmemGenericAllocationHandle*, std::size_t, CUmemAllocationProp const*,
+                    unsigned long long);
+CUresult mem_release(CUmemGenericAllocationHandle);
+CUresult mem_map(CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long);
+CUresult mem_unmap(CUdeviceptr, std::size_t);
+CUresult mem_set_access(CUdeviceptr, std::size_t, CUmemAccessDesc const*, std::size_t);
+CUresult mem_get_access(unsigned long long*, CUmemLocation const*, CUdeviceptr);
+CUresult mem_retain_allocation_handle(CUmemGenericAllocationHandle*, void*);
+CUresult mem_get_allocation_properties(CUmemAllocationProp*, CUmemGenericAllocationHandle);
+
+}  // namespace driver
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+// Who may reach whose memory. Copies between devices need no permission; kernels do, which is not checked.
+namespace cuota::inline v0::simulator {
+namespace {
+
+std::uint32_t bit(int index) { return std::uint32_t{1} << index; }
+
+cudaError_t check(pool const& p, cudaMemAccessDesc const& wanted) {
+    if (wanted.location.type != cudaMemLocationTypeDevice) return cudaErrorInvalidValue;
+    if (!find_device(wanted.location.id)) return cudaErrorInvalidDevice;
+    bool const closes = wanted.flags == cudaMemAccessFlagsProtNone;
+    if (!closes && wanted.flags != cudaMemAccessFlagsProtReadWrite) return cudaErrorInvalidValue;
+    return closes && wanted.location.id == p.device ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t find_pool(cudaMemPool_t handle, std::shared_ptr<pool>& out) {
+    out = the_machine().pools.find(handle);
+    if (out) return cudaSuccess;
+    ++the_machine().misuse.bad_handles;
+    return cudaErrorInvalidValue;
+}
+
+}  // namespace
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+    return api(function::cudaDeviceEnablePeerAccess, [&](guard&) {
+        auto& d = current_device();
+        if (!find_device(peer) || peer == d.index) return cudaErrorInvalidDevice;
+        if (flags != 0) return cudaErrorInvalidValue;
+        if (d.reaches & bit(peer)) return cudaErrorPeerAccessAlreadyEnabled;
+        d.reaches |= bit(peer);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    return api(function::cudaDeviceDisablePeerAccess, [&](guard&) {
+        auto& d = current_device();
+        if (!find_device(peer)) return cudaErrorInvalidDevice;
+        if (!(d.reaches & bit(peer))) return cudaErrorPeerAccessNotEnabled;
+        d.reaches &= ~bit(peer);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, cudaMemAccessDesc const* wanted, size_t count) {
+    return api(function::cudaMemPoolSetAccess, [&](guard&) {
+        std::shared_ptr<pool> p;
+        if (auto const error = find_pool(handle, p); error != cudaSuccess) return error;
+        if (!wanted && count != 0) return cudaErrorInvalidValue;
+        for (std::size_t i = 0; i < count; ++i)
+            if (auto const error = check(*p, wanted[i]); error != cudaSuccess) return error;
+        for (std::size_t i = 0; i < count; ++i) {
+            auto const who = bit(wanted[i].location.id);
+            bool const opens = wanted[i].flags == cudaMemAccessFlagsProtReadWrite;
+            p->open_to = opens ? p->open_to | who : p->open_to & ~who;
+        }
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* out, cudaMemPool_t handle, cudaMemLocation* where) {
+    return api(function::cudaMemPoolGetAccess, [&](guard&) {
+        std::shared_ptr<pool> p;
+        if (auto const error = find_pool(handle, p); error != cudaSuccess) return error;
+        if (!out || !where || where->type != cudaMemLocationTypeDevice) return cudaErrorInvalidValue;
+        if (!find_device(where->id)) return cudaErrorInvalidDevice;
+        bool const open = where->id == p->device || (p->open_to & bit(where->id));
+        *out = open ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+        return cudaSuccess;
+    });
+}

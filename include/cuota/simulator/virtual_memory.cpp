@@ -1,0 +1,404 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "virtual_memory.hpp"
+#include "driver.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// All physical memory is one sparse file without a name. A piece of it is mapped where the program asks, even
+// twice; what is reserved and not mapped, or mapped and without access, faults when touched.
+namespace cuota::inline v0::simulator {
+namespace {
+
+constexpr std::size_t granularity = std::size_t{2} << 20;
+constexpr std::size_t page = 4096;
+
+bool in_granules(std::size_t bytes) { return bytes != 0 && bytes % granularity == 0; }
+
+void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+struct tables {
+    std::map<std::uintptr_t, std::size_t> reserved;  ///< start and bytes
+    registry<physical_memory> physical{0x56};
+    std::vector<std::weak_ptr<physical_memory>> alive;
+    int file = -1;
+    std::int64_t end_of_file = 0;
+};
+
+tables& known() {
+    static auto* const the_one = new tables;  // static objects of the program may free late
+    return *the_one;
+}
+
+// ---- reservations ----
+
+/// The start of the reservation that holds all of the range, or zero.
+std::uintptr_t reservation_of(std::uintptr_t start, std::size_t bytes) {
+    auto const& all = known().reserved;
+    auto next = all.upper_bound(start);
+    if (next == all.begin()) return 0;
+    auto const& [first, size] = *--next;
+    auto const offset = start - first;
+    return offset < size && bytes <= size - offset ? first : 0;
+}
+
+bool touches_a_reservation(std::uintptr_t start, std::size_t bytes) {
+    auto const& all = known().reserved;
+    if (all.empty()) return false;
+    auto next = all.lower_bound(start + bytes);
+    return next != all.begin() && (--next, start - next->first < next->second || next->first >= start);
+}
+
+void* map_nothing(void* where, std::size_t bytes, int flags) {
+    return mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+}
+
+/// Address space aligned as asked, at the hint where that is free; zero when there is none.
+std::uintptr_t find_space(std::size_t bytes, std::size_t alignment, std::uintptr_t hint) {
+    if (hint != 0 && hint % alignment == 0) {
+        auto* const got = map_nothing(at(hint), bytes, 0);
+        if (got == at(hint)) return hint;
+        if (got != MAP_FAILED) munmap(got, bytes);
+    }
+    if (bytes > (std::size_t{1} << 46)) return 0;
+    auto* const got = map_nothing(nullptr, bytes + alignment, 0);
+    if (got == MAP_FAILED) return 0;
+    auto const start = reinterpret_cast<std::uintptr_t>(got);
+    auto const first = (start + alignment - 1) / alignment * alignment;
+    if (first != start) munmap(got, first - start);
+    munmap(at(first + bytes), start + alignment - first);
+    return first;
+}
+
+// ---- physical memory ----
+
+bool grow_file(tables& t, std::size_t bytes) {
+    if (t.file < 0) t.file = memfd_create("simulated device memory", MFD_CLOEXEC);
+    return t.file >= 0 && ftruncate(t.file, t.end_of_file + static_cast<std::int64_t>(bytes)) == 0;
+}
+
+/// New memory holds no zeroes to rely on.
+bool poison(tables const& t, physical_memory const& p) {
+    auto* const view = mmap(nullptr, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t.file, p.offset);
+    if (view == MAP_FAILED) return false;
+    fill_new(view, p.bytes);
+    munmap(view, p.bytes);
+    return true;
+}
+
+void give_pages_back(tables const& t, physical_memory const& p) {
+    // The host's memory comes back as well; where the kernel cannot do that, it does at the end of the program.
+    (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
+                    static_cast<std::int64_t>(p.bytes));
+}
+
+device& device_of(physical_memory const& p) {
+    return *the_machine().all_devices[static_cast<std::size_t>(p.device)];
+}
+
+void drop_if_unused(physical_memory const& p) {
+    if (p.handles != 0 || p.mappings != 0) return;
+    give_pages_back(known(), p);
+    give_to_device(device_of(p), p.bytes);
+    auto& live = the_machine().live;
+    --live.device_allocations;
+    live.device_bytes -= p.bytes;
+}
+
+std::uint64_t add_physical(tables& t, device& d, std::size_t bytes) {
+    auto& m = the_machine();
+    auto p = std::make_shared<physical_memory>(
+        physical_memory{.bytes = bytes, .device = d.index, .offset = t.end_of_file, .number = 0});
+    if (!poison(t, *p)) return 0;
+    p->number = m.next_allocation++;
+    t.end_of_file += static_cast<std::int64_t>(bytes);
+    std::erase_if(t.alive, [](auto const& weak) { return weak.expired(); });
+    t.alive.push_back(p);
+    ++m.live.device_allocations;
+    m.live.device_bytes += bytes;
+    return t.physical.add(std::move(p));
+}
+
+std::shared_ptr<physical_memory> find_physical(CUmemGenericAllocationHandle handle) {
+    return known().physical.find(at(handle));
+}
+
+CUresult unknown_handle() {
+    ++the_machine().misuse.bad_handles;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- mappings ----
+
+allocation_ref mapping_at(std::uintptr_t address) {
+    auto a = find_memory(at(address));
+    return a && a->mapped ? a : nullptr;
+}
+
+/// The mappings that fill the range, each of them whole; none when they do not.
+std::vector<allocation_ref> whole_mappings(std::uintptr_t start, std::size_t bytes) {
+    std::vector<allocation_ref> all;
+    std::size_t done = 0;
+    while (done < bytes) {
+        auto a = mapping_at(start + done);
+        if (!a || a->address() != at(start + done) || a->bytes > bytes - done) return {};
+        done += a->bytes;
+        all.push_back(std::move(a));
+    }
+    return all;
+}
+
+bool any_mapping_in(std::uintptr_t start, std::size_t bytes) {
+    auto const& memory = the_machine().memory;
+    auto const found = memory.lower_bound(~(start + bytes - 1));  // the last that starts inside or before
+    return found != memory.end() && found->second->mapped && ~found->first + found->second->bytes > start;
+}
+
+void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physical_memory> p) {
+    auto& m = the_machine();
+    auto a = std::make_shared<allocation>();
+    a->disguise = ~start;
+    a->bytes = bytes;
+    a->units = 0;  // the physical memory is charged
+    a->kind = memory_kind::device;
+    a->device = p->device;
+    a->flags = 0;
+    a->number = p->number;
+    a->made_by = function::cuMemMap;
+    a->mapped = std::make_shared<mapping>();
+    ++p->mappings;
+    a->mapped->memory = std::move(p);
+    m.memory.emplace(a->disguise, std::move(a));
+}
+
+void remove_mapping(allocation_ref const& a) {
+    a->now = allocation::phase::released;  // work that still wants it has come too late
+    sanitizer::claim(a->address(), a->bytes);
+    the_machine().memory.erase(a->disguise);
+    --a->mapped->memory->mappings;
+    drop_if_unused(*a->mapped->memory);
+}
+
+void protect(allocation const& a) {
+    constexpr int rights[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
+    mprotect(a.address(), a.bytes, rights[static_cast<int>(a.mapped->widest())]);
+}
+
+std::optional<access> access_of(CUmemAccess_flags flags) {
+    switch (flags) {
+        case CU_MEM_ACCESS_FLAGS_PROT_NONE: return access::none;
+        case CU_MEM_ACCESS_FLAGS_PROT_READ: return access::read;
+        case CU_MEM_ACCESS_FLAGS_PROT_READWRITE: return access::write;
+        default: return std::nullopt;
+    }
+}
+
+CUresult check(CUmemLocation const& where) {
+    if (where.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    auto const* const d = find_device(where.id);
+    return d ? to_driver(failure_of(*d)) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult check(CUmemAllocationProp const* wanted) {
+    if (!wanted || wanted->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    if (wanted->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    return check(wanted->location);
+}
+
+CUresult check(CUmemAccessDesc const& wanted) {
+    return access_of(wanted.flags) ? check(wanted.location) : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+access mapping::widest() const noexcept { return *std::max_element(of_device.begin(), of_device.end()); }
+
+bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how) {
+    auto const start = reinterpret_cast<std::uintptr_t>(from);
+    if (!first) return !touches_a_reservation(start, bytes);
+    auto const offset = start - ~first->disguise;
+    if (!first->mapped) return bytes <= first->bytes - offset;
+    for (std::size_t done = 0; done < bytes;) {
+        auto const a = mapping_at(start + done);
+        if (!a || a->mapped->widest() < how) return false;
+        done += a->bytes - (start + done - ~a->disguise);
+    }
+    return true;
+}
+
+bool still_usable(allocation_ref const& first, void const* from, std::size_t bytes) {
+    guard lock{the_machine().mutex};
+    return usable(first, from, bytes, access::none);
+}
+
+std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory() {
+    std::vector<std::pair<std::uint64_t, std::string>> lines;
+    for (auto const& weak : known().alive) {
+        auto const p = weak.lock();
+        if (!p || (p->handles == 0 && p->mappings == 0)) continue;
+        lines.emplace_back(p->number, '#' + std::to_string(p->number) + " device memory, " +
+                                          std::to_string(p->bytes) + " bytes mapped " +
+                                          std::to_string(p->mappings) + " times, device " +
+                                          std::to_string(p->device) + ", from cuMemCreate");
+    }
+    return lines;
+}
+
+// ---- the driver's functions ----
+
+namespace driver {
+
+CUresult mem_get_allocation_granularity(std::size_t* out, CUmemAllocationProp const* wanted,
+                                        CUmemAllocationGranularity_flags which) {
+    return driver_api(function::cuMemGetAllocationGranularity, [&](guard&) {
+        bool const named =
+            which == CU_MEM_ALLOC_GRANULARITY_MINIMUM || which == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+        if (!out || !named) return CUDA_ERROR_INVALID_VALUE;
+        if (auto const error = check(wanted); error != CUDA_SUCCESS) return error;
+        *out = granularity;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_address_reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint,
+                             unsigned long long flags) {
+    return driver_api(function::cuMemAddressReserve, [&](guard&) {
+        bool const makes_sense = out && bytes != 0 && bytes % page == 0 && hint % page == 0 && flags == 0 &&
+                                 (alignment == 0 || std::has_single_bit(alignment));
+        if (!makes_sense) return CUDA_ERROR_INVALID_VALUE;
+        auto const start = find_space(bytes, std::max(alignment, granularity), hint);
+        if (start == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+        known().reserved.emplace(start, bytes);
+        ++the_machine().live.address_ranges;
+        *out = start;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_address_free(CUdeviceptr start, std::size_t bytes) {
+    return driver_api(function::cuMemAddressFree, [&](guard&) {
+        auto& all = known().reserved;
+        auto const found = all.find(start);
+        if (found == all.end() || found->second != bytes || any_mapping_in(start, bytes))
+            return CUDA_ERROR_INVALID_VALUE;
+        all.erase(found);
+        munmap(at(start), bytes);
+        --the_machine().live.address_ranges;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_create(CUmemGenericAllocationHandle* out, std::size_t bytes, CUmemAllocationProp const* wanted,
+                    unsigned long long flags) {
+    return driver_api(function::cuMemCreate, [&](guard&) {
+        if (!out || flags != 0 || !in_granules(bytes)) return CUDA_ERROR_INVALID_VALUE;
+        if (auto const error = check(wanted); error != CUDA_SUCCESS) return error;
+        auto& d = *find_device(wanted->location.id);
+        if (too_large(bytes) || !take_from_device(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+        auto& t = known();
+        auto const handle = grow_file(t, bytes) ? add_physical(t, d, bytes) : 0;
+        if (handle == 0) {
+            give_to_device(d, bytes);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        *out = handle;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_release(CUmemGenericAllocationHandle handle) {
+    return driver_api(function::cuMemRelease, [&](guard&) {
+        auto const p = find_physical(handle);
+        if (!p) return unknown_handle();
+        if (--p->handles == 0) known().physical.remove(at(handle));
+        drop_if_unused(*p);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_map(CUdeviceptr start, std::size_t bytes, std::size_t offset,
+                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    return driver_api(function::cuMemMap, [&](guard&) {
+        auto const p = find_physical(handle);
+        if (!p) return unknown_handle();
+        bool const fits =
+            start % granularity == 0 && in_granules(bytes) && bytes <= p->bytes && offset == 0 && flags == 0;
+        if (!fits || reservation_of(start, bytes) == 0 || any_mapping_in(start, bytes))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (mmap(at(start), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, known().file, p->offset) == MAP_FAILED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        add_mapping(start, bytes, p);
+        return CUDA_SUCCESS;
+    });
+}
+
+// Like the driver's, it waits for nothing: unmapping what queued work still uses is the program's mistake.
+CUresult mem_unmap(CUdeviceptr start, std::size_t bytes) {
+    return driver_api(function::cuMemUnmap, [&](guard&) {
+        auto const all = whole_mappings(start, bytes);
+        if (all.empty()) return CUDA_ERROR_INVALID_VALUE;
+        for (auto const& a : all) remove_mapping(a);
+        return map_nothing(at(start), bytes, MAP_FIXED) == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY
+                                                                      : CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_set_access(CUdeviceptr start, std::size_t bytes, CUmemAccessDesc const* wanted,
+                        std::size_t count) {
+    return driver_api(function::cuMemSetAccess, [&](guard&) {
+        auto const all = whole_mappings(start, bytes);
+        if (all.empty() || !wanted || count == 0) return CUDA_ERROR_INVALID_VALUE;
+        for (std::size_t i = 0; i < count; ++i)
+            if (auto const error = check(wanted[i]); error != CUDA_SUCCESS) return error;
+        for (auto const& a : all) {
+            for (std::size_t i = 0; i < count; ++i)
+                a->mapped->of_device[static_cast<std::size_t>(wanted[i].location.id)] =
+                    *access_of(wanted[i].flags);
+            protect(*a);
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_get_access(unsigned long long* out, CUmemLocation const* where, CUdeviceptr address) {
+    return driver_api(function::cuMemGetAccess, [&](guard&) {
+        constexpr CUmemAccess_flags flags[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
+                                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        auto const a = mapping_at(address);
+        if (!out || !where || !a) return CUDA_ERROR_INVALID_VALUE;
+        if (auto const error = check(*where); error != CUDA_SUCCESS) return error;
+        *out = flags[static_cast<int>(a->mapped->of_device[static_cast<std::size_t>(where->id)])];
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_retain_allocation_handle(CUmemGenericAllocationHandle* out, void* address) {
+    return driver_api(function::cuMemRetainAllocationHandle, [&](guard&) {
+        auto const a = mapping_at(reinterpret_cast<std::uintptr_t>(address));
+        if (!out || !a) return CUDA_ERROR_INVALID_VALUE;
+        auto const& p = a->mapped->memory;
+        *out = p->handles == 0 ? known().physical.add(p) : known().physical.handle_of(p);
+        ++p->handles;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult mem_get_allocation_properties(CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) {
+    return driver_api(function::cuMemGetAllocationPropertiesFromHandle, [&](guard&) {
+        auto const p = find_physical(handle);
+        if (!p) return unknown_handle();
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        *out = {};
+        out->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        out->location = {CU_MEM_LOCATION_TYPE_DEVICE, p->device};
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // namespace driver
+}  // namespace cuota::inline v0::simulator

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/control.hpp"
+#include "simulator/virtual_memory.hpp"
+
+using namespace control;
+
+TEST_CASE("physical memory is charged from its creation to its last handle and mapping",
+          "[simulator][virtual_memory]") {
+    machine m{{.devices = 1, .capacity = 8 * MiB}};
+    driver const d;
+    auto const bytes = 4 * MiB;
+    {
+        range const r{d, bytes};
+        CHECK(sim::live().address_ranges == 1);
+        CHECK(free_bytes() == 8 * MiB);  // addresses cost nothing
+        auto const wanted = on_device(0);
+        CUmemGenericAllocationHandle h = 0, more = 0;
+        REQUIRE(d.create(&h, bytes, &wanted, 0) == CUDA_SUCCESS);
+        CHECK(free_bytes() == 4 * MiB);
+        CHECK(sim::live().device_bytes == bytes);
+        CHECK(sim::leaks().size() == 1);
+        CHECK(d.create(&more, 6 * MiB, &wanted, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+
+        REQUIRE(d.map(r.start, bytes, 0, h, 0) == CUDA_SUCCESS);
+        REQUIRE(d.release(h) == CUDA_SUCCESS);
+        CHECK(free_bytes() == 4 * MiB);
+        CHECK(sim::live().device_allocations == 1);
+        REQUIRE(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+        CHECK(free_bytes() == 8 * MiB);
+        CHECK(sim::live().device_allocations == 0);
+        CHECK(d.release(h) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(sim::misuse().bad_handles == 1);
+    }
+    CHECK(sim::peak_device_bytes() == bytes);
+    CHECK(sim::leaks().empty());
+}
+
+TEST_CASE("the driver's functions fail by name and are counted", "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    auto const wanted = on_device(0);
+    CUmemGenericAllocationHandle h = 0;
+    sim::fail_call("cuMemCreate", 1);
+    CHECK(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(sim::live().device_allocations == 0);
+    sim::fail_call("cuMemCreate", 1, cudaErrorMemoryAllocation);
+    CHECK(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(sim::calls("cuMemCreate") == 2);
+    CHECK(sim::allocation_calls() == 2);
+
+    CUdeviceptr start = 0;
+    sim::fail_call("cuMemAddressReserve", 1);
+    CHECK(d.reserve(&start, 2 * MiB, 0, 0, 0) == CUDA_ERROR_UNKNOWN);
+    CHECK(start == 0);
+    range const r{d, 2 * MiB};
+    memory const p{d, 2 * MiB};
+    sim::fail_call("cuMemMap", 1, cudaErrorMemoryAllocation);
+    CHECK(d.map(r.start, 2 * MiB, 0, p.handle, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    mapped const here{d, r.start, p};
+    sim::fail_call("cuMemUnmap", 1, cudaErrorInvalidValue);
+    CHECK(d.unmap(r.start, 2 * MiB) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(sim::faults_injected() == 5);
+}
+
+TEST_CASE("a kernel works on mapped memory across mappings", "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    auto const bytes = d.granule();
+    range const r{d, 2 * bytes};
+    memory const a{d, bytes}, b{d, bytes};
+    mapped const first{d, r.start, a}, second{d, r.start + bytes, b};
+    auto const s = new_stream();
+    auto* const numbers = static_cast<unsigned*>(pointer(r.start));
+    auto const count = 2 * bytes / sizeof(unsigned);
+    REQUIRE(launch(s, "fill", [=] {
+                for (std::size_t i = 0; i < count; ++i) numbers[i] = 0x05050505U;
+            }) == cudaSuccess);
+    CHECK(all_are(contents(numbers, 2 * bytes), 5));
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("new physical memory is poisoned", "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    range const r{d, d.granule()};
+    for (int round = 0; round < 2; ++round) {
+        memory const p{d, d.granule()};
+        mapped const here{d, r.start, p};
+        CHECK(all_are(contents(pointer(r.start), d.granule()), 0xcd));
+        REQUIRE(cudaMemset(pointer(r.start), 1, d.granule()) == cudaSuccess);
+    }
+}
+
+TEST_CASE("memory that may only be read, or not even that, is refused to copies",
+          "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    auto const bytes = d.granule();
+    range const r{d, bytes};
+    memory const p{d, bytes};
+    mapped const here{d, r.start, p};
+    REQUIRE(cudaMemset(pointer(r.start), 2, bytes) == cudaSuccess);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+
+    CUmemAccessDesc wanted{on_device(0).location, CU_MEM_ACCESS_FLAGS_PROT_READ};
+    REQUIRE(d.set_access(r.start, bytes, &wanted, 1) == CUDA_SUCCESS);
+    CHECK(all_are(contents(pointer(r.start), bytes), 2));
+    CHECK(cudaMemset(pointer(r.start), 3, bytes) == cudaErrorInvalidValue);
+
+    wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    REQUIRE(d.set_access(r.start, bytes, &wanted, 1) == CUDA_SUCCESS);
+    char byte = 0;
+    CHECK(cudaMemcpy(&byte, pointer(r.start), 1, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+    CHECK(sim::misuse().bad_ranges == 2);
+}
+
+TEST_CASE("work that comes to memory which was unmapped faults the device", "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    auto const bytes = d.granule();
+    auto const s = new_stream(cudaStreamNonBlocking);
+    {
+        range const r{d, 2 * bytes};
+        memory const a{d, bytes}, b{d, bytes};
+        REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
+        REQUIRE(d.map(r.start + bytes, bytes, 0, b.handle, 0) == CUDA_SUCCESS);
+        d.open(r.start, 2 * bytes);
+        auto const late = GENERATE(0, 1);
+        {
+            sim::hold closed;
+            REQUIRE(cudaMemsetAsync(pointer(r.start), 1, 2 * bytes, s) == cudaSuccess);
+            REQUIRE(d.unmap(r.start + (late ? bytes : 0), bytes) == CUDA_SUCCESS);
+        }
+        CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
+        CHECK(std::string{cuota_simulator_fault()} == "a memset ran after its memory was freed");
+        // It gives back all the same, and tells of the fault.
+        CHECK(d.unmap(r.start + (late ? 0 : bytes), bytes) == CUDA_ERROR_ILLEGAL_ADDRESS);
+        sim::reset();
+    }
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("work does not take new memory for what was mapped there before", "[simulator][virtual_memory]") {
+    machine m;
+    driver const d;
+    auto const bytes = d.granule();
+    auto const s = new_stream(cudaStreamNonBlocking);
+    {
+        range const r{d, bytes};
+        memory const before{d, bytes}, after{d, bytes};
+        REQUIRE(d.map(r.start, bytes, 0, before.handle, 0) == CUDA_SUCCESS);
+        d.open(r.start, bytes);
+        {
+            sim::hold closed;
+            REQUIRE(cudaMemsetAsync(pointer(r.start), 1, bytes, s) == cudaSuccess);
+            REQUIRE(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+            REQUIRE(d.map(r.start, bytes, 0, after.handle, 0) == CUDA_SUCCESS);
+            d.open(r.start, bytes);
+        }
+        CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
+        sim::reset();
+        CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+    }
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_memory]") {
+    machine m{{.devices = 1, .capacity = std::size_t{8} << 30}};
+    driver const d;
+    std::vector<CUmemGenericAllocationHandle> handles(1500);
+    auto const wanted = on_device(0);
+    for (auto& h : handles) REQUIRE(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_SUCCESS);
+    for (auto const h : handles) REQUIRE(d.release(h) == CUDA_SUCCESS);
+    CHECK(free_bytes() == std::size_t{8} << 30);
+}
