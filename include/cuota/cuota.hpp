@@ -48,6 +48,7 @@
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 
+#include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/data/any_source.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/source.hpp>
@@ -28,43 +29,6 @@
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// A source of any type; one indirect call a batch.
-class any_source {
-public:
-    template <class S>
-        requires(!std::same_as<S, any_source>)
-    &&source<S> explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {}
-
-    [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
-    [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
-    [[nodiscard]] std::string name() const { return inside_->name(); }
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        inside_->gather(samples, out);
-    }
-
-private:
-    struct base {
-        virtual ~base() = default;
-        virtual std::uint64_t size() const = 0;
-        virtual std::span<field const> fields() const = 0;
-        virtual std::string name() const = 0;
-        virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const = 0;
-    };
-    template <source S>
-    struct model final : base {
-        explicit model(S s) : from{std::move(s)} {}
-        std::uint64_t size() const override { return from.size(); }
-        std::span<field const> fields() const override { return from.fields(); }
-        std::string name() const override { return from.name(); }
-        void gather(std::span<std::uint64_t const> samples,
-                    std::span<std::span<std::byte> const> out) const override {
-            from.gather(samples, out);
-        }
-        S from;
-    };
-    std::unique_ptr<base const> inside_;
-};
 
 /// A batch's place on the device, and what must be over before it is overwritten.
 struct device_slot {
