@@ -66,7 +66,9 @@ public:
         try {
             prepare_slots();
             for (std::size_t i = 0; i != options_.workers; ++i)
-                workers_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
+                workers_.emplace_back([this, mine = make_scratch()](std::stop_token stop) mutable {
+                    work(std::move(stop), mine);
+                });
         } catch (...) {
             shut_down();
             give_slab_back();
@@ -252,11 +254,21 @@ private:
 
     // --- workers ---
 
-    // Every way through here publishes exactly one result for the batch that was claimed.
-    void work(std::stop_token stop) noexcept {
-        std::vector<std::span<std::byte>> out(fields_.size());
+    // What a worker writes to besides its slot; made where a failure to make it can be thrown.
+    struct scratch {
+        std::vector<std::span<std::byte>> out;
         std::vector<std::uint64_t> samples;
-        samples.reserve(plan_.batch);
+    };
+    [[nodiscard]] scratch make_scratch() const {
+        scratch made;
+        made.out.resize(fields_.size());
+        made.samples.resize(plan_.batch);  // its size, not only room: a copy has it, too
+        return made;
+    }
+
+    // Every way through here publishes exactly one result for the batch that was claimed.
+    void work(std::stop_token stop, scratch& mine_to_write) noexcept {
+        auto& [out, samples] = mine_to_write;
         while (wait_for_work(stop)) {
             std::optional<staging_ring::fill_lease> lease;
             std::exception_ptr failure;
@@ -265,7 +277,10 @@ private:
                 if (!lease) return;
             } catch (...) { failure = std::current_exception(); }
             std::optional<claim> const mine = next_claim(samples);
-            if (!mine) continue;  // somebody else took the last one, or the epoch is over
+            if (!mine) {  // somebody else took the last one, or the epoch is over
+                if (failure) report_failure_of([&] { std::rethrow_exception(failure); });
+                continue;
+            }
             try {
                 if (!failure) fill(*lease, samples, out);
             } catch (...) { failure = std::current_exception(); }
