@@ -88,7 +88,9 @@ TEST_CASE("an exception in a kernel makes the device fail, with its text", "[sim
     auto const s = new_stream();
     CHECK(cuota_simulator_fault() == std::string{});
     fail(s);
-    CHECK(cuota_simulator_fault() == std::string{"kernel bad threw: index 7 of 5"});
+    std::string const fault = cuota_simulator_fault();
+    CHECK(fault.find("kernel bad at control") == 0);
+    CHECK(fault.find(" threw: index 7 of 5") != std::string::npos);
     CHECK(cudaStreamDestroy(s) == cudaErrorLaunchFailure);
     sim::reset();
     CHECK(cuota_simulator_fault() == std::string{});
@@ -157,7 +159,8 @@ TEST_CASE("work behind a failed kernel is discarded and its bodies are dropped",
         REQUIRE(cudaMemcpyAsync(pinned, d, 1, cudaMemcpyDeviceToHost, s) == cudaSuccess);
     }
     CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
-    CHECK(cuota_simulator_fault() == std::string{"kernel bad threw: something that is not a std::exception"});
+    CHECK(std::string{cuota_simulator_fault()}.find("threw: something that is not a std::exception") !=
+          std::string::npos);
     CHECK(runs == 0);
     CHECK(drops == 1);
     CHECK(callbacks == 0);

@@ -138,6 +138,7 @@ TEST_CASE("memory freed in a stream is there for that stream at once, for others
 
 TEST_CASE("new memory is full of garbage that is easy to know", "[simulator][machine]") {
     machine m;
+    sim::set_memory_checks(sim::memory_checks::heap);
     auto const bytes = GENERATE(std::size_t{1}, std::size_t{5000}, std::size_t{5} << 20);
     auto* const d = device_memory(bytes);
     auto const seen = contents(d, bytes);
@@ -151,6 +152,7 @@ TEST_CASE("new memory is full of garbage that is easy to know", "[simulator][mac
 
 TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[simulator][machine]") {
     machine m;
+    sim::set_memory_checks(sim::memory_checks::heap);
     auto const s = new_stream();
     void* p = nullptr;
     REQUIRE(cudaMallocAsync(&p, 100, s) == cudaSuccess);

@@ -55,10 +55,13 @@ admission admit(function f) {
     auto const kind = trait_of(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
     caller.calling = f;
+    call_sites::take(caller.from, m.deep_sites.load(std::memory_order_relaxed));
     if (kind == trait::about) return {cudaSuccess, true};
     if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};
     if (caller.doing != activity::host) {
-        ++m.misuse.calls_in_callbacks;
+        note_misuse(m.misuse.calls_in_callbacks,
+                    this_call() + (caller.doing == activity::kernel ? " was made inside of a kernel"
+                                                                    : " was made inside of a host function"));
         return {cudaErrorNotPermitted, false};
     }
     if (auto const fault = planned(f); fault != cudaSuccess) return {fault, false};

@@ -65,8 +65,22 @@ void forget_faults() {
 void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
-                          &x.calls_in_callbacks, &x.device_kernels, &x.races})
+                          &x.calls_in_callbacks, &x.device_kernels, &x.races, &x.host_accesses,
+                          &x.illegal_accesses, &x.out_of_bounds, &x.uninitialised_reads})
         *c = 0;
+    std::lock_guard lock{the_machine().misuse_mutex};
+    the_machine().misuse_lines.clear();
+    the_machine().misuse_mode = the_machine().initial_misuse;
+}
+
+void choose(memory_checks wanted) {
+    the_machine().memory_mode = wanted;
+    the_machine().deep_sites = wanted == memory_checks::strict;
+}
+
+std::vector<std::string> with_places(std::vector<std::string> lines) {
+    call_sites::resolve(lines);
+    return lines;
 }
 
 }  // namespace
@@ -75,7 +89,8 @@ std::string describe(allocation const& a) {
     constexpr char const* kinds[] = {"device", "managed", "pinned", "registered"};
     std::ostringstream line;
     line << '#' << a.number << ' ' << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes
-         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by);
+         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by)
+         << call_sites::mark(a.made_at);
     return line.str();
 }
 
@@ -99,6 +114,8 @@ void reset(options wanted) {
     m.injected = 0;
     for (auto& c : m.calls) c = 0;
     forget_misuse();
+    choose(m.initial_memory);
+    m.on_host_access = host_access::ends;
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     m.jitter_us = 0;
@@ -126,13 +143,14 @@ std::vector<std::string> leaks() {
     std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
     for (auto& [number, line] : all) lines.push_back(std::move(line));
-    return lines;
+    return with_places(std::move(lines));
 }
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees, x.foreign_frees,      x.bad_ranges,     x.bad_directions,
-            x.bad_handles,  x.calls_in_callbacks, x.device_kernels, x.races};
+    return {x.double_frees,  x.foreign_frees,      x.bad_ranges,     x.bad_directions,
+            x.bad_handles,   x.calls_in_callbacks, x.device_kernels, x.races,
+            x.host_accesses, x.illegal_accesses,   x.out_of_bounds,  x.uninitialised_reads};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -209,7 +227,41 @@ void set_order_checks(order_checks wanted) {
 std::vector<std::string> order_reports() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    return the_machine().order_checker.reports;
+    return with_places(the_machine().order_checker.reports);
+}
+
+void set_memory_checks(memory_checks wanted) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    choose(wanted);
+}
+
+memory_checks memory_checked() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().memory_mode;
+}
+
+void set_on_misuse(on_misuse wanted) {
+    sanitizer::quiet quiet;
+    std::lock_guard lock{the_machine().misuse_mutex};
+    the_machine().misuse_mode = wanted;
+}
+
+std::vector<std::string> misuse_reports() {
+    sanitizer::quiet quiet;
+    std::vector<std::string> lines;
+    {
+        std::lock_guard lock{the_machine().misuse_mutex};
+        lines = the_machine().misuse_lines;
+    }
+    return with_places(std::move(lines));
+}
+
+void set_host_access(host_access wanted) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    the_machine().on_host_access = wanted;
 }
 
 order_counts order_checked() {
@@ -246,7 +298,11 @@ std::string report() {
          << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
-         << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
+         << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n'
+         << "        host accesses " << wrong.host_accesses << "  illegal accesses " << wrong.illegal_accesses
+         << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialised_reads
+         << '\n';
+    for (auto const& line : misuse_reports()) text << "misuse  " << line << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
     text << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";

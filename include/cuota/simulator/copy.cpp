@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.hpp"
+#include "closed_memory.hpp"
 #include "virtual_memory.hpp"
 
 #include <cstring>
+#include <sstream>
 
 namespace cuota::inline v0::simulator {
 namespace {
@@ -23,6 +25,23 @@ struct place {
     [[nodiscard]] std::size_t offset(void const* address) const {
         return reinterpret_cast<std::uintptr_t>(address) - ~memory->disguise;
     }
+    [[nodiscard]] std::byte* view(void const* address) const {
+        return memory ? memory->view(address) : static_cast<std::byte*>(const_cast<void*>(address));
+    }
+    [[nodiscard]] bool in_pieces() const { return memory && memory->mapped; }
+    /// Whether what nobody has written is known in it.
+    [[nodiscard]] bool is_watched() const {
+        return memory && memory->kind == memory_kind::device && !memory->mapped &&
+               memory->block.checks == memory_checks::strict;
+    }
+};
+
+/// The call that enqueued a piece of work, for what is to be said about it when it runs.
+struct made_by {
+    function call = caller.calling;
+    call_sites::site from = here();
+
+    [[nodiscard]] std::string text() const { return name_of(call) + call_sites::mark(from); }
 };
 
 bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
@@ -38,23 +57,58 @@ bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
 
 /// Memory that is gone, or not there yet, when the work reaches it: what a device would call an illegal
 /// address.
-bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, char const* what) {
-    bool const there = !a || a->now == allocation::phase::live;
-    if (there && (!a || !a->mapped || still_usable(a, from, bytes))) return true;
-    fail_device(d, cudaErrorIllegalAddress,
-                std::string{what} + (a->now == allocation::phase::pending
-                                         ? " ran before the cudaMallocAsync of its memory"
-                                         : " ran after its memory was freed"));
+bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, made_by const& what) {
+    if (!a) return true;
+    auto const* const hole = a->mapped ? first_unmapped(from, bytes) : nullptr;
+    if (!hole && a->now == allocation::phase::live) return true;
+    if (hole) {
+        guard lock{the_machine().mutex};
+        auto const gone = freed_memory_at(hole);
+        lock.unlock();
+        illegal_access(d, what.text() + " ran after its memory was freed: " + gone);
+    } else if (a->now == allocation::phase::pending)
+        illegal_access(d, what.text() + " ran before the " + name_of(a->made_by) + " of " + describe(*a));
+    else illegal_access(d, what.text() + " ran after its memory was freed: " + describe(*a) + freed_text(*a));
     return false;
 }
 
+/// As memmove, between what may lie in several pieces.
+void move(std::vector<std::span<std::byte>> to, std::vector<std::span<std::byte>> from) {
+    for (std::size_t t = 0, f = 0; t < to.size() && f < from.size();) {
+        auto const n = std::min(to[t].size(), from[f].size());
+        std::memmove(to[t].data(), from[f].data(), n);
+        if ((to[t] = to[t].subspan(n)).empty()) ++t;
+        if ((from[f] = from[f].subspan(n)).empty()) ++f;
+    }
+}
+
+void move(copy_request const& c, place const& to, place const& from) {
+    bool const in_pieces = to.in_pieces() || from.in_pieces();
+    auto const there = in_pieces ? pieces(to.memory, c.to, c.bytes) : std::vector<std::span<std::byte>>{};
+    auto const here = in_pieces ? pieces(from.memory, c.from, c.bytes) : std::vector<std::span<std::byte>>{};
+    sanitizer::loud access;
+    if (in_pieces) move(there, here);
+    else std::memmove(to.view(c.to), from.view(c.from), c.bytes);
+}
+
+/// A copy to the host of what nobody has written.
+void look_for_poison(copy_request const& c, place const& from, made_by const& what) {
+    auto const at = first_poisoned(from.view(c.from), c.bytes);
+    if (!at) return;
+    auto const first = from.offset(c.from) + *at;
+    note_misuse(the_machine().misuse.uninitialised_reads,
+                what.text() + " reads byte " + std::to_string(first) + " of " + describe(*from.memory) +
+                    ", which nobody has written");
+}
+
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
-    return make_task([c, to = std::move(to.memory), from = std::move(from.memory), s] {
+    return make_task([c, to = std::move(to), from = std::move(from), s, what = made_by{}] {
         if (failure_of(s->owner) != cudaSuccess) return;
-        if (!reachable(to, c.to, c.bytes, s->owner, "a copy")) return;
-        if (!reachable(from, c.from, c.bytes, s->owner, "a copy")) return;
-        sanitizer::loud access;
-        std::memmove(c.to, c.from, c.bytes);
+        if (!reachable(to.memory, c.to, c.bytes, s->owner, what)) return;
+        if (!reachable(from.memory, c.from, c.bytes, s->owner, what)) return;
+        if (from.is_watched() && to.host()) look_for_poison(c, from, what);
+        move(c, to, from);
+        if (from.is_watched() && to.is_watched()) carry_poison(to.view(c.to), from.view(c.from), c.bytes);
     });
 }
 
@@ -85,8 +139,37 @@ void check_order(copy_request const& c, place const& to, place const& from, stre
 
 }  // namespace
 
-cudaError_t bad_range() {
-    ++the_machine().misuse.bad_ranges;
+namespace {
+
+std::string what_is(void const* address) {
+    std::ostringstream text;
+    if (auto const a = find_memory(address)) {
+        auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
+        if (offset != 0) text << "byte " << offset << " of ";
+        text << describe(*a);
+    } else if (auto const gone = freed_memory_at(address); !gone.empty()) {
+        text << gone;
+    } else {
+        text << address << ", which the runtime did not allocate";
+    }
+    return text.str();
+}
+
+cudaError_t bad_direction(void const* to, void const* from) {
+    auto line = this_call() + " has the wrong direction: to " + what_is(to);
+    if (from) line += ", from " + what_is(from);
+    note_misuse(the_machine().misuse.bad_directions, std::move(line));
+    return cudaErrorInvalidValue;
+}
+
+/// Device memory that is no more: its address is nothing else meanwhile.
+bool is_gone(void const* address) { return closed_memory::is_closed(address) && !find_memory(address); }
+
+}  // namespace
+
+cudaError_t bad_range(void const* first, std::size_t bytes) {
+    note_misuse(the_machine().misuse.bad_ranges,
+                this_call() + " wants " + std::to_string(bytes) + " bytes from " + what_is(first));
     return cudaErrorInvalidValue;
 }
 
@@ -98,12 +181,11 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (c.bytes == 0) return cudaSuccess;
     if (!c.to || !c.from) return cudaErrorInvalidValue;
     place const to{find_memory(c.to)}, from{find_memory(c.from)};
-    if (!direction_fits(to, from, c.kind)) {
-        ++the_machine().misuse.bad_directions;
-        return cudaErrorInvalidValue;
-    }
-    if (!to.holds(c.to, c.bytes, access::write) || !from.holds(c.from, c.bytes, access::read))
-        return bad_range();
+    if (is_gone(c.to)) return bad_range(c.to, c.bytes);
+    if (is_gone(c.from)) return bad_range(c.from, c.bytes);
+    if (!direction_fits(to, from, c.kind)) return bad_direction(c.to, c.from);
+    if (!to.holds(c.to, c.bytes, access::write)) return bad_range(c.to, c.bytes);
+    if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
     bool const usual = c.read == source_read::usual;
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
@@ -124,16 +206,17 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if (bytes == 0) return cudaSuccess;
     place const where{find_memory(to)};
-    if (where.pageable()) {
-        ++the_machine().misuse.bad_directions;
-        return cudaErrorInvalidValue;
-    }
-    if (!where.holds(to, bytes, access::write)) return bad_range();
-    auto work = make_task([to, value, bytes, memory = where.memory, s] {
+    if (is_gone(to)) return bad_range(to, bytes);
+    if (where.pageable()) return bad_direction(to, nullptr);
+    if (!where.holds(to, bytes, access::write)) return bad_range(to, bytes);
+    auto work = make_task([to, value, bytes, where, s, what = made_by{}] {
         if (failure_of(s->owner) != cudaSuccess) return;
-        if (!reachable(memory, to, bytes, s->owner, "a memset")) return;
+        if (!reachable(where.memory, to, bytes, s->owner, what)) return;
+        auto const all =
+            where.in_pieces() ? pieces(where.memory, to, bytes) : std::vector<std::span<std::byte>>{};
         sanitizer::loud access;
-        std::memset(to, value, bytes);
+        if (!where.in_pieces()) std::memset(where.view(to), value, bytes);
+        for (auto const& piece : all) std::memset(piece.data(), value, piece.size());
     });
     enqueue(lock, s, work);
     ordering::access const written[] = {{where.memory.get(), where.offset(to), bytes, ordering::use::writes}};

@@ -26,6 +26,7 @@ struct copy_request {
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle);
 /// The same of a memset, which never waits.
 cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle);
-cudaError_t bad_range();
+/// The range is not one that may be used so: cudaErrorInvalidValue.
+cudaError_t bad_range(void const* first, std::size_t bytes);
 
 }  // namespace cuota::inline v0::simulator

@@ -22,9 +22,10 @@ struct rectangle {
     }
 };
 
-bool fits(void const* start, std::size_t pitch, rectangle shape, access how) {
+cudaError_t check(void const* start, std::size_t pitch, rectangle shape, access how) {
     auto const bytes = shape.extent(pitch);
-    return bytes && usable(find_memory(start), start, *bytes, how);
+    bool const fits = bytes && usable(find_memory(start), start, *bytes, how);
+    return fits ? cudaSuccess : bad_range(start, bytes.value_or(SIZE_MAX));
 }
 
 cudaError_t copy_rows(guard& lock, copy_request row, std::size_t to_pitch, std::size_t from_pitch,
@@ -32,8 +33,9 @@ cudaError_t copy_rows(guard& lock, copy_request row, std::size_t to_pitch, std::
     if (shape.width > to_pitch || shape.width > from_pitch) return cudaErrorInvalidPitchValue;
     if (shape.empty()) return find_stream(s) ? cudaSuccess : bad_handle();
     if (!row.to || !row.from) return cudaErrorInvalidValue;
-    if (!fits(row.to, to_pitch, shape, access::write) || !fits(row.from, from_pitch, shape, access::read))
-        return bad_range();
+    if (auto const error = check(row.to, to_pitch, shape, access::write); error != cudaSuccess) return error;
+    if (auto const error = check(row.from, from_pitch, shape, access::read); error != cudaSuccess)
+        return error;
     row.bytes = shape.width;
     auto result = cudaSuccess;
     for (std::size_t y = 0; y < shape.height && result == cudaSuccess; ++y) {
@@ -52,7 +54,7 @@ cudaError_t copy_2d(function f, copy_request row, std::size_t to_pitch, std::siz
 cudaError_t set_rows(guard& lock, void* to, std::size_t pitch, int value, rectangle shape, cudaStream_t s) {
     if (shape.width > pitch) return cudaErrorInvalidPitchValue;
     if (shape.empty()) return find_stream(s) ? cudaSuccess : bad_handle();
-    if (!fits(to, pitch, shape, access::write)) return bad_range();
+    if (auto const error = check(to, pitch, shape, access::write); error != cudaSuccess) return error;
     auto result = cudaSuccess;
     for (std::size_t y = 0; y < shape.height && result == cudaSuccess; ++y)
         result = set(lock, static_cast<std::byte*>(to) + y * pitch, value, shape.width, s);
@@ -119,9 +121,9 @@ struct batch {
     }
     [[nodiscard]] cudaError_t check(std::size_t i) const {
         if (!read_of(i) || !to[i] || !from[i] || sizes[i] == 0) return cudaErrorInvalidValue;
-        bool const in_range = usable(find_memory(to[i]), to[i], sizes[i], access::write) &&
-                              usable(find_memory(from[i]), from[i], sizes[i], access::read);
-        return in_range ? cudaSuccess : bad_range();
+        if (!usable(find_memory(to[i]), to[i], sizes[i], access::write)) return bad_range(to[i], sizes[i]);
+        bool const source = usable(find_memory(from[i]), from[i], sizes[i], access::read);
+        return source ? cudaSuccess : bad_range(from[i], sizes[i]);
     }
 };
 

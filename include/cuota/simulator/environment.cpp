@@ -70,6 +70,13 @@ std::optional<order_checks> order_named(std::string_view text) {
     return std::nullopt;
 }
 
+std::optional<memory_checks> checks_named(std::string_view text) {
+    if (text == "off") return memory_checks::off;
+    if (text == "heap") return memory_checks::heap;
+    if (text == "strict") return memory_checks::strict;
+    return std::nullopt;
+}
+
 void write_report(std::FILE* out) {
     auto const print = [out](char const* key, std::uint64_t value) {
         std::fprintf(out, "%s=%llu\n", key, static_cast<unsigned long long>(value));
@@ -147,6 +154,16 @@ void drop_queued_work() {
         auto const checks = order_named(value);
         if (!checks) refuse("CUOTA_SIM_ORDER", value, "off, report or fatal");
         the_machine().order_checker.initial = *checks;
+    }
+    if (auto const* const value = std::getenv("CUOTA_SIM_CHECKS")) {
+        auto const checks = checks_named(value);
+        if (!checks) refuse("CUOTA_SIM_CHECKS", value, "off, heap or strict");
+        the_machine().initial_memory = *checks;
+    }
+    if (auto const* const value = std::getenv("CUOTA_SIM_MISUSE")) {
+        std::string_view const text{value};
+        if (text != "report" && text != "fatal") refuse("CUOTA_SIM_MISUSE", value, "report or fatal");
+        the_machine().initial_misuse = text == "fatal" ? on_misuse::fatal : on_misuse::report;
     }
     reset(shape);
     pthread_atfork(prepare_to_fork, after_fork_in_parent, after_fork_in_child);

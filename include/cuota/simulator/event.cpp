@@ -55,7 +55,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned int flags) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     return api(function::cudaEventDestroy, [&](guard&) {
-        if (!the_machine().events.remove(handle)) return bad_handle();
+        if (!the_machine().events.remove(handle, here())) return bad_handle();
         --the_machine().live.events;
         return cudaSuccess;
     });

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "closed_memory.hpp"
 
 #include <exception>
 
@@ -36,6 +36,19 @@ struct kernel final : operation {
 
     void try_to_run() {
         inside marked{activity::kernel};
+        if (closed_memory::in_use()) return run_watched();
+        run_body();
+    }
+
+    /// Memory that faults: the kernel may end in the middle, as it would on a device.
+    void run_watched() {
+        closed_memory::kernel_run watched{*owner, name, from};
+        if (setjmp(watched.way_out) == 0) return run_body();
+        if (sanitizer::watches_threads()) sanitizer::begin_ignoring();  // the jump has passed over that
+        fail_device(*owner, cudaErrorIllegalAddress, watched.fault);
+    }
+
+    void run_body() {
         std::string thrown;
         try {
             sanitizer::loud program;
@@ -44,7 +57,8 @@ struct kernel final : operation {
         } catch (std::exception const& e) { thrown = e.what(); } catch (...) {
             thrown = "something that is not a std::exception";
         }
-        fail_device(*owner, cudaErrorLaunchFailure, "kernel " + name + " threw: " + thrown);
+        fail_device(*owner, cudaErrorLaunchFailure,
+                    call_sites::resolved("kernel " + name + call_sites::mark(from) + " threw: " + thrown));
     }
 
     void drop() {

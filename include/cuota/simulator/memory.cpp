@@ -1,31 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "closed_memory.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <sstream>
 
 namespace cuota::inline v0::simulator {
 namespace {
 
-constexpr std::size_t device_alignment = 256;
 constexpr std::size_t pinned_alignment = 512;
 constexpr std::size_t managed_alignment = 4096;  // advice is kept by pages
-constexpr std::size_t freed_addresses_kept = 4096;
-
-/// Fills small memory whole and the ends of large memory: a test may hold more device memory than the host
-/// has.
-void fill(void* address, int byte, std::size_t bytes) {
-    constexpr std::size_t whole = std::size_t{4} << 20, end = std::size_t{1} << 20;
-    auto* const first = static_cast<std::byte*>(address);
-    if (bytes <= whole) {
-        std::memset(first, byte, bytes);
-    } else {
-        std::memset(first, byte, end);
-        std::memset(first + bytes - end, byte, end);
-    }
-}
+constexpr std::size_t freed_kept = 4096;
 
 void count(allocation const& a, bool more) {
     auto& live = the_machine().live;
@@ -54,13 +39,14 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     auto& d = current_device();
     if (too_large(bytes) || bytes > d.capacity || !take_from_device(d, in_units(bytes)))
         return cudaErrorMemoryAllocation;
-    void* const address = take_host_memory(device_alignment, bytes);
+    backing block;
+    void* const address = take_device_memory(block, bytes);
     if (!address) {
         give_to_device(d, in_units(bytes));
         return cudaErrorMemoryAllocation;
     }
-    fill_new(address, bytes);
-    note_memory(address, bytes, memory_kind::device, d.index, function::cudaMalloc);
+    fill_new(address, block, bytes);
+    note_memory(address, block, bytes, memory_kind::device, d.index, function::cudaMalloc);
     *out = address;
     return cudaSuccess;
 }
@@ -71,11 +57,12 @@ cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, un
     *out = nullptr;
     if (bytes == 0) return kind == memory_kind::managed ? cudaErrorInvalidValue : cudaSuccess;
     if (too_large(bytes)) return cudaErrorMemoryAllocation;
-    void* const address =
-        take_host_memory(kind == memory_kind::managed ? managed_alignment : pinned_alignment, bytes);
+    backing block;
+    auto const alignment = kind == memory_kind::managed ? managed_alignment : pinned_alignment;
+    void* const address = take_heap(block, alignment, bytes);
     if (!address) return cudaErrorMemoryAllocation;
-    fill_new(address, bytes);
-    note_memory(address, bytes, kind, current_device().index, by)->flags = flags;
+    fill_new(address, block, bytes);
+    note_memory(address, block, bytes, kind, current_device().index, by)->flags = flags;
     *out = address;
     return cudaSuccess;
 }
@@ -98,8 +85,9 @@ void release(guard& lock, allocation_ref const& a) {
     ordering::host_frees(*a, name_of(caller.calling));
     if (a->from) return_to_pool(*a->from, a->units);
     else if (a->units != 0) give_to_device(*m.all_devices[static_cast<std::size_t>(a->device)], a->units);
+    check_guards(*a);
     sanitizer::claim(a->address(), a->bytes);
-    give_host_memory(a->address(), a->bytes);
+    give_memory(a->address(), a->block, a->bytes);
 }
 
 bool overlaps_pinned(void const* address, std::size_t bytes) {
@@ -114,21 +102,8 @@ bool overlaps_pinned(void const* address, std::size_t bytes) {
 
 }  // namespace
 
-void* take_host_memory(std::size_t alignment, std::size_t bytes) {
-    constexpr std::size_t most = std::size_t{1} << 39;  // sanitizers end the program for asking much more
-    void* address = nullptr;
-    if (bytes > most) return nullptr;
-    return posix_memalign(&address, alignment, bytes) == 0 ? address : nullptr;
-}
-
-void give_host_memory(void* address, std::size_t bytes) {
-    fill(address, 0xdd, bytes);
-    std::free(address);
-}
-
-void fill_new(void* address, std::size_t bytes) { fill(address, 0xcd, bytes); }
-
-allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, int device, function by) {
+allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
+                           int device, function by) {
     auto& m = the_machine();
     auto a = std::make_shared<allocation>();
     a->disguise = ~reinterpret_cast<std::uintptr_t>(address);
@@ -139,18 +114,37 @@ allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, i
     a->flags = 0;
     a->number = m.next_allocation++;
     a->made_by = by;
+    a->made_at = here();
+    a->block = block;
     m.memory.emplace(a->disguise, a);
+    if (block.shift != 0) closed_memory::belongs_to(a);
     count(*a, true);
     m.pinned_peak = std::max(m.pinned_peak, m.live.pinned_bytes);
     return a;
 }
 
-void forget_memory(allocation_ref const& a) {
+void remember_freed(allocation_ref const& a) {
     auto& m = the_machine();
-    m.memory.erase(a->disguise);
-    m.recently_freed.push_back(a->disguise);
-    if (m.recently_freed.size() > freed_addresses_kept) m.recently_freed.pop_front();
+    a->freed_at = here();
+    a->freed_by = caller.calling;
+    m.recently_freed.push_back(a);
+    if (m.recently_freed.size() > freed_kept) m.recently_freed.pop_front();
+}
+
+void forget_memory(allocation_ref const& a) {
+    the_machine().memory.erase(a->disguise);
+    remember_freed(a);
     count(*a, false);
+}
+
+void check_guards(allocation const& a) {
+    auto const where = broken_guard(a);
+    if (!where) return;
+    auto const side =
+        *where < 0 ? std::to_string(-*where) + " bytes before "
+                   : std::to_string(*where - static_cast<std::ptrdiff_t>(a.bytes) + 1) + " bytes behind ";
+    note_misuse(the_machine().misuse.out_of_bounds,
+                "somebody wrote " + side + describe(a) + freed_text(a).replace(0, 2, "; found when it was "));
 }
 
 allocation_ref find_memory(void const* address) {
@@ -162,12 +156,48 @@ allocation_ref find_memory(void const* address) {
     return offset < found->second->bytes ? found->second : nullptr;
 }
 
+std::string freed_text(allocation const& a) {
+    return std::string{", freed by "} + name_of(a.freed_by) + call_sites::mark(a.freed_at);
+}
+
+namespace {
+
+allocation_ref freed_lately(void const* address) {
+    auto const& freed = the_machine().recently_freed;
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    auto const found = std::find_if(freed.rbegin(), freed.rend(),
+                                    [&](auto const& a) { return wanted - ~a->disguise < a->bytes; });
+    return found == freed.rend() ? nullptr : *found;
+}
+
+}  // namespace
+
+std::string freed_memory_at(void const* address) {
+    auto const a = freed_lately(address);
+    if (!a) return {};
+    auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
+    return "byte " + std::to_string(offset) + " of " + describe(*a) + freed_text(*a);
+}
+
 cudaError_t refuse_free(void const* address) {
     auto& m = the_machine();
-    auto const& freed = m.recently_freed;
-    bool const again =
-        std::find(freed.begin(), freed.end(), ~reinterpret_cast<std::uintptr_t>(address)) != freed.end();
-    ++(again ? m.misuse.double_frees : m.misuse.foreign_frees);
+    auto const before = freed_lately(address);
+    bool const again = before && before->address() == address;
+    if (again) {
+        note_misuse(m.misuse.double_frees,
+                    this_call() + " frees again " + describe(*before) + freed_text(*before));
+        return cudaErrorInvalidValue;
+    }
+    std::ostringstream line;
+    line << this_call() << " is not to free " << address << ": ";
+    if (auto const a = find_memory(address)) {
+        auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
+        if (offset != 0) line << "it is byte " << offset << " of ";
+        line << describe(*a);
+    } else {
+        line << "the runtime did not allocate it";
+    }
+    note_misuse(m.misuse.foreign_frees, line.str());
     return cudaErrorInvalidValue;
 }
 
@@ -239,7 +269,7 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned int flags) {
             cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly;
         if (!address || bytes == 0 || (flags & ~known) != 0) return cudaErrorInvalidValue;
         if (overlaps_pinned(address, bytes)) return cudaErrorHostMemoryAlreadyRegistered;
-        note_memory(address, bytes, memory_kind::registered, current_device().index,
+        note_memory(address, {}, bytes, memory_kind::registered, current_device().index,
                     function::cudaHostRegister)
             ->flags = flags;
         return cudaSuccess;

@@ -20,7 +20,8 @@ thread_local std::vector<call_configuration> configurations;  // <<<...>>> pushe
 
 cudaError_t refuse_launch() {
     return api(function::cudaLaunchKernel, [](guard&) {
-        ++the_machine().misuse.device_kernels;
+        note_misuse(the_machine().misuse.device_kernels,
+                    this_call() + " launches a kernel that exists for a device only");
         return cudaErrorInvalidDeviceFunction;
     });
 }

@@ -46,7 +46,7 @@ bool ordered(record const& r, moment const& m) {
 }
 
 std::string place_of(record const& r) {
-    std::string text{r.what};
+    auto text = r.what + call_sites::mark(r.from);
     if (r.of == no_slot) return text;
     return text +
            (r.stream_id <= 1 ? " on the default stream" : " on stream #" + std::to_string(r.stream_id));
@@ -60,7 +60,7 @@ void publish(std::string line) {
     auto& c = the_checker();
     ++the_machine().misuse.races;
     if (c.mode == order_checks::fatal) {
-        std::fprintf(stderr, "cuota simulator: race: %s\n", line.c_str());
+        std::fprintf(stderr, "cuota simulator: race: %s\n", call_sites::resolved(std::move(line)).c_str());
         std::fflush(stderr);
         std::abort();
     }
@@ -171,6 +171,7 @@ void finish(allocation& a, record const& now, moment const& m) {
 record record_of(stream const& s, operation const& work, char const* what, bool writes) {
     record r;
     r.what = what;
+    r.from = work.from;
     r.stream_id = s.legacy ? 1 : s.id;
     r.number = work.at.number;
     r.of = work.at.of;
@@ -301,6 +302,7 @@ void host_frees(allocation& a, char const* what) {
     if (the_checker().mode == order_checks::off) return;
     record now;
     now.what = what;
+    now.from = here();
     now.writes = true;
     now.end = a.bytes;
     finish(a, now, moment{});

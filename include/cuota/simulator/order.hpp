@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "call_site.hpp"
 #include "simulator.hpp"
 
 namespace cuota::inline v0::simulator {
@@ -72,6 +73,7 @@ struct lane {
 /// One access that a later one may conflict with. No address: LeakSanitizer reads these too.
 struct record {
     char const* what = nullptr;  ///< lives for ever; null: no record
+    call_sites::site from{};
     std::uint64_t stream_id = 0;
     std::uint64_t number = 0;
     std::size_t begin = 0, end = 0;  ///< of the whole access, in bytes of the allocation

@@ -19,7 +19,7 @@ cudaError_t check(pool const& p, cudaMemAccessDesc const& wanted) {
 cudaError_t find_pool(cudaMemPool_t handle, std::shared_ptr<pool>& out) {
     out = the_machine().pools.find(handle);
     if (out) return cudaSuccess;
-    ++the_machine().misuse.bad_handles;
+    bad_handle();
     return cudaErrorInvalidValue;
 }
 

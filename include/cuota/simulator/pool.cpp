@@ -61,20 +61,23 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     if (bytes == 0) return cudaSuccess;
     auto& d = device_of(*p);
     if (too_large(bytes) || bytes > d.capacity) return cudaErrorMemoryAllocation;
-    void* const address = take_host_memory(256, bytes);
+    backing block;
+    void* const address = take_device_memory(block, bytes);
     if (!address) return cudaErrorMemoryAllocation;
-    std::unique_ptr<void, decltype(&std::free)> owned{address, &std::free};
+    auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
+    std::unique_ptr<void, decltype(give)> owned{address, give};
 
     auto note = std::make_shared<allocation_ref>();  // known only when the memory is
     auto work = make_task([note] {
         auto& a = **note;
         sanitizer::allow(a.address(), a.bytes);
         sanitizer::claim(a.address(), a.bytes);
-        fill_new(a.address(), a.bytes);
+        fill_new(a.address(), a.block, a.bytes);
         a.now = allocation::phase::live;
     });
     if (!take_from_pool(*p, in_units(bytes), s, *work)) return cudaErrorMemoryAllocation;
-    *note = note_memory(owned.release(), bytes, memory_kind::device, d.index, by);
+    *note = note_memory(address, block, bytes, memory_kind::device, d.index, by);
+    owned.release();
     (*note)->from = p;
     (*note)->now = allocation::phase::pending;
     sanitizer::forbid(address, bytes);
@@ -87,11 +90,13 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
 
 void finish_free(allocation& a, device& d, operation const* work) {
     if (a.now != allocation::phase::live)
-        fail_device(d, cudaErrorIllegalAddress, "cudaFreeAsync ran before the cudaMallocAsync of its memory");
+        illegal_access(d, std::string{"cudaFreeAsync"} + call_sites::mark(a.freed_at) + " ran before the " +
+                              name_of(a.made_by) + " of " + describe(a));
     a.now = allocation::phase::released;
     sanitizer::allow(a.address(), a.bytes);
     sanitizer::claim(a.address(), a.bytes);
-    give_host_memory(a.address(), a.bytes);
+    check_guards(a);
+    give_memory(a.address(), a.block, a.bytes);
     guard lock{the_machine().mutex};
     auto& frees = a.from->frees;
     auto const mine =
@@ -117,7 +122,7 @@ std::shared_ptr<pool> current_pool(device const& d) {
 }
 
 cudaError_t bad_pool() {
-    ++the_machine().misuse.bad_handles;
+    bad_handle();
     return cudaErrorInvalidValue;
 }
 
@@ -250,7 +255,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
         if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;
         p.destroyed = true;
         trim_pool(p, 0);
-        m.pools.remove(handle);
+        m.pools.remove(handle, here());
         --m.live.pools;
         return cudaSuccess;
     });

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "call_site.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +11,9 @@
 #include <vector>
 
 namespace cuota::inline v0::simulator {
+
+/// Where the object was destroyed whose handle this thread has last looked up in vain, if it was the last of its slot.
+extern thread_local constinit call_sites::site last_handle_gone;
 
 /// Objects behind opaque handles. A handle is a number, never an address: it is not reused, so a destroyed
 /// one is known for what it is, and following it faults.
@@ -31,13 +36,20 @@ public:
 
     std::shared_ptr<T> find(void const* handle) const {
         auto const index = index_of(handle);
-        return index < slots_.size() ? slots_[index].object : nullptr;
+        if (index < slots_.size()) return slots_[index].object;
+        last_handle_gone = gone_at(handle);
+        return nullptr;
     }
 
-    std::shared_ptr<T> remove(void const* handle) {
+    /// `by`: the call that destroys the object.
+    std::shared_ptr<T> remove(void const* handle, call_sites::site by = {}) {
         auto const index = index_of(handle);
-        if (index >= slots_.size()) return nullptr;
+        if (index >= slots_.size()) {
+            last_handle_gone = gone_at(handle);
+            return nullptr;
+        }
         ++slots_[index].generation;
+        slots_[index].gone_at = by;
         free_.push_back(index);
         return std::exchange(slots_[index].object, nullptr);
     }
@@ -56,7 +68,16 @@ private:
     struct slot {
         std::shared_ptr<T> object;
         std::uint32_t generation = 1;
+        call_sites::site gone_at{};  ///< of the generation before
     };
+
+    call_sites::site gone_at(void const* handle) const {
+        auto const value = reinterpret_cast<std::uintptr_t>(handle);
+        auto const index = value & 0xff'ffff;
+        bool const last = index < slots_.size() &&
+                          value == (tag_ | (std::uintptr_t{slots_[index].generation - 1} << 24) | index);
+        return last ? slots_[index].gone_at : call_sites::site::unknown;
+    }
 
     std::size_t index_of(void const* handle) const {
         auto const value = reinterpret_cast<std::uintptr_t>(handle);

@@ -185,6 +185,7 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     sanitizer::publish(work->token());
     order_by_default_streams(*on, *work);
     work->at = ordering::arrives(*on);
+    work->from = here();
     work->on = on;
     work->held = the_machine().holds != 0;
     on->queue.push_back(work);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@
 ///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
 ///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
 ///   CUOTA_SIM_ORDER    off, report or fatal: what a race does, see order_checks        default report
+///   CUOTA_SIM_CHECKS   off, heap or strict: see memory_checks                          default heap
+///   CUOTA_SIM_MISUSE   report or fatal: see on_misuse                                  default report
 ///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 namespace cuota::inline v0::simulator {
 
@@ -59,19 +62,74 @@ struct live_counts {
 
 /// Calls that broke a rule of CUDA. All but `races` were refused.
 struct misuse_counts {
-    std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
-    std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
-    std::uint64_t bad_ranges = 0;          ///< a copy or memset that leaves its allocation
-    std::uint64_t bad_directions = 0;      ///< a copy whose kind does not fit its pointers
-    std::uint64_t bad_handles = 0;         ///< a stream, event or pool that is unknown or destroyed
-    std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
-    std::uint64_t device_kernels = 0;      ///< launches of code that exists for a device only
-    std::uint64_t races = 0;               ///< pairs of accesses that nothing orders: see order_reports
+    std::uint64_t double_frees = 0;         ///< freed again, while the address was not in use
+    std::uint64_t foreign_frees = 0;        ///< an address that this kind of free does not own
+    std::uint64_t bad_ranges = 0;           ///< a copy or memset that leaves its allocation
+    std::uint64_t bad_directions = 0;       ///< a copy whose kind does not fit its pointers
+    std::uint64_t bad_handles = 0;          ///< a stream, event or pool that is unknown or destroyed
+    std::uint64_t calls_in_callbacks = 0;   ///< CUDA calls inside a host function or a kernel
+    std::uint64_t device_kernels = 0;       ///< launches of code that exists for a device only
+    std::uint64_t races = 0;                ///< pairs of accesses that nothing orders: see order_reports
+    std::uint64_t host_accesses = 0;        ///< host code touched memory of a device
+    std::uint64_t illegal_accesses = 0;     ///< work touched memory that is not there, or not there yet
+    std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
+    std::uint64_t uninitialised_reads = 0;  ///< copies to the host of bytes that nobody has written
 
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
-               device_kernels + races;
+               device_kernels + races + host_accesses + illegal_accesses + out_of_bounds +
+               uninitialised_reads;
     }
+};
+
+/// What the memory of devices is made of, and so which mistakes with it are found.
+///
+/// What is refused or reported whatever the choice: frees of what is not owned or was freed before, copies and
+/// memsets that leave their allocation or have the wrong direction, and work that reaches memory before its
+/// cudaMallocAsync or after its cudaFreeAsync.
+enum class memory_checks {
+    off,  ///< plain memory of the host, as fast as it is
+    heap,  ///< the same, poisoned when it is new and when it is freed: what AddressSanitizer, LeakSanitizer and
+           ///< valgrind know of heap memory they know of this
+    /// Memory that faults when host code touches it, outside of kernels and copies. Found as well: kernels that touch
+    /// what is freed, not there yet, another device's or nobody's, which fail the device as they would on a GPU; writes
+    /// of kernels beside an allocation, by one byte at either end (a read, when it leaves the page); copies to the host
+    /// of bytes that nobody has written. Messages name the two places in the program's own code. Takes pages of 4 KiB
+    /// for every allocation and a signal for every allocation that a kernel touches. While a kernel runs, what it uses
+    /// is open to other threads, too.
+    strict
+};
+
+/// For memory that is allocated from now on. `reset` goes back to what CUOTA_SIM_CHECKS asked for.
+CUOTA_SIMULATOR_API void set_memory_checks(memory_checks wanted);
+[[nodiscard]] CUOTA_SIMULATOR_API memory_checks memory_checked();
+
+/// What misuse does besides being counted and refused.
+enum class on_misuse {
+    report,  ///< told in `misuse_reports()`
+    fatal    ///< told on standard error, and the program aborts
+};
+
+/// Races have a choice of their own: `set_order_checks`. `reset` goes back to what CUOTA_SIM_MISUSE asked for.
+CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
+
+/// One line for each misuse but the races: the call and its place, and the memory or handle with the place where it was
+/// made, freed or destroyed. Places need debug information and the program addr2line. The first 1000 since the start
+/// or `reset`.
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> misuse_reports();
+
+/// What becomes of host code that touches memory of a device, with `memory_checks::strict`.
+enum class host_access {
+    ends,  ///< a message on standard error, and the program aborts
+    throws  ///< host_access_error, out of the very instruction: only for code compiled with -fnon-call-exceptions
+};
+
+CUOTA_SIMULATOR_API void set_host_access(host_access wanted);
+
+/// Host code touched memory of a device. what(): the place, the address, the allocation and where it was made.
+class CUOTA_SIMULATOR_API host_access_error : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
 };
 
 /// Whether a planned fault goes away by itself.

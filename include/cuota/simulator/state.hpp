@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #pragma GCC visibility pop
 
+#include "backing.hpp"
+#include "call_site.hpp"
 #include "functions.hpp"
 #include "order.hpp"
 #include "registry.hpp"
@@ -46,8 +48,9 @@ struct operation {
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
     std::vector<std::shared_ptr<stream>> awaited_by;
     std::atomic<int> done{0};
-    bool held = false;    ///< enqueued while a hold was alive
-    ordering::moment at;  ///< set when it is enqueued
+    bool held = false;        ///< enqueued while a hold was alive
+    call_sites::site from{};  ///< the call that enqueued it
+    ordering::moment at;      ///< set when it is enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -135,6 +138,11 @@ struct allocation {
     unsigned flags;
     std::uint64_t number;
     function made_by;
+    call_sites::site made_at{};
+    call_sites::site freed_at{};  ///< set by the call, before it is released
+    function freed_by{};
+    backing block;
+    int open = 0;                     ///< kernels that use it now, where memory is closed
     std::shared_ptr<pool> from;       ///< null for plain allocations
     std::shared_ptr<advice> advised;  ///< null until something was said about managed memory
     std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
@@ -142,6 +150,11 @@ struct allocation {
     ordering::shadow order_shadow;
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
+    /// Where the simulator may touch it.
+    std::byte* view() const noexcept { return static_cast<std::byte*>(address()) + block.shift; }
+    std::byte* view(void const* inside) const noexcept {
+        return static_cast<std::byte*>(const_cast<void*>(inside)) + block.shift;
+    }
 };
 
 using allocation_ref = std::shared_ptr<allocation>;
@@ -217,6 +230,7 @@ struct random_fault {
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
     std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races;
+    std::atomic<std::uint64_t> host_accesses, illegal_accesses, out_of_bounds, uninitialised_reads;
 };
 
 inline constexpr int most_devices = 16;
@@ -233,7 +247,7 @@ struct machine {
     registry<event> events{0x45};
     registry<pool> pools{0x50};
     std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
-    std::deque<std::uintptr_t> recently_freed;  ///< ~addresses, to tell a double free from a foreign one
+    std::deque<allocation_ref> recently_freed;        ///< newest last
     std::uint64_t next_allocation = 1;
     unsigned long long next_stream = 1;
     live_counts live;
@@ -246,6 +260,12 @@ struct machine {
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
+    std::mutex misuse_mutex;                ///< of the next two; taken last
+    std::vector<std::string> misuse_lines;  ///< with marks for places
+    on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
+    host_access on_host_access = host_access::ends;
+    memory_checks memory_mode = memory_checks::heap, initial_memory = memory_checks::heap;
+    std::atomic<bool> deep_sites{false};
     ordering::checker order_checker;
     std::atomic<std::uint64_t> epoch{1};  ///< changes with reset: errors of threads from before are forgotten
     std::atomic<bool> unloading{false};
@@ -268,6 +288,7 @@ struct thread_facts {
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
     function calling = function::cudaGetLastError;  ///< the call it has made last
+    call_sites::stack from{};                       ///< where it made it
 };
 
 extern thread_local constinit thread_facts caller;
@@ -319,14 +340,20 @@ void fail_device(device& d, cudaError_t code, std::string text);
 allocation_ref find_memory(void const* address);
 /// For people: number, kind, size, address, device, the function that made it.
 std::string describe(allocation const& a);
-/// Host memory that stands in for device or pinned memory, or null.
-void* take_host_memory(std::size_t alignment, std::size_t bytes);
-void give_host_memory(void* address, std::size_t bytes);
-void fill_new(void* address, std::size_t bytes);
-allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, int device, function by);
+/// Makes memory known, with the place of the present call.
+allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
+                           int device, function by);
+/// Nobody can free it any more, or find it; the present call does.
 void forget_memory(allocation_ref const& a);
+/// For messages to come: the present call frees it.
+void remember_freed(allocation_ref const& a);
+/// Tells of writes beside the memory, which is about to go. With or without the lock.
+void check_guards(allocation const& a);
 /// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
+/// What the address was part of, lately, and who freed it; empty when nothing is known.
+std::string freed_memory_at(void const* address);
+std::string freed_text(allocation const& a);
 bool take_from_device(device& d, std::size_t units);
 void give_to_device(device& d, std::size_t units);
 /// Gives back what pools keep beyond their thresholds, as CUDA does whenever the host synchronises.
@@ -358,6 +385,18 @@ cudaError_t drawn(function f);
 /// Whether an allocation fails for its size alone; counts it if so. Under the lock.
 bool too_large(std::size_t bytes);
 
+// ---- misuse.cpp. Any thread, with or without the lock. ----
+
+/// Where the program made the present call.
+call_sites::site here();
+/// The present call and its place, as a message begins.
+std::string this_call();
+/// Counts something that the program did wrong, and keeps what there is to say about it.
+void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
+/// Work has touched memory that is not there: the device fails for good, and says why.
+void illegal_access(device& d, std::string line);
+cudaError_t bad_handle();
+
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
@@ -373,11 +412,6 @@ cudaError_t api(function f, F&& body) noexcept {
         }
     }
     return remember(error);
-}
-
-inline cudaError_t bad_handle() {
-    ++the_machine().misuse.bad_handles;
-    return cudaErrorInvalidResourceHandle;
 }
 
 }  // namespace cuota::inline v0::simulator

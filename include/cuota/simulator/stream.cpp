@@ -99,7 +99,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     return api(function::cudaStreamDestroy, [&](guard& lock) {
         auto& m = the_machine();
         if (is_default(handle)) return bad_handle();
-        auto const s = m.streams.remove(handle);
+        auto const s = m.streams.remove(handle, here());
         if (!s) return bad_handle();
         --m.live.streams;
         let_go(lock, s);

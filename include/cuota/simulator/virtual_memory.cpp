@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "virtual_memory.hpp"
+#include "closed_memory.hpp"
 #include "driver.hpp"
 
 #include <algorithm>
@@ -27,7 +28,9 @@ struct tables {
     registry<physical_memory> physical{0x56};
     std::vector<std::weak_ptr<physical_memory>> alive;
     int file = -1;
+    std::byte* view = nullptr;  ///< of the whole file, where the simulator may touch it
     std::int64_t end_of_file = 0;
+    std::multimap<std::size_t, std::int64_t> holes;  ///< pieces that are free again: bytes and where
 };
 
 tables& known() {
@@ -77,21 +80,40 @@ std::uintptr_t find_space(std::size_t bytes, std::size_t alignment, std::uintptr
 
 // ---- physical memory ----
 
-bool grow_file(tables& t, std::size_t bytes) {
-    if (t.file < 0) t.file = memfd_create("simulated device memory", MFD_CLOEXEC);
-    return t.file >= 0 && ftruncate(t.file, t.end_of_file + static_cast<std::int64_t>(bytes)) == 0;
-}
+constexpr std::int64_t most_in_file = std::int64_t{1} << 38;
 
-/// New memory holds no zeroes to rely on.
-bool poison(tables const& t, physical_memory const& p) {
-    auto* const view = mmap(nullptr, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t.file, p.offset);
-    if (view == MAP_FAILED) return false;
-    fill_new(view, p.bytes);
-    munmap(view, p.bytes);
+bool open_file(tables& t) {
+    if (t.file >= 0) return true;
+    t.file = memfd_create("simulated device memory", MFD_CLOEXEC);
+    if (t.file < 0) return false;
+    void* const view =
+        mmap(nullptr, most_in_file, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, t.file, 0);
+    if (view == MAP_FAILED) {
+        close(std::exchange(t.file, -1));
+        return false;
+    }
+    madvise(view, most_in_file, MADV_DONTDUMP);
+    t.view = static_cast<std::byte*>(view);
     return true;
 }
 
-void give_pages_back(tables const& t, physical_memory const& p) {
+/// A piece of the file; nothing when there is no more.
+std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
+    if (!open_file(t)) return std::nullopt;
+    if (auto const hole = t.holes.find(bytes); hole != t.holes.end()) {
+        auto const where = hole->second;
+        t.holes.erase(hole);
+        return where;
+    }
+    auto const where = t.end_of_file;
+    auto const end = where + static_cast<std::int64_t>(bytes);
+    if (end > most_in_file || ftruncate(t.file, end) != 0) return std::nullopt;
+    t.end_of_file = end;
+    return where;
+}
+
+void give_pages_back(tables& t, physical_memory const& p) {
+    t.holes.emplace(p.bytes, p.offset);
     // The host's memory comes back as well; where the kernel cannot do that, it does at the end of the program.
     (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
                     static_cast<std::int64_t>(p.bytes));
@@ -112,11 +134,14 @@ void drop_if_unused(physical_memory const& p) {
 
 std::uint64_t add_physical(tables& t, device& d, std::size_t bytes) {
     auto& m = the_machine();
-    auto p = std::make_shared<physical_memory>(
-        physical_memory{.bytes = bytes, .device = d.index, .offset = t.end_of_file, .number = 0});
-    if (!poison(t, *p)) return 0;
-    p->number = m.next_allocation++;
-    t.end_of_file += static_cast<std::int64_t>(bytes);
+    auto const where = find_piece(t, bytes);
+    if (!where) return 0;
+    auto p = std::make_shared<physical_memory>(physical_memory{.bytes = bytes,
+                                                               .device = d.index,
+                                                               .offset = *where,
+                                                               .number = m.next_allocation++,
+                                                               .made_at = here()});
+    fill_new(t.view + p->offset, {.checks = m.memory_mode}, bytes);  // it holds no zeroes to rely on
     std::erase_if(t.alive, [](auto const& weak) { return weak.expired(); });
     t.alive.push_back(p);
     ++m.live.device_allocations;
@@ -129,7 +154,7 @@ std::shared_ptr<physical_memory> find_physical(CUmemGenericAllocationHandle hand
 }
 
 CUresult unknown_handle() {
-    ++the_machine().misuse.bad_handles;
+    bad_handle();
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -170,6 +195,11 @@ void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physic
     a->flags = 0;
     a->number = p->number;
     a->made_by = function::cuMemMap;
+    a->made_at = here();
+    if (auto& b = a->block; (b.checks = m.memory_mode) == memory_checks::strict) {
+        b.shift = known().view + p->offset - static_cast<std::byte*>(at(start));
+        closed_memory::watch_faults();
+    }
     a->mapped = std::make_shared<mapping>();
     ++p->mappings;
     a->mapped->memory = std::move(p);
@@ -177,6 +207,7 @@ void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physic
 }
 
 void remove_mapping(allocation_ref const& a) {
+    remember_freed(a);
     a->now = allocation::phase::released;  // work that still wants it has come too late
     sanitizer::claim(a->address(), a->bytes);
     the_machine().memory.erase(a->disguise);
@@ -185,6 +216,7 @@ void remove_mapping(allocation_ref const& a) {
 }
 
 void protect(allocation const& a) {
+    if (a.block.shift != 0) return;  // closed until a kernel wants it
     constexpr int rights[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
     mprotect(a.address(), a.bytes, rights[static_cast<int>(a.mapped->widest())]);
 }
@@ -220,7 +252,7 @@ access mapping::widest() const noexcept { return *std::max_element(of_device.beg
 
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how) {
     auto const start = reinterpret_cast<std::uintptr_t>(from);
-    if (!first) return !touches_a_reservation(start, bytes);
+    if (!first) return !touches_a_reservation(start, bytes) && !closed_memory::is_closed(from);
     auto const offset = start - ~first->disguise;
     if (!first->mapped) return bytes <= first->bytes - offset;
     for (std::size_t done = 0; done < bytes;) {
@@ -231,9 +263,35 @@ bool usable(allocation_ref const& first, void const* from, std::size_t bytes, ac
     return true;
 }
 
-bool still_usable(allocation_ref const& first, void const* from, std::size_t bytes) {
+bool is_reserved(void const* address) {
+    return reservation_of(reinterpret_cast<std::uintptr_t>(address), 1) != 0;
+}
+
+std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const* from, std::size_t bytes) {
+    auto const start = reinterpret_cast<std::uintptr_t>(from);
+    if (!first) return {{static_cast<std::byte*>(const_cast<void*>(from)), bytes}};
+    if (!first->mapped) return {{first->view(from), bytes}};
+    std::vector<std::span<std::byte>> all;
     guard lock{the_machine().mutex};
-    return usable(first, from, bytes, access::none);
+    for (std::size_t done = 0; done < bytes;) {
+        auto const a = mapping_at(start + done);
+        if (!a) break;  // it has gone since it was looked at: a mistake that is told elsewhere
+        auto const n = std::min(bytes - done, a->bytes - (start + done - ~a->disguise));
+        all.emplace_back(a->view(at(start + done)), n);
+        done += n;
+    }
+    return all;
+}
+
+void const* first_unmapped(void const* from, std::size_t bytes) {
+    guard lock{the_machine().mutex};
+    auto const start = reinterpret_cast<std::uintptr_t>(from);
+    for (std::size_t done = 0; done < bytes;) {
+        auto const a = mapping_at(start + done);
+        if (!a) return at(start + done);
+        done += a->bytes - (start + done - ~a->disguise);
+    }
+    return nullptr;
 }
 
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory() {
@@ -241,10 +299,10 @@ std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory() {
     for (auto const& weak : known().alive) {
         auto const p = weak.lock();
         if (!p || (p->handles == 0 && p->mappings == 0)) continue;
-        lines.emplace_back(p->number, '#' + std::to_string(p->number) + " device memory, " +
-                                          std::to_string(p->bytes) + " bytes mapped " +
-                                          std::to_string(p->mappings) + " times, device " +
-                                          std::to_string(p->device) + ", from cuMemCreate");
+        lines.emplace_back(
+            p->number, '#' + std::to_string(p->number) + " device memory, " + std::to_string(p->bytes) +
+                           " bytes mapped " + std::to_string(p->mappings) + " times, device " +
+                           std::to_string(p->device) + ", from cuMemCreate" + call_sites::mark(p->made_at));
     }
     return lines;
 }
@@ -301,7 +359,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* out, std::size_t bytes, CUmemA
         auto& d = *find_device(wanted->location.id);
         if (too_large(bytes) || !take_from_device(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
         auto& t = known();
-        auto const handle = grow_file(t, bytes) ? add_physical(t, d, bytes) : 0;
+        auto const handle = add_physical(t, d, bytes);
         if (handle == 0) {
             give_to_device(d, bytes);
             return CUDA_ERROR_OUT_OF_MEMORY;

@@ -5,6 +5,8 @@
 #include "state.hpp"
 
 #include <array>
+#include <span>
+#include <vector>
 
 /// Address ranges, physical memory, and mappings of the one into the other, as the driver's cuMem* functions
 /// have them. A mapping is an `allocation` like any other, so that copies, memsets and pointer queries find
@@ -17,6 +19,7 @@ struct physical_memory {
     int device;
     std::int64_t offset;  ///< where it lies in the file that stands in for all physical memory
     std::uint64_t number;
+    call_sites::site made_at;
     unsigned handles = 1;
     unsigned mappings = 0;
 };
@@ -35,8 +38,14 @@ struct mapping {
 /// the runtime does not know (`first` is null) may be, unless its address is reserved for a device.
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how);
 
-/// Whether all mappings of the range are still there, when the work reaches it. Takes the lock.
-bool still_usable(allocation_ref const& first, void const* from, std::size_t bytes);
+/// Where a range of mappings has a hole when the work reaches it; null when it has none. Takes the lock.
+void const* first_unmapped(void const* from, std::size_t bytes);
+
+/// The range where the simulator may touch it: one piece, but for consecutive mappings. Takes the lock for those.
+std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const* from, std::size_t bytes);
+
+/// Whether the address lies in a range that cuMemAddressReserve gave out. Under the lock.
+bool is_reserved(void const* address);
 
 /// The physical memory that is alive, for `leaks`: its number and a line about it.
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory();

@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "closed_memory.hpp"
+#include "virtual_memory.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+namespace cuota::inline v0::simulator::closed_memory {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t alignment = 256;
+constexpr std::size_t arena_bytes = std::size_t{1} << 38;  // of addresses, not of memory
+constexpr std::size_t most_arenas = 64;
+
+struct arena {
+    std::uintptr_t first;  ///< as the program sees it
+    std::ptrdiff_t shift;
+    int file;
+    std::size_t next;  ///< the first byte that was never given out
+};
+
+/// Whole pages. The last of them belongs to nobody.
+struct extent {
+    std::uintptr_t first;
+    std::size_t bytes;
+};
+
+struct tables {
+    std::mutex mutex;
+    std::vector<arena> arenas;
+    std::deque<extent> given_back;                               ///< oldest first
+    std::map<std::uintptr_t, std::size_t> lent;                  ///< pages by the first, and how many bytes
+    std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< the same pages, who has them
+};
+
+tables& known() {
+    static auto* const the_one = new tables;
+    return *the_one;
+}
+
+std::atomic<bool> any_arena{false};
+thread_local constinit kernel_run* running = nullptr;
+
+std::size_t in_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+arena const* arena_of(std::uintptr_t address) {
+    for (auto const& a : known().arenas)
+        if (address - a.first < arena_bytes) return &a;
+    return nullptr;
+}
+
+bool add_arena() {
+    auto& t = known();
+    if (t.arenas.size() == most_arenas) return false;
+    int const file = memfd_create("simulated device memory", MFD_CLOEXEC);
+    if (file < 0) return false;
+    constexpr int shared = MAP_SHARED | MAP_NORESERVE;
+    bool const grown = ftruncate(file, static_cast<off_t>(arena_bytes)) == 0;
+    void* const closed = grown ? mmap(nullptr, arena_bytes, PROT_NONE, shared, file, 0) : MAP_FAILED;
+    void* const open = closed != MAP_FAILED
+                           ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, shared, file, 0)
+                           : MAP_FAILED;
+    if (open == MAP_FAILED) {
+        if (closed != MAP_FAILED) munmap(closed, arena_bytes);
+        close(file);
+        return false;
+    }
+    madvise(open, arena_bytes, MADV_DONTDUMP);
+    auto const shift = static_cast<std::byte*>(open) - static_cast<std::byte*>(closed);
+    t.arenas.push_back({reinterpret_cast<std::uintptr_t>(closed), shift, file, page});
+    any_arena = true;
+    return true;
+}
+
+/// Addresses that were never used; only when there are none left, those that have rested longest.
+std::optional<extent> take_extent(std::size_t bytes) {
+    auto& t = known();
+    if (bytes > arena_bytes - page) return std::nullopt;
+    if (t.arenas.empty() || t.arenas.back().next + bytes > arena_bytes) add_arena();
+    if (!t.arenas.empty() && t.arenas.back().next + bytes <= arena_bytes) {
+        auto& a = t.arenas.back();
+        return extent{a.first + std::exchange(a.next, a.next + bytes), bytes};
+    }
+    auto const fits = [&](extent const& e) { return e.bytes >= bytes; };
+    auto const found = std::find_if(t.given_back.begin(), t.given_back.end(), fits);
+    if (found == t.given_back.end()) return std::nullopt;
+    auto const result = *found;
+    t.given_back.erase(found);
+    return result;
+}
+
+void protect(allocation const& a, int rights) {
+    auto const begin = reinterpret_cast<std::uintptr_t>(a.address()) - a.block.guard_before;
+    mprotect(at(begin), in_pages(a.block.guard_before + a.bytes), rights);
+}
+
+/// The block whose pages hold the address, the page behind it included.
+allocation_ref owner_of(std::uintptr_t address) {
+    auto& t = known();
+    std::lock_guard lock{t.mutex};
+    auto next = t.owners.upper_bound(address);
+    if (next == t.owners.begin()) return nullptr;
+    --next;
+    return address - next->first < t.lent[next->first] ? next->second.lock() : nullptr;
+}
+
+bool kernel_may_reach(device const& d, allocation const& a) {
+    if (a.mapped) return a.mapped->of_device[static_cast<std::size_t>(d.index)] != access::none;
+    if (a.device == d.index) return true;
+    auto const open =
+        a.from ? a.from->open_to & (std::uint32_t{1} << d.index) : d.reaches & (std::uint32_t{1} << a.device);
+    return open != 0;
+}
+
+std::string where_in(allocation const& a, std::uintptr_t address) {
+    auto const start = reinterpret_cast<std::uintptr_t>(a.address());
+    if (address < start) return std::to_string(start - address) + " bytes before ";
+    if (address - start >= a.bytes) return std::to_string(address - start - a.bytes + 1) + " bytes behind ";
+    return "byte " + std::to_string(address - start) + " of ";
+}
+
+/// The memory at an address, and why it is not to be touched if it is not.
+std::string what_lies_at(std::uintptr_t address) {
+    auto a = owner_of(address);
+    if (!a) a = find_memory(at(address));
+    if (!a) {
+        auto const freed = freed_memory_at(at(address));
+        return freed.empty() ? "an address at which nothing lies" : freed;
+    }
+    auto text = where_in(*a, address) + describe(*a);
+    if (a->now == allocation::phase::pending) text += ", which is not there yet";
+    if (a->now == allocation::phase::released) text += freed_text(*a);
+    return text;
+}
+
+/// The stack of the code that faulted.
+call_sites::stack stack_of_fault(std::uintptr_t instruction) {
+    call_sites::stack whole, result;
+    call_sites::take(whole, true);
+    auto const* const begin = whole.frames.data();
+    auto const* const end = begin + whole.depth;
+    auto const* from = std::find(begin, end, instruction);
+    if (from != end) ++from;
+    result.frames[result.depth++] = instruction + 1;  // as if it were a call
+    for (; from < end && result.depth < result.most; ++from) result.frames[result.depth++] = *from;
+    return result;
+}
+
+std::uintptr_t instruction_of(void* context) {
+    auto const& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+    return static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    return machine.pc;
+#else
+#error "cuota: the simulated runtime does not know this processor"
+#endif
+}
+
+struct sigaction previous;
+std::mutex previous_mutex;
+
+/// As if this handler were not there.
+void pass_on(int signal, siginfo_t* info, void* context) {
+    thread_local bool passing = false;
+    struct sigaction before;
+    {
+        std::lock_guard lock{previous_mutex};
+        before = previous;
+    }
+    bool const again = std::exchange(passing, true);  // the other handler has raised it in turn
+    if (again || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
+        std::signal(signal, SIG_DFL);
+        if (info->si_code <= 0) std::raise(signal);  // sent; a fault comes back by itself
+    } else if (before.sa_flags & SA_SIGINFO) {
+        before.sa_sigaction(signal, info, context);
+    } else {
+        before.sa_handler(signal);
+    }
+    passing = false;
+}
+
+}  // namespace
+
+struct fault_handler {
+    enum class verdict { not_ours, go_on, kernel_fault, host_fault };
+
+    static void handle(int signal, siginfo_t* info, void* context) {
+        if (info->si_code <= 0) return pass_on(signal, info, context);
+        std::string text;
+        switch (judge(info->si_addr, instruction_of(context), text)) {
+            case verdict::not_ours: return pass_on(signal, info, context);
+            case verdict::go_on: return;
+            case verdict::kernel_fault: std::longjmp(running->way_out, 1);
+            case verdict::host_fault: end_host_access(text);
+        }
+    }
+
+    static verdict judge(void const* where, std::uintptr_t instruction, std::string& text) {
+        sanitizer::quiet quiet;
+        guard lock{the_machine().mutex, std::defer_lock};
+        for (int i = 0; !lock.try_lock(); ++i) {
+            if (i == 2000) return verdict::not_ours;  // a fault inside of the simulator
+            usleep(1000);
+        }
+        auto const address = reinterpret_cast<std::uintptr_t>(where);
+        if (!is_closed(where) && !is_reserved(where)) return verdict::not_ours;
+        auto a = owner_of(address);
+        if (!a) a = find_memory(where);
+        bool const inside = a && address - reinterpret_cast<std::uintptr_t>(a->address()) < a->bytes;
+        bool const live = a && a->now == allocation::phase::live;
+        if (running && live && inside && kernel_may_reach(running->owner_, *a)) {
+            open(a);
+            return verdict::go_on;
+        }
+        auto const by = call_sites::mark(call_sites::of(stack_of_fault(instruction)));
+        if (!running) {
+            text = call_sites::resolved(
+                std::string{caller.doing == activity::callback ? "a host function" : "host code"} + by +
+                " touches " + what_lies_at(address));
+            note_misuse(the_machine().misuse.host_accesses, text);
+            return verdict::host_fault;
+        }
+        text = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
+               what_lies_at(address);
+        if (live && inside)
+            text += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
+        text = call_sites::resolved(std::move(text));
+        note_misuse(the_machine().misuse.illegal_accesses, text);
+        running->fault = text;
+        return verdict::kernel_fault;
+    }
+
+    static void open(allocation_ref const& a) {
+        auto& mine = running->opened_;
+        if (std::find(mine.begin(), mine.end(), a) == mine.end()) {
+            mine.push_back(a);
+            ++a->open;
+        }
+        bool const read_only = a->mapped && a->mapped->widest() == access::read;
+        protect(*a, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
+    }
+
+    static void end_host_access(std::string const& text) {
+        if (the_machine().on_host_access == host_access::throws) throw host_access_error{text};
+        std::fprintf(stderr, "cuota simulator: %s\n", text.c_str());
+        std::fflush(stderr);
+        std::abort();
+    }
+};
+
+void* take(backing& out, std::size_t bytes) {
+    if (bytes > arena_bytes / 2) return nullptr;
+    std::lock_guard lock{known().mutex};
+    auto const aligned = (bytes + alignment - 1) / alignment * alignment;
+    auto const pages = in_pages(aligned);
+    auto const lent = take_extent(pages + page);
+    if (!lent) return nullptr;
+    known().lent[lent->first] = lent->bytes;
+    auto const address = lent->first + pages - aligned;
+    out.checks = memory_checks::strict;
+    out.shift = arena_of(address)->shift;
+    out.guard_before = address - lent->first;
+    out.guard_behind = aligned - bytes;
+    auto const guard_at = [&](std::uintptr_t from, std::size_t n) {
+        poison(static_cast<std::byte*>(at(from)) + out.shift, n);
+    };
+    guard_at(lent->first, out.guard_before);
+    guard_at(address + bytes, out.guard_behind);
+    watch_faults();
+    return at(address);
+}
+
+void give(void* address, backing const& b, std::size_t) {
+    auto& t = known();
+    std::lock_guard lock{t.mutex};
+    auto const first = reinterpret_cast<std::uintptr_t>(address) - b.guard_before;
+    auto const lent = t.lent.find(first);
+    auto const& in = *arena_of(first);
+    mprotect(at(first), lent->second, PROT_NONE);  // a kernel that is not ordered may have it open
+    // The host's memory goes back as well; where it cannot, it does at the end of the program.
+    (void)fallocate(in.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first - in.first),
+                    static_cast<off_t>(lent->second));
+    t.given_back.push_back({first, lent->second});
+    t.owners.erase(first);
+    t.lent.erase(lent);
+}
+
+void belongs_to(allocation_ref const& a) {
+    std::lock_guard lock{known().mutex};
+    known().owners[reinterpret_cast<std::uintptr_t>(a->address()) - a->block.guard_before] = a;
+}
+
+bool in_use() noexcept { return any_arena; }
+
+bool is_closed(void const* address) noexcept {
+    if (!any_arena) return false;
+    std::lock_guard lock{known().mutex};
+    return arena_of(reinterpret_cast<std::uintptr_t>(address)) != nullptr;
+}
+
+void watch_faults() noexcept {
+    struct sigaction now;
+    std::lock_guard lock{previous_mutex};
+    if (sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_sigaction == &fault_handler::handle) return;
+    previous = now;
+    struct sigaction ours {};
+    ours.sa_sigaction = &fault_handler::handle;
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // it may end in a jump or a throw
+    sigaction(SIGSEGV, &ours, nullptr);
+}
+
+kernel_run::kernel_run(device const& d, std::string const& name, call_sites::site from) noexcept
+    : owner_{d}, name_{name}, from_{from}, outer_{std::exchange(running, this)} {
+    watch_faults();
+}
+
+kernel_run::~kernel_run() {
+    running = outer_;
+    if (opened_.empty()) return;
+    guard lock{the_machine().mutex};
+    for (auto const& a : opened_) {
+        if (--a->open == 0) protect(*a, PROT_NONE);
+        if (a->now != allocation::phase::live) continue;
+        if (auto const where = broken_guard(*a)) {
+            auto const address =
+                reinterpret_cast<std::uintptr_t>(a->address()) + static_cast<std::size_t>(*where);
+            note_misuse(the_machine().misuse.out_of_bounds, "kernel " + name_ + call_sites::mark(from_) +
+                                                                " wrote " + where_in(*a, address) +
+                                                                describe(*a));
+        }
+    }
+}
+
+}  // namespace cuota::inline v0::simulator::closed_memory

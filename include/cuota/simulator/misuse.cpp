@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+// What the program did wrong, in words. Counted always; the words are kept up to a limit.
+namespace cuota::inline v0::simulator {
+
+thread_local constinit call_sites::site last_handle_gone{};
+
+namespace {
+constexpr std::size_t most_lines = 1000;
+}
+
+call_sites::site here() { return call_sites::of(caller.from); }
+
+std::string this_call() { return name_of(caller.calling) + call_sites::mark(here()); }
+
+void note_misuse(std::atomic<std::uint64_t>& counter, std::string line) {
+    auto& m = the_machine();
+    ++counter;
+    std::lock_guard lock{m.misuse_mutex};
+    if (m.misuse_mode == on_misuse::fatal) {
+        std::fprintf(stderr, "cuota simulator: misuse: %s\n", call_sites::resolved(std::move(line)).c_str());
+        std::fflush(stderr);
+        std::abort();
+    }
+    if (m.misuse_lines.size() < most_lines) m.misuse_lines.push_back(std::move(line));
+}
+
+void illegal_access(device& d, std::string line) {
+    line = call_sites::resolved(std::move(line));
+    note_misuse(the_machine().misuse.illegal_accesses, line);
+    fail_device(d, cudaErrorIllegalAddress, std::move(line));
+}
+
+cudaError_t bad_handle() {
+    auto line = this_call() + " was given a handle of nothing";
+    if (auto const gone = std::exchange(last_handle_gone, {}); gone != call_sites::site::unknown)
+        line += " any more: it was destroyed" + call_sites::mark(gone);
+    note_misuse(the_machine().misuse.bad_handles, std::move(line));
+    return cudaErrorInvalidResourceHandle;
+}
+
+}  // namespace cuota::inline v0::simulator
