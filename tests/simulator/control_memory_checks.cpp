@@ -348,6 +348,28 @@ TEST_CASE("mapped memory is closed and opened as well", "[simulator][memory_chec
     }
 }
 
+TEST_CASE("a kernel that writes what may only be read fails the device", "[simulator][memory_checks]") {
+    strict_machine m;
+    driver const d;
+    auto const bytes = d.granule();
+    {
+        range const r{d, bytes};
+        memory const a{d, bytes};
+        REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
+        CUmemAccessDesc readable{};
+        readable.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+        readable.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+        REQUIRE(d.set_access(r.start, bytes, &readable, 1) == CUDA_SUCCESS);
+        auto* const p = static_cast<int volatile*>(pointer(r.start));
+        CHECK(run_kernel([p] { (void)*p; }) == cudaSuccess);
+        CHECK(run_kernel([p] { *p = *p + 1; }) == cudaErrorIllegalAddress);
+        CHECK(has(only_misuse(), ", which may only be read"));
+        sim::reset();  // the device works again, for what is given back
+        CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+    }
+    (void)cudaGetLastError();
+}
+
 TEST_CASE("what the program says of itself is in the messages", "[simulator][memory_checks]") {
     strict_machine m;
     cuota_simulator_next_call("/somewhere/train.cpp", 31, "weights");

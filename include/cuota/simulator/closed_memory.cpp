@@ -218,8 +218,10 @@ struct fault_handler {
         if (!a) a = find_memory(where);
         bool const inside = a && address - reinterpret_cast<std::uintptr_t>(a->address()) < a->bytes;
         bool const live = a && a->now == allocation::phase::live;
-        if (running && live && inside && kernel_may_reach(running->owner_, *a)) {
-            open(a);
+        bool const reaches = running && live && inside && kernel_may_reach(running->owner_, *a);
+        bool const only_reads = reaches && a->mapped && a->mapped->widest() == access::read;
+        if (reaches && !(only_reads && has_opened(a))) {
+            open(a, only_reads ? PROT_READ : PROT_READ | PROT_WRITE);
             return verdict::go_on;
         }
         auto const by = call_sites::mark(call_sites::of(stack_of_fault(instruction)));
@@ -230,25 +232,29 @@ struct fault_handler {
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
-        text = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
-               what_lies_at(address);
-        if (live && inside)
-            text += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
-        text = call_sites::resolved(std::move(text));
+        auto& fault = running->fault;  // nothing of ours may be left behind when the kernel is jumped out of
+        fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
+                what_lies_at(address);
+        if (only_reads) fault += ", which may only be read";
+        else if (live && inside)
+            fault += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
+        fault = call_sites::resolved(std::move(fault));
         auto& wrong = the_machine().misuse;
-        note_misuse(live && !inside ? wrong.out_of_bounds : wrong.illegal_accesses, text);
-        running->fault = text;
+        note_misuse(live && !inside ? wrong.out_of_bounds : wrong.illegal_accesses, fault);
         return verdict::kernel_fault;
     }
 
-    static void open(allocation_ref const& a) {
-        auto& mine = running->opened_;
-        if (std::find(mine.begin(), mine.end(), a) == mine.end()) {
-            mine.push_back(a);
+    static bool has_opened(allocation_ref const& a) {
+        auto const& mine = running->opened_;
+        return std::find(mine.begin(), mine.end(), a) != mine.end();
+    }
+
+    static void open(allocation_ref const& a, int rights) {
+        if (!has_opened(a)) {
+            running->opened_.push_back(a);
             ++a->open;
         }
-        bool const read_only = a->mapped && a->mapped->widest() == access::read;
-        protect(*a, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
+        protect(*a, rights);
     }
 
     static void end_host_access(std::string const& text) {
