@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "scheduler.hpp"
 #include "virtual_memory.hpp"
 
 #include <algorithm>
@@ -102,6 +102,7 @@ void reset(options wanted) {
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     m.jitter_us = 0;
+    late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;
 }
 
@@ -248,7 +249,9 @@ std::string report() {
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
          << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
-    text << "faults  injected " << faults_injected() << '\n'
+    text << "work    by schedule " << schedule_in_words() << ", by a standstill " << scheduled().unseeded
+         << '\n'
+         << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = calls_of(static_cast<function>(i)); n != 0)

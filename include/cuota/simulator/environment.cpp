@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "scheduler.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -70,6 +70,23 @@ std::optional<order_checks> order_named(std::string_view text) {
     return std::nullopt;
 }
 
+/// workers, late, late:SEED
+bool choose_schedule(std::string_view text) {
+    auto& m = the_machine();
+    if (text == "workers") return true;
+    constexpr std::string_view late = "late", with_seed = "late:";
+    auto seed = std::optional<std::uint64_t>{};
+    if (text.starts_with(with_seed)) seed = number(text.substr(with_seed.size()));
+    else if (text == late) seed = std::random_device{}();
+    if (!seed) return false;
+    m.initial_schedule = schedule::late;
+    m.initial_seed = *seed;
+    if (text == late)
+        std::fprintf(stderr, "cuota simulator: CUOTA_SIM_SCHEDULE=late:%llu\n",
+                     static_cast<unsigned long long>(*seed));
+    return true;
+}
+
 void write_report(std::FILE* out) {
     auto const print = [out](char const* key, std::uint64_t value) {
         std::fprintf(out, "%s=%llu\n", key, static_cast<unsigned long long>(value));
@@ -91,6 +108,8 @@ void write_report(std::FILE* out) {
     print("faults_injected", faults_injected());
     print("misuse", misuse().total());
     print("races", misuse().races);
+    std::fprintf(out, "schedule=%s\n", schedule_in_words().c_str());
+    print("schedule_unseeded", scheduled().unseeded);
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = m.calls[i].load(); n != 0)
             print((std::string{"calls."} + function_names[i]).c_str(), n);
@@ -148,6 +167,8 @@ void drop_queued_work() {
         if (!checks) refuse("CUOTA_SIM_ORDER", value, "off, report or fatal");
         the_machine().order_checker.initial = *checks;
     }
+    if (auto const* const value = std::getenv("CUOTA_SIM_SCHEDULE"))
+        if (!choose_schedule(value)) refuse("CUOTA_SIM_SCHEDULE", value, "workers, late or late:SEED");
     reset(shape);
     pthread_atfork(prepare_to_fork, after_fork_in_parent, after_fork_in_child);
     if (auto const* const value = std::getenv("CUOTA_SIM_FAIL"))

@@ -74,7 +74,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return with_event(function::cudaEventQuery, handle, [](guard& lock, event const& e) {
         if (!e.recorded) return cudaSuccess;
-        if (!e.recorded->done) return cudaErrorNotReady;
+        if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;
         wait_for(lock, e.recorded);  // which is over at once
         return cudaSuccess;
     });

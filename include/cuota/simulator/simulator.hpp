@@ -23,6 +23,8 @@
 ///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
 ///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
 ///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
+///   CUOTA_SIM_SCHEDULE workers, late or late:SEED, see schedule; late alone draws a seed
+///                      and tells it on standard error at once                          default workers
 ///   CUOTA_SIM_ORDER    off, report or fatal: what a race does, see order_checks        default report
 ///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 namespace cuota::inline v0::simulator {
@@ -78,7 +80,7 @@ struct misuse_counts {
 enum class fault_kind { once, until_cleared };
 
 /// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter,
-/// races and other programs, and checks order as CUOTA_SIM_ORDER says. What is alive stays alive.
+/// races and other programs; schedule and order checks are what the environment says. What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
@@ -157,6 +159,39 @@ CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
 /// Waits a random time up to `max` before each piece of stream work; zero ends that. Shows ordering that held
 /// by luck. The same seed draws the same delays, but which work draws which depends on the threads.
 CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microseconds max);
+
+/// Who runs stream work, and when.
+///
+/// `workers`: threads of the simulator, at once, as a device would.
+/// `late`: nobody but a host thread that waits (a synchronisation, cudaFree, a copy to pageable memory), so that
+/// whatever was only hoped to be done shows as not done. Half of the waits run nothing but what they must: all
+/// that their work comes after. The others also run other work first that may start, so that work shows which
+/// comes too early. Which, in which order, and which half, is drawn from the seed. A query of unfinished work says
+/// cudaErrorNotReady, and then up to four pieces of work run, so that a loop of queries ends.
+///
+/// With one host thread the order of all work is a function of the program and the seed alone, but for this:
+/// when nothing has moved for 20 ms and all threads sleep (240 ms when one computes), work that may start is
+/// started by a helper thread, one piece and then the next, until there is another CUDA call. So a program goes
+/// on that waits for its work by other means, and so does work that waits for other work.
+/// `schedule_facts::unseeded` counts that: as long as it stays, a seed replays.
+///
+/// Under ThreadSanitizer the schedule is always `workers`: a thread that runs work of two streams would order
+/// them. Link and jitter take their time in whichever thread runs the work, one after the other.
+enum class schedule { workers, late };
+
+struct schedule_facts {
+    schedule how;
+    std::uint64_t seed;      ///< of `late`
+    std::uint64_t unseeded;  ///< how often since the program began a standstill has decided, and not the seed
+};
+
+/// Waits for all work, then changes the schedule; `reset` goes back to what CUOTA_SIM_SCHEDULE says, and to the
+/// start of its seed.
+///
+/// Throws: std::logic_error when a `hold` is alive
+CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
+
+[[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
 
 /// While one is alive no stream work starts, on any stream, so that a missing wait shows every time. Work
 /// that has already started runs to its end. Several holds may end in any order; work resumes after the last.
