@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include "link.hpp"
 #include "scheduler.hpp"
 #include "virtual_memory.hpp"
 
@@ -102,6 +103,7 @@ void reset(options wanted) {
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     m.jitter_us = 0;
+    timing::reset();
     late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;
 }

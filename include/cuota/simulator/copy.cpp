@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.hpp"
+#include "link.hpp"
 #include "virtual_memory.hpp"
 
 #include <cstring>
@@ -49,10 +50,12 @@ bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, dev
 }
 
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
-    return make_task([c, to = std::move(to.memory), from = std::move(from.memory), s] {
+    auto const way = timing::way(from.device(), to.device());
+    return make_task([c, way, to = std::move(to.memory), from = std::move(from.memory), s] {
         if (failure_of(s->owner) != cudaSuccess) return;
         if (!reachable(to, c.to, c.bytes, s->owner, "a copy")) return;
         if (!reachable(from, c.from, c.bytes, s->owner, "a copy")) return;
+        timing::copy_on_link takes{way, s->owner.index, c.bytes, c.has_latency};
         sanitizer::loud access;
         std::memmove(c.to, c.from, c.bytes);
     });

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include "link.hpp"
 #include "scheduler.hpp"
 
 #include <algorithm>
@@ -169,6 +170,11 @@ void drop_queued_work() {
     }
     if (auto const* const value = std::getenv("CUOTA_SIM_SCHEDULE"))
         if (!choose_schedule(value)) refuse("CUOTA_SIM_SCHEDULE", value, "workers, late or late:SEED");
+    if (auto const* const value = std::getenv("CUOTA_SIM_LINK")) {
+        auto const link = timing::link_named(value);
+        if (!link) refuse("CUOTA_SIM_LINK", value, "speeds, times and engines such as 25GB/s,10us,engines=2");
+        timing::set_initial(*link);
+    }
     reset(shape);
     pthread_atfork(prepare_to_fork, after_fork_in_parent, after_fork_in_child);
     if (auto const* const value = std::getenv("CUOTA_SIM_FAIL"))

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "link.hpp"
 
 #include <exception>
 
@@ -35,6 +35,7 @@ struct kernel final : operation {
     }
 
     void try_to_run() {
+        timing::kernel_on_device takes{name, owner->index};
         inside marked{activity::kernel};
         std::string thrown;
         try {
