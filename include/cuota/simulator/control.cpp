@@ -102,7 +102,7 @@ void reset(options wanted) {
     forget_misuse();
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
-    m.jitter_us = 0;
+    set_jitter(m.initial_jitter_seed, m.initial_jitter);
     timing::reset();
     late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;

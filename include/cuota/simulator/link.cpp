@@ -135,8 +135,8 @@ bool read_speed(std::string_view text, std::initializer_list<std::uint64_t*> out
 }
 
 bool read_time(std::string_view text, nanoseconds& out) {
-    auto const time = in_units_of(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}});
-    if (time) out = nanoseconds{static_cast<std::int64_t>(*time)};
+    auto const time = time_named(text);
+    out = time.value_or(out);
     return time.has_value();
 }
 
@@ -206,6 +206,12 @@ kernel_on_device::~kernel_on_device() {
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
     note(c, {traffic::kernel, device_, 0, 0, since_start(c, begin_), since_start(c, clock::now())});
+}
+
+std::optional<nanoseconds> time_named(std::string_view text) {
+    auto const time = in_units_of(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}});
+    if (!time) return std::nullopt;
+    return nanoseconds{static_cast<std::int64_t>(*time)};
 }
 
 std::optional<link_options> link_named(std::string_view text) {

@@ -39,6 +39,8 @@ private:
     std::chrono::steady_clock::time_point begin_{};
 };
 
+/// A time with its unit, such as 10us.
+std::optional<std::chrono::nanoseconds> time_named(std::string_view text);
 /// As CUOTA_SIM_LINK has it, or nothing.
 std::optional<link_options> link_named(std::string_view text);
 /// What `reset` goes back to.

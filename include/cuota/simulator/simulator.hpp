@@ -20,15 +20,20 @@
 /// functions do not link.
 ///
 /// Environment, read when the library is loaded (a malformed value ends the program with one line, status 2):
-///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
-///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
-///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
-///   CUOTA_SIM_SCHEDULE workers, late or late:SEED, see schedule; late alone draws a seed
-///                      and tells it on standard error at once                          default workers
-///   CUOTA_SIM_LINK     as 25GB/s,10us: speed in both directions and latency; or h2d=25GB/s, d2h=12.5GB/s, d2d=1TB/s,
-///                      latency=10us, kernel=50us, engines=2, see link_options          default no time
-///   CUOTA_SIM_ORDER    off, report or fatal: what a race does, see order_checks        default report
-///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
+///   CUOTA_SIM_DEVICES   number of devices, 0 to 16                              default 1
+///   CUOTA_SIM_MEMORY    memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
+///   CUOTA_SIM_OTHERS    memory of each that other programs hold, until `reset`  default 0
+///   CUOTA_SIM_FAIL      faults, until `reset`, with commas between them, NAME being a function or any:
+///                       NAME:N         the N-th call fails; with :sticky every call from the N-th on
+///                       NAME:5%        calls fail by that chance; with :seed=S, else with seed 1
+///                       >64MiB         larger allocations fail
+///   CUOTA_SIM_JITTER    as 200us: up to that before each piece of work; with :seed=S  default none
+///   CUOTA_SIM_SCHEDULE  workers, late or late:SEED, see schedule; late alone draws a seed and tells it on
+///                       standard error at once                                  default workers
+///   CUOTA_SIM_LINK      as 25GB/s,10us: speed both ways and latency; or h2d=25GB/s, d2h=12.5GB/s, d2d=1TB/s,
+///                       latency=10us, kernel=50us, engines=2, see link_options  default no time
+///   CUOTA_SIM_ORDER     off, report or fatal: what a race does, see order_checks  default report
+///   CUOTA_SIM_REPORT    "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 namespace cuota::inline v0::simulator {
 
 /// The machine that is simulated. The memory of a device is counted in units of 512 bytes.
@@ -81,8 +86,8 @@ struct misuse_counts {
 /// Whether a planned fault goes away by itself.
 enum class fault_kind { once, until_cleared };
 
-/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter, races,
-/// other programs, delays and times of kernels; link, schedule and order checks are what the environment says.
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, races, other
+/// programs, delays and times of kernels; jitter, link, schedule and order checks are what the environment says.
 /// What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present

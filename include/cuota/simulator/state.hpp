@@ -255,6 +255,8 @@ struct machine {
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;
     std::mutex jitter_mutex;
+    std::chrono::microseconds initial_jitter{0};  ///< as the environment asks
+    std::uint64_t initial_jitter_seed = 1;
     std::atomic<int> delayed{0};  ///< pieces of work that the simulator itself makes late just now
 
     schedule initial_schedule = schedule::workers;  ///< as the environment asks
