@@ -23,6 +23,7 @@ struct crew {
     std::vector<std::thread> threads;
     std::size_t most;
     std::size_t idle = 0;
+    std::size_t coming = 0;  ///< workers that were woken or made, and have not looked yet
     bool stop = false;
 };
 
@@ -75,13 +76,17 @@ bool startable(stream_handle const& s) {
 void work_until_told(std::shared_ptr<crew> const& mine);
 
 void wake_worker(std::shared_ptr<crew> const& c) {
-    if (c->ready.size() <= c->idle) {
+    if (c->ready.size() <= c->coming)
+        return;  // a host thread that waits may have taken what they were woken for
+    if (c->coming < c->idle) {
+        ++c->coming;
         c->wake.notify_one();
         return;
     }
     if (c->threads.size() >= c->most || c->stop) return;
     try {
         c->threads.emplace_back([c] { work_until_told(c); });
+        ++c->coming;
     } catch (std::system_error const&) {
         if (c->threads.empty()) throw;  // nobody would ever run the work
     }
@@ -135,11 +140,14 @@ namespace {
 void work_until_told(std::shared_ptr<crew> const& mine) {
     sanitizer::quiet always;
     guard lock{the_machine().mutex};
+    auto const came = [&] { mine->coming -= mine->coming != 0; };
+    came();
     while (!mine->stop) {
         if (mine->ready.empty() || !work_may_start()) {
             ++mine->idle;
             mine->wake.wait(lock);
             --mine->idle;
+            came();
             continue;
         }
         auto const s = std::move(mine->ready.front());
@@ -296,7 +304,7 @@ void after_fork_in_child() {
         auto const& c = crew_of(s);  // its threads did not come along
         new (&c->wake) std::condition_variable;
         new (&c->threads) std::vector<std::thread>;
-        c->idle = 0;
+        c->idle = c->coming = 0;
     });
     the_machine().mutex.unlock();
 }
