@@ -225,6 +225,34 @@ TEST_CASE("a program that waits by other means goes on", "[simulator][schedule]"
     CHECK(sim::scheduled().unseeded >= before + 20);
 }
 
+TEST_CASE("a program that asks for other things, or only enqueues, sees its work done",
+          "[simulator][schedule]") {
+    if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
+    std::atomic<bool> ran{false};
+    late_machine late{4};
+    REQUIRE(launch(late.streams[0], "k", [&] { ran = true; }) == cudaSuccess);
+    SECTION("the free memory") {
+        std::size_t free = 0, total = 0;
+        while (!ran) (void)cudaMemGetInfo(&free, &total);
+    }
+    SECTION("more work") {
+        while (!ran) {
+            REQUIRE(launch(late.streams[1], "k", [] {}) == cudaSuccess);
+            std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        }
+    }
+    SECTION("the time between events") {
+        auto const begin = new_event(), end = new_event();
+        REQUIRE(cudaEventRecord(begin, late.streams[0]) == cudaSuccess);
+        REQUIRE(cudaEventRecord(end, late.streams[0]) == cudaSuccess);
+        float ms = -1;
+        while (cudaEventElapsedTime(&ms, begin, end) == cudaErrorNotReady) {}
+        CHECK(ms >= 0);
+        CHECK(cudaEventDestroy(begin) == cudaSuccess);
+        CHECK(cudaEventDestroy(end) == cudaSuccess);
+    }
+}
+
 TEST_CASE("work that waits for work of other streams, or for the host, goes on", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {

@@ -92,13 +92,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-    return api(function::cudaEventElapsedTime, [&](guard&) {
+    return api(function::cudaEventElapsedTime, [&](guard& lock) {
         auto const a = the_machine().events.find(start), b = the_machine().events.find(end);
         if (!a || !b || &a->owner != &b->owner) return bad_handle();
         if (!ms) return cudaErrorInvalidValue;
         if (((a->flags | b->flags) & cudaEventDisableTiming) || !a->recorded || !b->recorded)
             return cudaErrorInvalidResourceHandle;
-        if (!a->recorded->done || !b->recorded->done) return cudaErrorNotReady;
+        if (!a->recorded->done || !b->recorded->done)
+            return let_some_go_on(lock, {{a->recorded, {}}, {b->recorded, {}}}), cudaErrorNotReady;
         *ms = std::chrono::duration<float, std::milli>(*b->when - *a->when).count();
         return cudaSuccess;
     });

@@ -27,7 +27,8 @@ struct late_schedule {
 
     std::vector<stream_handle> ready;
     std::condition_variable moved;
-    std::uint64_t moves = 0;
+    std::uint64_t done = 0;   ///< pieces of work
+    std::uint64_t asked = 0;  ///< waits and queries of host threads
 
     std::deque<stream_handle> for_helpers;
     std::condition_variable wake_helper, wake_watch;
@@ -80,9 +81,10 @@ operation_ref one_open(std::span<awaited const> all) {
 
 // ---- Helpers, and who sees that they are needed ----
 
-constexpr auto patience = 20ms;     ///< with a program all of whose threads sleep
-constexpr auto little = 1ms;        ///< the same, once nothing but helpers has moved anything
-constexpr int rounds_if_busy = 12;  ///< as often with one that computes, or that waits for a processor
+using clock = std::chrono::steady_clock;
+constexpr clock::duration patience = 20ms;        ///< with a program all of whose threads sleep
+constexpr clock::duration little = 1ms;           ///< the same, as long as nothing but helpers moves anything
+constexpr clock::duration much_patience = 240ms;  ///< with one that computes, or that waits for a processor
 
 /// Whether all threads of the program but this one sleep. They may be waiting for work that nobody runs.
 bool others_sleep() {
@@ -101,21 +103,27 @@ bool others_sleep() {
     return asleep;
 }
 
-/// Counts rounds in which nothing moved, until that is taken for a standstill.
+/// Sees that no work has ended for a while.
 class standstill {
 public:
-    [[nodiscard]] bool reached(guard& lock) {
-        if (the_machine().delayed != 0) return rounds_ = 0, false;
-        if (++rounds_ >= rounds_if_busy) return true;
+    void begin() {
+        done_ = the_schedule().done;
+        since_ = clock::now();
+    }
+    /// May let go of the lock.
+    [[nodiscard]] bool reached(guard& lock, clock::duration patience_now) {
+        if (the_schedule().done != done_ || the_machine().delayed != 0) begin();
+        auto const lasts = clock::now() - since_;
+        if (lasts < patience_now || lasts >= much_patience) return lasts >= patience_now;
         lock.unlock();
         bool const asleep = others_sleep();
         lock.lock();
-        return asleep;
+        return asleep && the_schedule().done == done_;
     }
-    void forget() { rounds_ = 0; }
 
 private:
-    int rounds_ = 0;
+    std::uint64_t done_ = the_schedule().done;
+    clock::time_point since_ = clock::now();
 };
 
 void help() {
@@ -148,21 +156,11 @@ void run_aside(guard& lock, stream_handle s) {
     auto& l = the_schedule();
     auto const work = s->queue.front();
     give_to_helper(s);
-    for (standstill none; work->done == 0;) {
-        auto const seen = l.moves;
-        if (l.moved.wait_for(lock, patience) == std::cv_status::no_timeout || l.moves != seen) {
-            none.forget();
-        } else if (none.reached(lock) && work->done == 0) {
-            ++l.unseeded;
-            return;
-        }
+    for (standstill still; work->done == 0; l.moved.wait_for(lock, patience)) {
+        if (!still.reached(lock, patience) || work->done != 0) continue;
+        ++l.unseeded;
+        return;
     }
-}
-
-std::uint64_t calls_made() {
-    std::uint64_t sum = 0;
-    for (auto const& c : the_machine().calls) sum += c.load(std::memory_order_relaxed);
-    return sum;
 }
 
 /// Sees that a program goes on which waits for stream work by other means than CUDA's.
@@ -170,27 +168,23 @@ void watch() {
     sanitizer::quiet always;
     auto& l = the_schedule();
     guard lock{the_machine().mutex};
-    standstill none;
-    std::uint64_t helped_at = ~std::uint64_t{0};
+    standstill still;
+    auto helped_at = ~l.asked;
     while (!l.stop) {
         if (l.ready.empty() || !work_may_start()) {
             l.watch_sleeps = true;
             l.wake_watch.wait(lock);
             l.watch_sleeps = false;
+            still.begin();
             continue;
         }
-        auto const calls = calls_made();
-        auto const moves = l.moves;
-        l.wake_watch.wait_for(lock, calls == helped_at ? little : patience);
-        if (l.stop || l.ready.empty() || !work_may_start()) continue;
-        if (calls_made() != calls || l.moves != moves) {
-            none.forget();
-        } else if (none.reached(lock) && !l.ready.empty() && work_may_start() && !l.stop) {
-            give_to_helper(l.ready[one_of(l.ready.size())]);
-            ++l.unseeded;
-            helped_at = calls_made();
-            none.forget();
-        }
+        auto const now = l.asked == helped_at ? little : patience;
+        l.wake_watch.wait_for(lock, now);
+        if (!still.reached(lock, now) || l.ready.empty() || !work_may_start() || l.stop) continue;
+        give_to_helper(l.ready[one_of(l.ready.size())]);
+        ++l.unseeded;
+        helped_at = l.asked;
+        still.begin();
     }
 }
 
@@ -223,10 +217,15 @@ void make_ready(stream_handle const& s) {
     keep_watch();
 }
 
+void one_done() {
+    if (!on()) return;
+    ++the_schedule().done;
+    moved();
+}
+
 void moved() {
     if (!on()) return;
     auto& l = the_schedule();
-    ++l.moves;
     l.moved.notify_all();
     if (!l.ready.empty() && l.watch_sleeps) l.wake_watch.notify_one();  // a hold has ended
 }
@@ -235,6 +234,7 @@ void wait_for(guard& lock, std::span<awaited const> all) {
     auto& l = the_schedule();
     auto work = one_open(all);
     if (!work) return;
+    ++l.asked;
     bool const only_what_it_must = coin();
     for (; work; work = one_open(all)) {
         if (!work_may_start()) {
@@ -257,6 +257,7 @@ void wait_for(guard& lock, std::span<awaited const> all) {
 void go_on(guard& lock, std::span<awaited const> all) {
     auto& l = the_schedule();
     constexpr std::size_t most = 4;
+    ++l.asked;
     for (auto steps = 1 + one_of(most); steps-- != 0;) {
         auto const work = one_open(all);
         if (!work || !work_may_start()) return;

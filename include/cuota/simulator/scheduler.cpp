@@ -126,7 +126,7 @@ bool step(guard& lock, stream_handle const& s) {
     work->after.clear();
     work->done.store(1, std::memory_order_release);
     work->done.notify_all();
-    late::moved();
+    late::one_done();
     for (auto const& other : std::exchange(work->awaited_by, {}))
         if (startable(other)) make_ready(other);
     if (!s->queue.empty()) return startable(s);

@@ -27,7 +27,9 @@ bool on();
 void choose(guard& lock, schedule how, std::uint64_t seed);
 
 void make_ready(stream_handle const& s);
-/// Something has ended, or may go on.
+/// A piece of work has ended.
+void one_done();
+/// Something may go on.
 void moved();
 void wait_for(guard& lock, std::span<awaited const> all);
 /// A query has been answered: some work goes on, though nobody waits.

@@ -178,9 +178,9 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 /// cudaErrorNotReady, and then up to four pieces of work run, so that a loop of queries ends.
 ///
 /// With one host thread the order of all work is a function of the program and the seed alone, but for this:
-/// when nothing has moved for 20 ms and all threads sleep (240 ms when one computes), work that may start is
-/// started by a helper thread, one piece and then the next, until there is another CUDA call. So a program goes
-/// on that waits for its work by other means, and so does work that waits for other work.
+/// when no work has ended for 20 ms and all threads sleep (240 ms when one computes), a helper thread starts
+/// some that may start, and goes on with one piece after the other until a host thread waits or asks again. So
+/// a program goes on that waits for its work by other means, and so does work that waits for other work.
 /// `schedule_facts::unseeded` counts that: as long as it stays, a seed replays.
 ///
 /// Under ThreadSanitizer the schedule is always `workers`: a thread that runs work of two streams would order
