@@ -119,13 +119,13 @@ TEST_CASE("copies of every form go over the link", "[simulator][link]") {
 
 TEST_CASE("copies in one direction share its engine, one after the other", "[simulator][link]") {
     machine m;
-    memories const mem{100'000};
+    memories const mem{100'000}, more{100'000};
     streams const s;
     sim::set_link({.to_device = 10'000'000});
     auto const begin = steady_clock::now();
     for (int i = 0; i < 3; ++i) {
         mem.to_device(s.a);
-        mem.to_device(s.b);
+        more.to_device(s.b);
     }
     s.synchronise();
     CHECK(steady_clock::now() - begin >= 60ms);
@@ -136,7 +136,7 @@ TEST_CASE("copies in one direction share its engine, one after the other", "[sim
 
 TEST_CASE("directions, engines, devices and kernels do not wait for each other", "[simulator][link]") {
     machine m{{.devices = 2}};
-    memories const mem{100'000};
+    memories const mem{100'000}, more{100'000};
     streams const s;
     sim::set_schedule(sim::schedule::workers);
     auto const overlap = [&](sim::link_options const& link, auto first, auto second) {
@@ -159,15 +159,15 @@ TEST_CASE("directions, engines, devices and kernels do not wait for each other",
     sim::link_options const slow{
         .to_device = 2'000'000, .to_host = 2'000'000, .on_device = 2'000'000, .kernel = 50ms};
     overlap(
-        slow, [&] { mem.to_device(s.a); }, [&] { mem.to_host(s.b); });
+        slow, [&] { mem.to_device(s.a); }, [&] { more.to_host(s.b); });
     overlap(
-        slow, [&] { mem.to_device(s.a); }, [&] { mem.on_device(s.b); });
+        slow, [&] { mem.to_device(s.a); }, [&] { more.on_device(s.b); });
     overlap(
         slow, [&] { mem.to_device(s.a); }, [&] { REQUIRE(launch(s.b, "k", [] {}) == cudaSuccess); });
     auto two = slow;
     two.engines = 2;
     auto const seen = overlap(
-        two, [&] { mem.to_device(s.a); }, [&] { mem.to_device(s.b); });
+        two, [&] { mem.to_device(s.a); }, [&] { more.to_device(s.b); });
     CHECK(seen[0].engine != seen[1].engine);
 
     REQUIRE(cudaSetDevice(1) == cudaSuccess);

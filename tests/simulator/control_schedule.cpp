@@ -413,6 +413,7 @@ TEST_CASE("a program whose schedule comes from outside", "[simulator][schedule]"
 }
 
 TEST_CASE("a program with a race whose schedule comes from outside", "[simulator][schedule]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("ThreadSanitizer reports the race too");
     machine m;
     bool const fatal = std::getenv("CUOTA_TEST_RACE_IS_FATAL") != nullptr;
     sim::set_order_checks(fatal ? sim::order_checks::fatal : sim::order_checks::report);
