@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/control.hpp"
+#include "simulator/process.hpp"
 
 #include <stdexcept>
 #include <string>
+
+#include <malloc.h>
 
 using namespace control;
 
@@ -155,4 +157,50 @@ TEST_CASE("the report shows what lives, what was called and what went wrong", "[
     CHECK(text.find("cudaMalloc ") != std::string::npos);
     CHECK(text.find("cudaStreamCreate") == std::string::npos);
     CHECK(cudaFree(d) == cudaSuccess);
+}
+
+namespace {
+
+/// What the heap of this program has in use. Sanitizers have a heap of their own, of which this knows nothing.
+std::size_t heap_in_use() {
+    auto const facts = mallinfo2();
+    return facts.uordblks + facts.hblkhd;
+}
+
+/// Each records its own event, and some wait for an earlier one.
+void make_and_destroy(int count) {
+    std::vector<cudaStream_t> streams;
+    std::vector<cudaEvent_t> events;
+    for (int i = 0; i < count; ++i) {
+        streams.push_back(new_stream(i % 2 == 0 ? cudaStreamDefault : cudaStreamNonBlocking));
+        events.push_back(new_event());
+    }
+    for (int i = 0; i < count; ++i) {
+        auto const n = static_cast<std::size_t>(i);
+        REQUIRE(cudaEventRecord(events[n], streams[n]) == cudaSuccess);
+        if (n % 50 != 0) continue;
+        REQUIRE(cudaStreamWaitEvent(streams[(n + 1) % streams.size()], events[n], 0) == cudaSuccess);
+    }
+    CHECK(sim::live().streams == static_cast<std::size_t>(count));
+    CHECK(sim::live().events == static_cast<std::size_t>(count));
+    for (auto const e : events) REQUIRE(cudaEventDestroy(e) == cudaSuccess);
+    for (auto const s : streams) REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(sim::live().total() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("10,000 streams and events leave nothing behind", "[simulator][counts]") {
+    machine m;
+    auto const at_once =
+        GENERATE(200, under_thread_sanitizer ? 1000 : 10'000);  // there a stream has a thread
+    make_and_destroy(at_once);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    auto const before = heap_in_use();
+    for (int made = 0; made < 10'000; made += at_once) {
+        make_and_destroy(at_once);
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    }
+    constexpr std::size_t less_than_two_bytes_each = 16 * KiB;
+    CHECK(heap_in_use() < before + less_than_two_bytes_each);
 }

@@ -100,6 +100,53 @@ TEST_CASE("a call can be made to fail from outside", "[simulator][process]") {
     }
 }
 
+TEST_CASE("calls can be made to fail by chance and by size from outside", "[simulator][process]") {
+    SECTION("always") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=cudaMemGetInfo:100%");
+        INFO(r.text);
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") >= 1);
+        CHECK(r.report.count("calls.cudaMalloc") == 0);  // a test gives up at the first
+    }
+    SECTION("never") {
+        auto const r = run_plain("CUOTA_SIM_FAIL=any:0%:seed=7");
+        CHECK(r.status == 0);
+        CHECK(r.report.at("faults_injected") == 0);
+    }
+    SECTION("the same calls for the same seed, others for another") {
+        auto const calls = [](std::string const& chance) {
+            auto report = run_plain("CUOTA_SIM_DEVICES=16 CUOTA_SIM_FAIL=cudaSetDevice:" + chance).report;
+            return report.at("faults_injected");
+        };
+        auto const first = calls("50%:seed=1");
+        CHECK(first == calls("50%"));
+        CHECK(first == calls("50.0%:seed=1"));
+        bool differs = false;
+        for (int seed = 2; seed <= 20; ++seed)
+            differs = differs || calls("50%:seed=" + std::to_string(seed)) != first;
+        CHECK(differs);
+    }
+    SECTION("what is larger") {
+        auto const r = run_plain("CUOTA_SIM_FAIL='>999'");
+        INFO(r.text);
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") == 1);
+        CHECK(run_plain("CUOTA_SIM_FAIL='>1000'").status == 0);
+    }
+    SECTION("several plans") {
+        auto const r = run_plain("CUOTA_SIM_FAIL='cudaFree:9,cudaFree:2:sticky,any:0%,>1MiB'");
+        CHECK(r.status != 0);
+        CHECK(r.report.at("faults_injected") == 1);
+    }
+}
+
+TEST_CASE("other programs and jitter can be set from outside", "[simulator][process]") {
+    CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1020KiB").status == 0);
+    CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1MiB").status != 0);  // no room for its kilobyte
+    CHECK(run_plain("CUOTA_SIM_JITTER=100us").status == 0);
+    CHECK(run_plain("CUOTA_SIM_JITTER=0.1ms:seed=3").status == 0);
+}
+
 TEST_CASE("the machine can be shaped from outside", "[simulator][process]") {
     CHECK(run_plain("CUOTA_SIM_DEVICES=3").report.at("calls.cudaSetDevice") == 4);
     CHECK(run_plain("CUOTA_SIM_MEMORY=4KiB").status == 0);
@@ -109,11 +156,17 @@ TEST_CASE("the machine can be shaped from outside", "[simulator][process]") {
 }
 
 TEST_CASE("a malformed variable ends the program with one line that names it", "[simulator][process]") {
-    auto const wrong = GENERATE("CUOTA_SIM_DEVICES=many", "CUOTA_SIM_DEVICES=17", "CUOTA_SIM_DEVICES=-1",
-                                "CUOTA_SIM_DEVICES=''", "CUOTA_SIM_MEMORY=8GB", "CUOTA_SIM_MEMORY=0",
-                                "CUOTA_SIM_MEMORY=99999999999TiB", "CUOTA_SIM_FAIL=cudaMalloc",
-                                "CUOTA_SIM_FAIL=cudaNothing:1", "CUOTA_SIM_FAIL=any:0",
-                                "CUOTA_SIM_FAIL=any:1:often", "CUOTA_SIM_FAIL=cudaGetLastError:1");
+    auto const wrong = GENERATE(
+        "CUOTA_SIM_DEVICES=many", "CUOTA_SIM_DEVICES=17", "CUOTA_SIM_DEVICES=-1", "CUOTA_SIM_DEVICES=''",
+        "CUOTA_SIM_MEMORY=8GB", "CUOTA_SIM_MEMORY=0", "CUOTA_SIM_MEMORY=99999999999TiB",
+        "CUOTA_SIM_FAIL=cudaMalloc", "CUOTA_SIM_FAIL=cudaNothing:1", "CUOTA_SIM_FAIL=any:0",
+        "CUOTA_SIM_FAIL=any:1:often", "CUOTA_SIM_FAIL=cudaGetLastError:1", "CUOTA_SIM_FAIL=''",
+        "CUOTA_SIM_FAIL=cudaFree:1,", "CUOTA_SIM_FAIL=,cudaFree:1", "CUOTA_SIM_FAIL=any:101%",
+        "CUOTA_SIM_FAIL=any:-5%", "CUOTA_SIM_FAIL=any:%", "CUOTA_SIM_FAIL=any:nan%",
+        "CUOTA_SIM_FAIL=any:5%:seed=", "CUOTA_SIM_FAIL=any:5%:sticky", "CUOTA_SIM_FAIL=any:5:seed=2",
+        "CUOTA_SIM_FAIL=cudaNothing:5%", "CUOTA_SIM_FAIL='>'", "CUOTA_SIM_FAIL='>1GB'", "CUOTA_SIM_JITTER=''",
+        "CUOTA_SIM_JITTER=200", "CUOTA_SIM_JITTER=-1us", "CUOTA_SIM_JITTER=1us:seed=x", "CUOTA_SIM_OTHERS=''",
+        "CUOTA_SIM_OTHERS=2GB");
     INFO(wrong);
     auto const r = run_plain(wrong);
     INFO(r.text);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "link.hpp"
+#include "scheduler.hpp"
 #include "virtual_memory.hpp"
 
 #include <algorithm>
@@ -121,7 +122,9 @@ void reset(options wanted) {
     m.on_host_access = host_access::ends;
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
-    m.jitter_us = 0;
+    set_jitter(m.initial_jitter_seed, m.initial_jitter);
+    timing::reset();
+    late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;
 }
 
@@ -307,7 +310,9 @@ std::string report() {
          << '\n';
     for (auto const& line : misuse_reports()) text << "misuse  " << line << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
-    text << "faults  injected " << faults_injected() << '\n'
+    text << "work    by schedule " << schedule_in_words() << ", by a standstill " << scheduled().unseeded
+         << '\n'
+         << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = calls_of(static_cast<function>(i)); n != 0)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.hpp"
 #include "closed_memory.hpp"
+#include "link.hpp"
 #include "virtual_memory.hpp"
 
 #include <cstring>
@@ -102,10 +103,12 @@ void look_for_poison(copy_request const& c, place const& from, made_by const& wh
 }
 
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
-    return make_task([c, to = std::move(to), from = std::move(from), s, what = made_by{}] {
+    auto const way = timing::way(from.device(), to.device());
+    return make_task([c, way, to = std::move(to), from = std::move(from), s, what = made_by{}] {
         if (failure_of(s->owner) != cudaSuccess) return;
         if (!reachable(to.memory, c.to, c.bytes, s->owner, what)) return;
         if (!reachable(from.memory, c.from, c.bytes, s->owner, what)) return;
+        timing::copy_on_link takes{way, s->owner.index, c.bytes, c.has_latency};
         if (from.is_watched() && to.host()) look_for_poison(c, from, what);
         move(c, to, from);
         if (from.is_watched() && to.is_watched()) carry_poison(to.view(c.to), from.view(c.from), c.bytes);

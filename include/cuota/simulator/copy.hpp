@@ -20,6 +20,7 @@ struct copy_request {
     cudaMemcpyKind kind;
     bool wait;  ///< cudaMemcpy rather than cudaMemcpyAsync
     source_read read = source_read::usual;
+    bool has_latency = true;  ///< but for the rows of a 2D copy after its first
 };
 
 /// Checks and enqueues a copy. Nothing has happened unless it is cudaSuccess or the failure of the device.

@@ -40,6 +40,7 @@ cudaError_t copy_rows(guard& lock, copy_request row, std::size_t to_pitch, std::
     auto result = cudaSuccess;
     for (std::size_t y = 0; y < shape.height && result == cudaSuccess; ++y) {
         result = copy(lock, row, s);
+        row.has_latency = false;
         row.to = static_cast<std::byte*>(row.to) + to_pitch;
         row.from = static_cast<std::byte const*>(row.from) + from_pitch;
     }

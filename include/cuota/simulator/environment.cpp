@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "link.hpp"
+#include "scheduler.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -43,23 +44,76 @@ std::optional<std::size_t> bytes(std::string_view text) {
     return *value << shift;
 }
 
-/// NAME:N, any:N, either with :sticky
-bool plan(std::string_view text) {
+bool take_end(std::string_view& text, std::string_view end) {
+    if (!text.ends_with(end)) return false;
+    text.remove_suffix(end.size());
+    return true;
+}
+
+/// Takes ":seed=S" off the end; the seed is 1 without it.
+std::optional<std::uint64_t> take_seed(std::string_view& text) {
+    constexpr std::string_view mark = ":seed=";
+    auto const at = text.find(mark);
+    if (at == std::string_view::npos) return 1;
+    auto const seed = number(text.substr(at + mark.size()));
+    text = text.substr(0, at);
+    return seed;
+}
+
+/// P% or P%:seed=S
+bool plan_by_chance(char const* name, std::string_view text) {
+    auto const seed = take_seed(text);
+    if (!seed || !take_end(text, "%")) return false;
+    double percent = 0;
+    auto const [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), percent, std::chars_format::fixed);
+    if (error != std::errc{} || end != text.data() + text.size()) return false;
+    fail_randomly(name, percent / 100, *seed);
+    return true;
+}
+
+/// N or N:sticky
+bool plan_by_count(char const* name, std::string_view text) {
+    auto const kind = take_end(text, ":sticky") ? fault_kind::until_cleared : fault_kind::once;
+    auto const nth = number(text);
+    if (nth) fail_call(name, *nth, cudaSuccess, kind);
+    return nth.has_value();
+}
+
+/// >BYTES, or the name of a function or "any" with what plan_by_count or plan_by_chance reads
+bool plan_one(std::string_view text) {
+    if (text.starts_with('>')) {
+        auto const most = bytes(text.substr(1));
+        if (most) fail_larger_than(*most);
+        return most.has_value();
+    }
     auto const colon = text.find(':');
     if (colon == std::string_view::npos) return false;
-    std::string const name{text.substr(0, colon)};
-    auto count = text.substr(colon + 1);
-    auto kind = fault_kind::once;
-    constexpr std::string_view sticky = ":sticky";
-    if (count.ends_with(sticky)) {
-        count.remove_suffix(sticky.size());
-        kind = fault_kind::until_cleared;
-    }
-    auto const nth = number(count);
-    if (!nth) return false;
+    std::string const named{text.substr(0, colon)};
+    auto const* const name = named == "any" ? nullptr : named.c_str();
+    auto const how = text.substr(colon + 1);
     try {
-        fail_call(name == "any" ? nullptr : name.c_str(), *nth, cudaSuccess, kind);
+        return how.find('%') == std::string_view::npos ? plan_by_count(name, how) : plan_by_chance(name, how);
     } catch (std::invalid_argument const&) { return false; }
+}
+
+bool plan(std::string_view text) {
+    for (;;) {
+        auto const comma = text.find(',');
+        if (!plan_one(text.substr(0, comma))) return false;
+        if (comma == std::string_view::npos) return true;
+        text.remove_prefix(comma + 1);
+    }
+}
+
+/// 200us, 200us:seed=3
+bool choose_jitter(std::string_view text) {
+    auto const seed = take_seed(text);
+    auto const most = timing::time_named(text);
+    if (!seed || !most) return false;
+    auto& m = the_machine();
+    m.initial_jitter = std::chrono::duration_cast<std::chrono::microseconds>(*most);
+    m.initial_jitter_seed = *seed;
     return true;
 }
 
@@ -75,6 +129,20 @@ std::optional<memory_checks> checks_named(std::string_view text) {
     if (text == "heap") return memory_checks::heap;
     if (text == "strict") return memory_checks::strict;
     return std::nullopt;
+}
+
+/// workers, late, late:SEED
+bool choose_schedule(std::string_view text) {
+    auto& m = the_machine();
+    if (text == "workers") return true;
+    constexpr std::string_view late = "late", with_seed = "late:";
+    auto seed = std::optional<std::uint64_t>{};
+    if (text.starts_with(with_seed)) seed = number(text.substr(with_seed.size()));
+    else if (text == late) seed = std::random_device{}();
+    if (!seed) return false;
+    m.initial_schedule = schedule::late;
+    m.initial_seed = *seed;
+    return true;
 }
 
 void write_report(std::FILE* out) {
@@ -98,6 +166,8 @@ void write_report(std::FILE* out) {
     print("faults_injected", faults_injected());
     print("misuse", misuse().total());
     print("races", misuse().races);
+    std::fprintf(out, "schedule=%s\n", schedule_in_words().c_str());
+    print("schedule_unseeded", scheduled().unseeded);
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = m.calls[i].load(); n != 0)
             print((std::string{"calls."} + function_names[i]).c_str(), n);
@@ -165,12 +235,31 @@ void drop_queued_work() {
         if (text != "report" && text != "fatal") refuse("CUOTA_SIM_MISUSE", value, "report or fatal");
         the_machine().initial_misuse = text == "fatal" ? on_misuse::fatal : on_misuse::report;
     }
+    if (auto const* const value = std::getenv("CUOTA_SIM_SCHEDULE"))
+        if (!choose_schedule(value)) refuse("CUOTA_SIM_SCHEDULE", value, "workers, late or late:SEED");
+    if (auto const* const value = std::getenv("CUOTA_SIM_LINK")) {
+        auto const link = timing::link_named(value);
+        if (!link) refuse("CUOTA_SIM_LINK", value, "speeds, times and engines such as 25GB/s,10us,engines=2");
+        timing::set_initial(*link);
+    }
+    if (auto const* const value = std::getenv("CUOTA_SIM_JITTER"))
+        if (!choose_jitter(value)) refuse("CUOTA_SIM_JITTER", value, "a time such as 200us or 200us:seed=3");
     reset(shape);
+    if (auto const* const value = std::getenv("CUOTA_SIM_OTHERS")) {
+        auto const n = bytes(value);
+        if (!n) refuse("CUOTA_SIM_OTHERS", value, "an amount of memory such as 2GiB or 1048576");
+        for (int i = 0; i < shape.devices; ++i) set_other_programs(i, *n);
+    }
     pthread_atfork(prepare_to_fork, after_fork_in_parent, after_fork_in_child);
     if (auto const* const value = std::getenv("CUOTA_SIM_FAIL"))
         if (!plan(value))
-            refuse("CUOTA_SIM_FAIL", value,
-                   "FUNCTION:N, any:N or either with :sticky, N from 1, of a known function");
+            refuse(
+                "CUOTA_SIM_FAIL", value,
+                "a list of NAME:N, NAME:N:sticky, NAME:P%, NAME:P%:seed=S and >BYTES, where NAME is a known "
+                "function or any, and N counts from 1");
+    if (auto const* const value = std::getenv("CUOTA_SIM_SCHEDULE");
+        value && std::string_view{value} == "late")
+        std::fprintf(stderr, "cuota simulator: CUOTA_SIM_SCHEDULE=%s\n", schedule_in_words().c_str());
 }
 
 /// Runs after the program's own static destructors.

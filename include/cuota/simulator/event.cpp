@@ -74,7 +74,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return with_event(function::cudaEventQuery, handle, [](guard& lock, event const& e) {
         if (!e.recorded) return cudaSuccess;
-        if (!e.recorded->done) return cudaErrorNotReady;
+        if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;
         wait_for(lock, e.recorded);  // which is over at once
         return cudaSuccess;
     });
@@ -92,13 +92,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-    return api(function::cudaEventElapsedTime, [&](guard&) {
+    return api(function::cudaEventElapsedTime, [&](guard& lock) {
         auto const a = the_machine().events.find(start), b = the_machine().events.find(end);
         if (!a || !b || &a->owner != &b->owner) return bad_handle();
         if (!ms) return cudaErrorInvalidValue;
         if (((a->flags | b->flags) & cudaEventDisableTiming) || !a->recorded || !b->recorded)
             return cudaErrorInvalidResourceHandle;
-        if (!a->recorded->done || !b->recorded->done) return cudaErrorNotReady;
+        if (!a->recorded->done || !b->recorded->done)
+            return let_some_go_on(lock, {{a->recorded, {}}, {b->recorded, {}}}), cudaErrorNotReady;
         *ms = std::chrono::duration<float, std::milli>(*b->when - *a->when).count();
         return cudaSuccess;
     });

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "closed_memory.hpp"
+#include "link.hpp"
 
 #include <exception>
 
@@ -35,6 +36,7 @@ struct kernel final : operation {
     }
 
     void try_to_run() {
+        timing::kernel_on_device takes{name, owner->index};
         inside marked{activity::kernel};
         if (closed_memory::in_use()) return run_watched();
         run_body();

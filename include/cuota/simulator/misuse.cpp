@@ -23,7 +23,8 @@ void note_misuse(std::atomic<std::uint64_t>& counter, std::string line) {
     ++counter;
     std::lock_guard lock{m.misuse_mutex};
     if (m.misuse_mode == on_misuse::fatal) {
-        std::fprintf(stderr, "cuota simulator: misuse: %s\n", call_sites::resolved(std::move(line)).c_str());
+        std::fprintf(stderr, "cuota simulator: misuse: %s (schedule %s)\n",
+                     call_sites::resolved(std::move(line)).c_str(), schedule_in_words().c_str());
         std::fflush(stderr);
         std::abort();
     }

@@ -60,7 +60,8 @@ void publish(std::string line) {
     auto& c = the_checker();
     ++the_machine().misuse.races;
     if (c.mode == order_checks::fatal) {
-        std::fprintf(stderr, "cuota simulator: race: %s\n", call_sites::resolved(std::move(line)).c_str());
+        std::fprintf(stderr, "cuota simulator: race: %s (schedule %s)\n",
+                     call_sites::resolved(std::move(line)).c_str(), schedule_in_words().c_str());
         std::fflush(stderr);
         std::abort();
     }

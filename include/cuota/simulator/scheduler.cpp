@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "scheduler.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -10,6 +10,7 @@
 // Streams are queues. A stream whose first operation may start is *ready*; a worker, or a host thread that
 // waits for that stream anyway, takes it and runs operations until one must wait. Up to 128 there are as many
 // workers as ready streams, so work of two streams may wait for each other, as kernels on a device may.
+// By the seeded schedule, in late.cpp, nobody but a host thread that waits takes ready streams.
 namespace cuota::inline v0::simulator {
 
 /// Workers and the ready streams they share. All streams have one crew, but under ThreadSanitizer each has
@@ -22,6 +23,7 @@ struct crew {
     std::vector<std::thread> threads;
     std::size_t most;
     std::size_t idle = 0;
+    std::size_t coming = 0;  ///< workers that were woken or made, and have not looked yet
     bool stop = false;
 };
 
@@ -45,7 +47,9 @@ void delay_by_jitter() {
         std::lock_guard lock{m.jitter_mutex};
         delay = static_cast<std::int64_t>(m.jitter() % static_cast<std::uint64_t>(longest + 1));
     }
+    ++m.delayed;
     std::this_thread::sleep_for(std::chrono::microseconds{delay});
+    --m.delayed;
 }
 
 void perform(stream& s, operation& work) {
@@ -69,28 +73,23 @@ bool startable(stream_handle const& s) {
     return true;
 }
 
-bool work_may_start() { return the_machine().holds == 0 && !the_machine().unloading; }
-
 void work_until_told(std::shared_ptr<crew> const& mine);
 
 void wake_worker(std::shared_ptr<crew> const& c) {
-    if (c->ready.size() <= c->idle) {
+    if (c->ready.size() <= c->coming)
+        return;  // a host thread that waits may have taken what they were woken for
+    if (c->coming < c->idle) {
+        ++c->coming;
         c->wake.notify_one();
         return;
     }
     if (c->threads.size() >= c->most || c->stop) return;
     try {
         c->threads.emplace_back([c] { work_until_told(c); });
+        ++c->coming;
     } catch (std::system_error const&) {
         if (c->threads.empty()) throw;  // nobody would ever run the work
     }
-}
-
-void make_ready(stream_handle const& s) {
-    auto const& c = crew_of(*s);
-    s->state = stream::progress::ready;
-    c->ready.push_back(s);
-    if (work_may_start()) wake_worker(c);
 }
 
 /// A destroyed stream is done: nothing can refer to it any more but its device.
@@ -104,8 +103,18 @@ void retire(stream_handle const& s) {
     s->own_crew->threads.clear();
 }
 
-/// Runs the stream's first operation. True when the next may start at once; the stream then still counts as
-/// running.
+}  // namespace
+
+bool work_may_start() { return the_machine().holds == 0 && !the_machine().unloading; }
+
+void make_ready(stream_handle const& s) {
+    if (late::on()) return late::make_ready(s);
+    auto const& c = crew_of(*s);
+    s->state = stream::progress::ready;
+    c->ready.push_back(s);
+    if (work_may_start()) wake_worker(c);
+}
+
 bool step(guard& lock, stream_handle const& s) {
     s->state = stream::progress::running;
     operation_ref const work = std::move(s->queue.front());
@@ -117,6 +126,7 @@ bool step(guard& lock, stream_handle const& s) {
     work->after.clear();
     work->done.store(1, std::memory_order_release);
     work->done.notify_all();
+    late::one_done();
     for (auto const& other : std::exchange(work->awaited_by, {}))
         if (startable(other)) make_ready(other);
     if (!s->queue.empty()) return startable(s);
@@ -125,14 +135,19 @@ bool step(guard& lock, stream_handle const& s) {
     return false;
 }
 
+namespace {
+
 void work_until_told(std::shared_ptr<crew> const& mine) {
     sanitizer::quiet always;
     guard lock{the_machine().mutex};
+    auto const came = [&] { mine->coming -= mine->coming != 0; };
+    came();
     while (!mine->stop) {
         if (mine->ready.empty() || !work_may_start()) {
             ++mine->idle;
             mine->wake.wait(lock);
             --mine->idle;
+            came();
             continue;
         }
         auto const s = std::move(mine->ready.front());
@@ -144,7 +159,7 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
 }
 
 /// Whether a thread other than the workers may run work now. ThreadSanitizer would take that for an order.
-bool may_help() { return work_may_start() && !sanitizer::watches_threads(); }
+bool may_help() { return work_may_start() && !sanitizer::watches_threads() && !late::on(); }
 
 /// Takes a ready stream away from the workers.
 bool claim_ready(stream_handle const& s) {
@@ -198,7 +213,17 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     }
 }
 
+bool all_idle() {
+    bool idle = true;
+    for_each_stream([&idle](stream const& s) { idle = idle && s.state == stream::progress::idle; });
+    return idle;
+}
+
 void wait_for(guard& lock, operation_ref const& work) {
+    if (late::on() && !work->done) {
+        awaited const alone[] = {{work, {}}};
+        late::wait_for(lock, alone);
+    }
     while (!work->done.load(std::memory_order_acquire)) {
         if (stream_handle const s = work->on; claim_ready(s)) {
             if (step(lock, s)) make_ready(s);
@@ -215,6 +240,15 @@ void wait_for(guard& lock, operation_ref const& work) {
 void wait_for(guard& lock, awaited const& what) {
     if (what.work) wait_for(lock, what.work);
     ordering::host_learns(what.known);
+}
+
+void wait_for(guard& lock, std::vector<awaited> const& all) {
+    if (late::on()) late::wait_for(lock, all);
+    for (auto const& one : all) wait_for(lock, one);
+}
+
+void let_some_go_on(guard& lock, std::vector<awaited> const& all) {
+    if (late::on()) late::go_on(lock, all);
 }
 
 std::vector<awaited> unfinished(stream const& s) {
@@ -235,7 +269,7 @@ void wait_for_device(guard& lock, device& d) {
     auto all = unfinished(*d.legacy);
     for (auto const& s : d.streams)
         if (!s->blocking()) all.push_back({s->last, s->order_lane.now});
-    for (auto const& one : all) wait_for(lock, one);
+    wait_for(lock, all);
     sanitizer::observe(&d.retired);
     ordering::host_learns(d.gone);
 }
@@ -255,6 +289,8 @@ void let_go(guard& lock, stream_handle const& s) {
 }
 
 void resume_all() {
+    late::moved();
+    if (late::on()) return;
     for_each_stream([](stream& s) {
         if (s.state == stream::progress::ready) wake_worker(crew_of(s));
     });
@@ -264,11 +300,12 @@ void prepare_to_fork() { the_machine().mutex.lock(); }
 void after_fork_in_parent() { the_machine().mutex.unlock(); }
 
 void after_fork_in_child() {
+    late::threads_are_gone();
     for_each_stream([](stream& s) {
         auto const& c = crew_of(s);  // its threads did not come along
         new (&c->wake) std::condition_variable;
         new (&c->threads) std::vector<std::thread>;
-        c->idle = 0;
+        c->idle = c->coming = 0;
     });
     the_machine().mutex.unlock();
 }
@@ -277,6 +314,7 @@ void stop_workers() {
     std::vector<std::thread> threads;
     {
         guard lock{the_machine().mutex};
+        threads = late::stop();
         for_each_stream([&](stream& s) {
             auto const& c = crew_of(s);
             c->stop = true;

@@ -21,13 +21,22 @@
 /// functions do not link.
 ///
 /// Environment, read when the library is loaded (a malformed value ends the program with one line, status 2):
-///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
-///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
-///   CUOTA_SIM_FAIL     NAME:N or any:N fails the N-th call; with :sticky every call from the N-th on
-///   CUOTA_SIM_ORDER    off, report or fatal: what a race does, see order_checks        default report
-///   CUOTA_SIM_CHECKS   off, heap or strict: see memory_checks                          default heap
-///   CUOTA_SIM_MISUSE   report or fatal: see on_misuse                                  default report
-///   CUOTA_SIM_REPORT   "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
+///   CUOTA_SIM_DEVICES   number of devices, 0 to 16                              default 1
+///   CUOTA_SIM_MEMORY    memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
+///   CUOTA_SIM_OTHERS    memory of each that other programs hold, until `reset`  default 0
+///   CUOTA_SIM_FAIL      faults, until `reset`, with commas between them, NAME being a function or any:
+///                       NAME:N         the N-th call fails; with :sticky every call from the N-th on
+///                       NAME:5%        calls fail by that chance; with :seed=S, else with seed 1
+///                       >64MiB         larger allocations fail
+///   CUOTA_SIM_JITTER    as 200us: up to that before each piece of work; with :seed=S  default none
+///   CUOTA_SIM_SCHEDULE  workers, late or late:SEED, see schedule; late alone draws a seed and tells it on
+///                       standard error at once                                  default workers
+///   CUOTA_SIM_LINK      as 25GB/s,10us: speed both ways and latency; or h2d=25GB/s, d2h=12.5GB/s, d2d=1TB/s,
+///                       latency=10us, kernel=50us, engines=2, see link_options  default no time
+///   CUOTA_SIM_ORDER     off, report or fatal: what a race does, see order_checks  default report
+///   CUOTA_SIM_CHECKS    off, heap or strict, see memory_checks                  default heap
+///   CUOTA_SIM_MISUSE    report or fatal, see on_misuse                          default report
+///   CUOTA_SIM_REPORT    "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 namespace cuota::inline v0::simulator {
 
 /// The machine that is simulated. The memory of a device is counted in units of 512 bytes.
@@ -135,8 +144,9 @@ public:
 /// Whether a planned fault goes away by itself.
 enum class fault_kind { once, until_cleared };
 
-/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, jitter,
-/// races and other programs, and checks order as CUOTA_SIM_ORDER says. What is alive stays alive.
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, races, other
+/// programs, delays and times of kernels; jitter, link, schedule and order checks are what the environment says.
+/// What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
@@ -215,6 +225,87 @@ CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
 /// Waits a random time up to `max` before each piece of stream work; zero ends that. Shows ordering that held
 /// by luck. The same seed draws the same delays, but which work draws which depends on the threads.
 CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microseconds max);
+
+/// Who runs stream work, and when.
+///
+/// `workers`: threads of the simulator, at once, as a device would.
+/// `late`: nobody but a host thread that waits (a synchronisation, cudaFree, a copy to pageable memory), so that
+/// whatever was only hoped to be done shows as not done. Half of the waits run nothing but what they must: all
+/// that their work comes after. The others also run other work first that may start, so that work shows which
+/// comes too early. Which, in which order, and which half, is drawn from the seed. A query of unfinished work says
+/// cudaErrorNotReady, and then up to four pieces of work run, so that a loop of queries ends.
+///
+/// With one host thread the order of all work is a function of the program and the seed alone, but for this:
+/// when no work has ended for 20 ms and all threads sleep (240 ms when one computes), a helper thread starts
+/// some that may start, and goes on with one piece after the other until a host thread waits or asks again. So
+/// a program goes on that waits for its work by other means, and so does work that waits for other work.
+/// `schedule_facts::unseeded` counts that: as long as it stays, a seed replays.
+///
+/// Under ThreadSanitizer the schedule is always `workers`: a thread that runs work of two streams would order
+/// them. Link and jitter take their time in whichever thread runs the work, one after the other.
+enum class schedule { workers, late };
+
+struct schedule_facts {
+    schedule how;
+    std::uint64_t seed;      ///< of `late`
+    std::uint64_t unseeded;  ///< how often since the program began a standstill has decided, and not the seed
+};
+
+/// Waits for all work, then changes the schedule; `reset` goes back to what CUOTA_SIM_SCHEDULE says, and to the
+/// start of its seed.
+///
+/// Throws: std::logic_error when a `hold` is alive
+CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
+
+[[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
+
+/// The time that work takes: that of the host by default, no less than what is set here from then on.
+///
+/// A copy between host and device, or in a device or between two, occupies one of the copy engines of its
+/// direction on its stream's device; those that find none free wait in the order in which they start. It takes
+/// `latency`, then its bytes over the speed of its direction, in real time, in which other streams go on. (The
+/// rows of a 2D copy have one latency.) Memsets and copies between host and host take none. Kernels take
+/// `kernel`, or what `set_kernel_time` says; as many run at once as streams allow. Events show all that.
+struct link_options {
+    std::uint64_t to_device = 0;  ///< bytes per second from host to device; zero: no limit
+    std::uint64_t to_host = 0;
+    std::uint64_t on_device = 0;  ///< from device to device, the same one or another
+    std::chrono::nanoseconds latency{0};
+    std::chrono::nanoseconds kernel{0};  ///< of each kernel that has no time of its own
+    int engines = 1;                     ///< for each direction and device, 1 to 16
+};
+
+/// Work that is under way keeps its time. `reset` goes back to what CUOTA_SIM_LINK says.
+///
+/// Throws: std::invalid_argument for a negative time or a number of engines outside 1 to 16
+CUOTA_SIMULATOR_API void set_link(link_options const& wanted);
+[[nodiscard]] CUOTA_SIMULATOR_API link_options current_link();
+
+/// Kernels that are launched under this name take that long, until `reset`.
+///
+/// Throws: std::invalid_argument for no name or a negative time
+CUOTA_SIMULATOR_API void set_kernel_time(const char* name, std::chrono::nanoseconds time);
+
+/// Makes the `nth` copy over a link from now on (1 is the next to start) finish that much later.
+///
+/// Throws: std::invalid_argument for an `nth` of zero or a negative delay
+CUOTA_SIMULATOR_API void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by);
+
+enum class traffic { to_device, to_host, on_device, kernel };
+
+/// A copy on its engine, or a kernel.
+struct passage {
+    traffic what;
+    int device;
+    int engine;                           ///< of its direction, from 0; kernels have none
+    std::size_t bytes;                    ///< zero for a kernel
+    std::chrono::nanoseconds begin, end;  ///< since `set_link` or `reset`
+};
+
+/// What copies and kernels have occupied since `set_link` or `reset`, the latest 10,000: how much of it was at the
+/// same time is how much a program overlaps. Copies stand here from when they have an engine, kernels when they are
+/// done. Noted only while something takes time.
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<passage> passages();
 
 /// While one is alive no stream work starts, on any stream, so that a missing wait shows every time. Work
 /// that has already started runs to its end. Several holds may end in any order; work resumes after the last.

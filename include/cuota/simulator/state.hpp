@@ -279,6 +279,12 @@ struct machine {
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;
     std::mutex jitter_mutex;
+    std::chrono::microseconds initial_jitter{0};  ///< as the environment asks
+    std::uint64_t initial_jitter_seed = 1;
+    std::atomic<int> delayed{0};  ///< pieces of work that the simulator itself makes late just now
+
+    schedule initial_schedule = schedule::workers;  ///< as the environment asks
+    std::uint64_t initial_seed = 0;
 };
 
 /// The one machine. Made at first use, never destroyed: static objects of the program may free late.
@@ -320,6 +326,9 @@ struct awaited {
     ordering::moment known;
 };
 void wait_for(guard& lock, awaited const& what);
+void wait_for(guard& lock, std::vector<awaited> const& all);
+/// After a query of unfinished work: by the seeded schedule nothing else may let it go on.
+void let_some_go_on(guard& lock, std::vector<awaited> const& all);
 /// All that a synchronisation of the stream must wait for; for the legacy stream, more than its own work.
 std::vector<awaited> unfinished(stream const& s);
 /// After waiting for all that is unfinished on the stream, the host comes after the following as well.
@@ -329,6 +338,8 @@ void wait_for_device(guard& lock, device& d);
 void let_go(guard& lock, stream_handle const& s);
 void resume_all();
 void stop_workers();
+/// As CUOTA_SIM_SCHEDULE takes it.
+std::string schedule_in_words();
 /// A forked child has its parent's memory and no workers. It may go on if no work was under way.
 void prepare_to_fork();
 void after_fork_in_parent();

@@ -111,7 +111,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return api(function::cudaStreamSynchronize, [&](guard& lock) {
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
-        for (auto const& one : unfinished(*s)) wait_for(lock, one);
+        wait_for(lock, unfinished(*s));
         come_after_the_gone(*s);
         trim_at_synchronisation(s->owner);
         return failure_of(s->owner);
@@ -122,7 +122,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     return with_stream(function::cudaStreamQuery, handle, [](guard& lock, stream_handle const& s) {
         auto const all = unfinished(*s);
         for (auto const& one : all)
-            if (one.work && !one.work->done) return cudaErrorNotReady;
+            if (one.work && !one.work->done) return let_some_go_on(lock, all), cudaErrorNotReady;
         for (auto const& one : all) wait_for(lock, one);  // which is over at once
         come_after_the_gone(*s);
         return failure_of(s->owner);

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What calls cost on the simulated runtime: it should not be what decides how long a test suite takes. Each with the
+/// order checks off and on, and by both schedules where work has to run.
+#include <cstddef>
+#include <cstdint>
+
+#include <benchmark/benchmark.h>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/cuota.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+namespace {
+
+namespace sim = cuota::simulator;
+
+constexpr std::size_t bytes = 4096;
+
+// A new machine for one benchmark: range(0) says whether order is checked, range(1) whether work is late.
+class machine {
+public:
+    explicit machine(benchmark::State const& state, bool has_schedule = false) {
+        sim::reset();
+        sim::set_order_checks(state.range(0) != 0 ? sim::order_checks::report : sim::order_checks::off);
+        if (has_schedule && state.range(1) != 0) sim::set_schedule(sim::schedule::late);
+        else sim::set_schedule(sim::schedule::workers);
+    }
+    ~machine() { sim::reset(); }
+    machine(machine const&) = delete;
+    machine& operator=(machine const&) = delete;
+};
+
+void off_and_on(benchmark::internal::Benchmark* b) { b->ArgName("checked")->Arg(0)->Arg(1); }
+void by_both_schedules(benchmark::internal::Benchmark* b) {
+    b->ArgNames({"checked", "late"})->ArgsProduct({{0, 1}, {0, 1}})->UseRealTime();
+}
+
+// The bookkeeping of plain device memory.
+void malloc_and_free(benchmark::State& state) {
+    machine const m{state};
+    for (auto _ : state) {
+        void* p = nullptr;
+        cudaMalloc(&p, bytes);
+        cudaFree(p);
+    }
+}
+BENCHMARK(malloc_and_free)->Apply(off_and_on);
+
+void malloc_async_and_free_async(benchmark::State& state) {
+    machine const m{state};
+    cuota::stream const s;
+    for (auto _ : state) {
+        void* p = nullptr;
+        cudaMallocAsync(&p, bytes, s.get());
+        cudaFreeAsync(p, s.get());
+    }
+}
+BENCHMARK(malloc_async_and_free_async)->Apply(off_and_on);
+
+// From the call to the end of an empty host function, and back.
+void host_function_and_synchronise(benchmark::State& state) {
+    machine const m{state, true};
+    cuota::stream const s;
+    for (auto _ : state) {
+        cudaLaunchHostFunc(
+            s.get(), [](void*) {}, nullptr);
+        cudaStreamSynchronize(s.get());
+    }
+}
+BENCHMARK(host_function_and_synchronise)->Apply(by_both_schedules);
+
+void kernel_and_synchronise(benchmark::State& state) {
+    machine const m{state, true};
+    cuota::stream const s;
+    for (auto _ : state) {
+        cuota::for_each_index(s, 1, [](std::size_t) {});
+        s.synchronize();
+    }
+}
+BENCHMARK(kernel_and_synchronise)->Apply(by_both_schedules);
+
+// A hundred kernels to one synchronisation, which is nearer to what programs do. Time of one kernel.
+void kernels_in_a_row(benchmark::State& state) {
+    machine const m{state, true};
+    cuota::stream const s;
+    while (state.KeepRunningBatch(100)) {
+        for (int i = 0; i != 100; ++i) cuota::for_each_index(s, 1, [](std::size_t) {});
+        s.synchronize();
+    }
+}
+BENCHMARK(kernels_in_a_row)->Apply(by_both_schedules);
+
+void record_query_and_wait_on_idle_streams(benchmark::State& state) {
+    machine const m{state};
+    cuota::stream const s, other;
+    cuota::event const e{s};
+    for (auto _ : state) {
+        cudaEventRecord(e.get(), s.get());
+        cudaEventQuery(e.get());
+        cudaStreamWaitEvent(other.get(), e.get(), 0);
+    }
+}
+BENCHMARK(record_query_and_wait_on_idle_streams)->Apply(off_and_on);
+
+void stream_create_and_destroy(benchmark::State& state) {
+    machine const m{state};
+    for (auto _ : state) {
+        cudaStream_t s = nullptr;
+        cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+        cudaStreamDestroy(s);
+    }
+}
+BENCHMARK(stream_create_and_destroy)->Apply(off_and_on);
+
+void event_create_and_destroy(benchmark::State& state) {
+    machine const m{state};
+    for (auto _ : state) {
+        cudaEvent_t e = nullptr;
+        cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+        cudaEventDestroy(e);
+    }
+}
+BENCHMARK(event_create_and_destroy)->Apply(off_and_on);
+
+void memset_and_synchronise(benchmark::State& state) {
+    machine const m{state, true};
+    cuota::stream const s;
+    void* p = nullptr;
+    cudaMalloc(&p, bytes);
+    for (auto _ : state) {
+        cudaMemsetAsync(p, 1, bytes, s.get());
+        cudaStreamSynchronize(s.get());
+    }
+    cudaFree(p);
+}
+BENCHMARK(memset_and_synchronise)->Apply(by_both_schedules);
+
+void copy_and_synchronise(benchmark::State& state) {
+    machine const m{state, true};
+    cuota::stream const s;
+    void *device = nullptr, *host = nullptr;
+    cudaMalloc(&device, bytes);
+    cudaMallocHost(&host, bytes);
+    for (auto _ : state) {
+        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s.get());
+        cudaStreamSynchronize(s.get());
+    }
+    cudaFree(device);
+    cudaFreeHost(host);
+}
+BENCHMARK(copy_and_synchronise)->Apply(by_both_schedules);
+
+}  // namespace
