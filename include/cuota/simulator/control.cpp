@@ -247,6 +247,7 @@ std::string report() {
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
          << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
+    for (auto const& kernel : refused_kernels()) text << "kernel  refused: " << kernel << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
     text << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";

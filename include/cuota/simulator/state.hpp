@@ -305,6 +305,17 @@ void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
+// ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
+
+/// Enqueues a body as a kernel, on a stream of the current device. The body stays the caller's unless this is
+/// cudaSuccess.
+cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
+                           void (*drop)(void*), void* body);
+/// The kernel's address and name, as an object file of nvcc registers them.
+void note_kernel(void const* address, char const* mangled_name);
+/// The most dynamic shared memory that a launch of the kernel may ask for.
+int dynamic_shared_of(void const* kernel);
+
 // ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
 
 /// The stream behind a handle, default streams included; null when there is none.
