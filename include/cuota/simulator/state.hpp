@@ -155,6 +155,7 @@ struct pending_free {
 
 struct pool {
     int device;
+    memory_kind kind = memory_kind::device;
     bool is_default = false;
     bool destroyed = false;
     std::size_t limit = 0;  ///< zero: none
@@ -188,7 +189,9 @@ struct device {
     ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
     std::uint64_t gone_version = 0;              ///< of gone_blocking
     std::shared_ptr<pool> default_pool;
+    std::shared_ptr<pool> managed_pool;
     cudaMemPool_t default_pool_handle = nullptr;
+    cudaMemPool_t managed_pool_handle = nullptr;
     cudaMemPool_t current_pool_handle = nullptr;
     std::vector<std::weak_ptr<pool>> pools;
 
