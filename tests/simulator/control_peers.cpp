@@ -75,11 +75,12 @@ TEST_CASE("a copy between devices comes after the work of both, and before what 
         REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     }
     {
-        sim::hold closed;
+        gate closed{s};
         REQUIRE(cudaMemsetAsync(there, 7, 256, s) == cudaSuccess);
         REQUIRE(cudaMemcpyPeer(here, 0, there, 1, 256) == cudaSuccess);
         on other{1};
         REQUIRE(cudaMemset(there, 9, 256) == cudaSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
     }
     CHECK(all_are(contents(here, 256), 7));
     CHECK(cudaMemcpyPeer(here, 1, there, 0, 256) == cudaErrorInvalidValue);

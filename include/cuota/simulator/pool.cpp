@@ -190,7 +190,6 @@ cudaError_t allocate_from(function f, void** out, std::size_t bytes, cudaStream_
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
         auto const p = from ? the_machine().pools.find(*from) : current_pool(s->owner);
         if (!p) return bad_pool();
-        if (p->device != s->owner.index) return cudaErrorInvalidValue;
         return allocate(lock, out, bytes, p, s, f);
     });
 }
