@@ -87,7 +87,7 @@ TEST_CASE("a copy between devices comes after the work of both, and before what 
     CHECK(cudaMemcpyPeer(here, 0, there, 3, 256) == cudaErrorInvalidDevice);
     {
         on other{1};
-        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(all_are(contents(there, 256), 9));
         CHECK(cudaStreamDestroy(s) == cudaSuccess);
         CHECK(cudaFree(there) == cudaSuccess);
     }
