@@ -62,14 +62,16 @@ without("synchronising the device waits for non-blocking streams",
         ("scheduler.cpp", "if (!s->blocking()) all.push_back(", "if (false) all.push_back("),
         "synchronising the device waits for non-blocking streams")
 without("synchronising a stream waits for that stream only",
-        ("stream.cpp", "for (auto const& one : unfinished(*s)) wait_for(lock, one);", "wait_for_device(lock, s->owner);"),
+        ("stream.cpp", "for (auto const& one : unfinished(*s)) wait_for(lock, one);",
+         "wait_for_device(lock, s->owner);"),
         "synchronising a stream does not wait for another")
 without("the work of a destroyed stream is still done",
         ("scheduler.cpp", "    s->destroyed = true;\n", "    s->destroyed = true;\n    s->queue.clear();\n"),
         "destroying a stream returns at once and its work is still done",
         "an event of a destroyed stream becomes done")
 without("destroying a stream does not wait",
-        ("stream.cpp", "--m.live.streams;\n", "--m.live.streams;\n        if (s->last) wait_for(lock, operation_ref{s->last});\n"),
+        ("stream.cpp", "--m.live.streams;\n",
+         "--m.live.streams;\n        if (s->last) wait_for(lock, operation_ref{s->last});\n"),
         "destroying a stream returns at once and its work is still done")
 without("default streams cannot be destroyed",
         ("stream.cpp", "if (is_default(handle)) return bad_handle();", "if (is_default(handle)) return cudaSuccess;"),
@@ -134,7 +136,8 @@ without("an event is not done before its work",
         ("event.cpp", "if (!e.recorded->done) return cudaErrorNotReady;", "if (!e.recorded->done) return cudaSuccess;"),
         "an event is done when the work before it is done",
         "an event of a destroyed stream becomes done")
-without("synchronising an event waits for it", ("event.cpp", "wait_for(lock, work);  // a copy", "(void)work;  // a copy"),
+without("synchronising an event waits for it",
+        ("event.cpp", "wait_for(lock, work);  // a copy", "(void)work;  // a copy"),
         "an event is done when the work before it is done")
 without("synchronising an event waits for nothing after it",
         ("event.cpp", "trim_at_synchronisation(e->owner);", "wait_for_device(lock, e->owner);"),
@@ -148,7 +151,8 @@ without("a stream waits for an event",
         "many streams can wait for one event",
         "order that the program asked for survives any delay")
 without("events tell the time between them",
-        ("event.cpp", "duration<float, std::milli>(*b->when - *a->when)", "duration<float, std::milli>(*a->when - *a->when)"),
+        ("event.cpp", "duration<float, std::milli>(*b->when - *a->when)",
+         "duration<float, std::milli>(*a->when - *a->when)"),
         "the time between two events is that between their work")
 without("events without a time have no distance",
         ("event.cpp", "((a->flags | b->flags) & cudaEventDisableTiming) ||", ""),
@@ -157,7 +161,8 @@ without("events have known flags only", ("event.cpp", "(flags & ~known_flags) !=
         "an event is not made from flags that do not exist or contradict")
 without("an event belongs to the device of its stream", ("event.cpp", "|| &e->owner != &s->owner) return", ") return"),
         "events, kernels and pools belong to one device")
-without("a kernel is launched on the current device", ("launch.cpp", "|| &s->owner != &current_device()) return", ") return"),
+without("a kernel is launched on the current device",
+        ("launch.cpp", "|| &s->owner != &current_device()) return", ") return"),
         "events, kernels and pools belong to one device")
 
 # ---- Copies
@@ -188,7 +193,8 @@ without("a copy between host memories waits", ("copy.cpp", "|| between_hosts ||"
         "a copy between host memories is done when it returns")
 without("copies of nothing succeed", ("copy.cpp", "if (c.bytes == 0) return cudaSuccess;", ""),
         "copies of nothing succeed and unknown directions do not")
-without("a copy stays in its allocation", ("virtual_memory.cpp", "return bytes <= first->bytes - offset;", "return true;"),
+without("a copy stays in its allocation",
+        ("virtual_memory.cpp", "return bytes <= first->bytes - offset;", "return true;"),
         "a copy that leaves its allocation is an invalid value")
 without("the direction fits the pointers", ("copy.cpp", "if (!direction_fits(to, from, c.kind)) {", "if (false) {"),
         "a copy whose direction does not fit its pointers is an invalid value")
@@ -197,21 +203,25 @@ without("managed memory is the device's as well",
          "memory->kind == memory_kind::device"),
         "managed memory is for the host and the device")
 without("each side of a rectangle has a pitch",
-        ("copy_shapes.cpp", "static_cast<std::byte*>(row.to) + to_pitch;", "static_cast<std::byte*>(row.to) + from_pitch;"),
+        ("copy_shapes.cpp", "static_cast<std::byte*>(row.to) + to_pitch;",
+         "static_cast<std::byte*>(row.to) + from_pitch;"),
         "a rectangle is copied row by row, with the pitch of either side")
 without("a rectangle is looked at before a row is copied",
         ("copy_shapes.cpp", "!fits(row.to, to_pitch, shape, access::write) ||", ""),
         "a rectangle is refused as a whole")
 without("a rectangle ends with its last row",
-        ("copy_shapes.cpp", "__builtin_mul_overflow(pitch, height - 1, &bytes)", "__builtin_mul_overflow(pitch, height, &bytes)"),
+        ("copy_shapes.cpp", "__builtin_mul_overflow(pitch, height - 1, &bytes)",
+         "__builtin_mul_overflow(pitch, height, &bytes)"),
         "the last row of a rectangle need not be as long as the pitch")
-without("a batch makes all of its copies", ("copy_shapes.cpp", "for (auto i = b.count; i-- != 0 &&", "for (auto i = b.count; i-- > 1 &&"),
+without("a batch makes all of its copies",
+        ("copy_shapes.cpp", "for (auto i = b.count; i-- != 0 &&", "for (auto i = b.count; i-- > 1 &&"),
         "a batch makes all of its copies")
 without("a batch reads its sources during the call if told to",
         ("copy_shapes.cpp", "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;",
          "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::in_order;"),
         "a batch reads its sources when it was told to")
-without("a batch has a stream", ("copy_shapes.cpp", "if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense())", "if (!b.makes_sense())"),
+without("a batch has a stream",
+        ("copy_shapes.cpp", "if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense())", "if (!b.makes_sense())"),
         "a batch that makes no sense is refused as a whole")
 without("a copy between devices comes after the work of both",
         ("copy_shapes.cpp", "come_after_all(lock, s, {&current_device(), target, source});", ""),
@@ -236,9 +246,11 @@ without("a thread starts on the first device",
         ("device.cpp", "if (auto* const d = find_device(caller.device)) return *d;",
          "if (auto* const d = find_device(caller.device + 1)) return *d;"),
         "each thread has a current device, which starts as the first", CUOTA_SIM_DEVICES="2")
-without("errors have texts", ("error.cpp", 'E(cudaErrorMemoryAllocation, "out of memory")', 'E(cudaErrorMemoryAllocation, "no memory")'),
+without("errors have texts",
+        ("error.cpp", 'E(cudaErrorMemoryAllocation, "out of memory")', 'E(cudaErrorMemoryAllocation, "no memory")'),
         "errors have names and texts")
-without("properties and attributes agree", ("device.cpp", "case cudaDevAttrWarpSize: return p.warpSize;", "case cudaDevAttrWarpSize: return 64;"),
+without("properties and attributes agree",
+        ("device.cpp", "case cudaDevAttrWarpSize: return p.warpSize;", "case cudaDevAttrWarpSize: return 64;"),
         "a device describes itself in two ways that agree")
 without("the driver is not older than the runtime",
         ("device.cpp", """    return api(function::cudaDriverGetVersion, [&](guard&) {
@@ -248,7 +260,8 @@ without("the driver is not older than the runtime",
         if (!version) return cudaErrorInvalidValue;
         *version = CUDART_VERSION - 1;"""),
         "the driver is at least as new as the runtime")
-without("a failed device fails every call", ("calls.cpp", "auto const failure = failure_of(current_device());", "auto const failure = cudaSuccess;"),
+without("a failed device fails every call",
+        ("calls.cpp", "auto const failure = failure_of(current_device());", "auto const failure = cudaSuccess;"),
         "a failed device fails every call until the machine is reset")
 without("a kernel that throws fails its device",
         ("launch.cpp", 'fail_device(*owner, cudaErrorLaunchFailure, "kernel "', '(void)("kernel "'),
@@ -261,33 +274,44 @@ without("device memory is aligned to 256 bytes", ("memory.cpp", "device_alignmen
         "device memory is aligned, charged to the device and given back")
 without("freed memory is given back", ("memory.cpp", "{ d.used -= units; }", "{ (void)d; (void)units; }"),
         "device memory is aligned, charged to the device and given back")
-without("allocating nothing succeeds", ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
+without("allocating nothing succeeds",
+        ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
         "allocating nothing gives null, and freeing null is fine")
 without("a device has an end",
-        [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))", "(take_from_device(d, in_units(bytes)), false)")],
+        [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))",
+         "(take_from_device(d, in_units(bytes)), false)")],
         "what does not fit is out of memory and changes nothing")
-without("freeing waits for the device", ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
+without("freeing waits for the device",
+        ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
         "freeing device memory waits for the device")
-without("pinned memory is freed as pinned memory", ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);", "if (!a) return refuse_free(address);"),
+without("pinned memory is freed as pinned memory",
+        ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);",
+         "if (!a) return refuse_free(address);"),
         "freeing what is not an allocation is an invalid value")
 without("managed memory is known for what it is", ("memory.cpp", "? cudaMemoryTypeManaged", "? cudaMemoryTypeDevice"),
         "a pointer tells what kind of memory it points into")
-without("pinned memory keeps its flags", ("memory.cpp", "*flags = a->flags | cudaHostAllocMapped;", "*flags = cudaHostAllocMapped;"),
+without("pinned memory keeps its flags",
+        ("memory.cpp", "*flags = a->flags | cudaHostAllocMapped;", "*flags = cudaHostAllocMapped;"),
         "pinned memory has flags and an address for the device")
 without("memory is registered once", ("memory.cpp", "if (overlaps_pinned(address, bytes)) return", "if (false) return"),
         "registered memory counts as pinned until it is unregistered")
 
 # ---- Pools
 
-without("stream-ordered memory is there when the stream has got to it", ("pool.cpp", "a.now = allocation::phase::live;", ""),
+without("stream-ordered memory is there when the stream has got to it",
+        ("pool.cpp", "a.now = allocation::phase::live;", ""),
         "stream-ordered memory can be used by what follows on the stream")
-without("stream-ordered memory is there no earlier and no later", ("copy.cpp", "bool const there = !a || a->now == allocation::phase::live;", "bool const there = true;"),
+without("stream-ordered memory is there no earlier and no later",
+        ("copy.cpp", "bool const there = !a || a->now == allocation::phase::live;", "bool const there = true;"),
         "using stream-ordered memory outside of its life fails the device")
-without("allocating in a stream does not wait", ("pool.cpp", "ordering::access const born[] =", "wait_for(lock, work);\n    ordering::access const born[] ="),
+without("allocating in a stream does not wait",
+        ("pool.cpp", "ordering::access const born[] =", "wait_for(lock, work);\n    ordering::access const born[] ="),
         "allocating and freeing in a stream wait for nothing")
-without("a free in a stream is for pools", ("pool.cpp", "|| !a->from) return refuse_free(address);", ") return refuse_free(address);"),
+without("a free in a stream is for pools",
+        ("pool.cpp", "|| !a->from) return refuse_free(address);", ") return refuse_free(address);"),
         "a free in a stream takes back only what a pool gave, once")
-without("the plain free gives back to the pool", ("memory.cpp", "if (a->from) return_to_pool(*a->from, a->units);", "if (a->from) {}"),
+without("the plain free gives back to the pool",
+        ("memory.cpp", "if (a->from) return_to_pool(*a->from, a->units);", "if (a->from) {}"),
         "the plain free takes stream-ordered memory back as well")
 without("a pool lets go at synchronisation", ("pool.cpp", "trim_pool(*p, p->threshold);", "(void)p;"),
         "a pool keeps what its threshold allows when the host synchronises")
@@ -295,28 +319,35 @@ without("a pool keeps what its threshold allows", ("pool.cpp", "trim_pool(*p, p-
         "a pool keeps what its threshold allows when the host synchronises")
 without("a pool can be trimmed", ("pool.cpp", "trim_pool(p, keep);", ""),
         "a pool keeps what its threshold allows when the host synchronises")
-without("high-water marks can be lowered", ("pool.cpp", "p.reserved_peak = p.reserved();\n            return", "return"),
+without("high-water marks can be lowered",
+        ("pool.cpp", "p.reserved_peak = p.reserved();\n            return", "return"),
         "a pool keeps what its threshold allows when the host synchronises")
 without("memory outlives its pool",
         ("pool.cpp", "        p.destroyed = true;\n",
-         "        p.destroyed = true;\n        for (auto const& [key, a] : m.memory)\n            if (a->from.get() == &p) a->now = allocation::phase::released;\n"),
+         "        p.destroyed = true;\n        for (auto const& [key, a] : m.memory)\n"
+         "            if (a->from.get() == &p) a->now = allocation::phase::released;\n"),
         "memory in use survives trimming and the end of its pool")
 without("the default pool takes the place of a destroyed one",
         ("pool.cpp", "if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;", ""),
         "a device has a current pool, which starts as the default one")
 without("the default pool stays", ("pool.cpp", "if (p.is_default) return cudaErrorInvalidValue;", ""),
         "a device has a current pool, which starts as the default one")
-without("allocations come from the current pool", ("pool.cpp", "the_machine().pools.find(d.current_pool_handle)", "the_machine().pools.find(d.default_pool_handle)"),
+without("allocations come from the current pool",
+        ("pool.cpp", "the_machine().pools.find(d.current_pool_handle)",
+         "the_machine().pools.find(d.default_pool_handle)"),
         "a device has a current pool, which starts as the default one")
-without("the default pool of a location is not its current one", ("default_pool.cpp", ": d->default_pool_handle;", ": d->current_pool_handle;"),
+without("the default pool of a location is not its current one",
+        ("default_pool.cpp", ": d->default_pool_handle;", ": d->current_pool_handle;"),
         "the default pool of a location is that of its device")
-without("pools of managed memory are others", ("default_pool.cpp", "managed ? d->managed_pool_handle :", "false ? d->managed_pool_handle :"),
+without("pools of managed memory are others",
+        ("default_pool.cpp", "managed ? d->managed_pool_handle :", "false ? d->managed_pool_handle :"),
         "managed memory comes from a pool of its own")
 without("a pool has a largest size", ("pool.cpp", "return p.limit == 0 ? here", "return true ? here"),
         "a pool with a largest size refuses what goes beyond")
 without("the reuse rules can be set", ("pool.cpp", "p.opportunistic = flag();", ""),
         "the reuse rules of a pool can be read and set")
-without("pools take their memory from the device", ("pool.cpp", "if (!charge(p, units - from_cache)) return false;", ""),
+without("pools take their memory from the device",
+        ("pool.cpp", "if (!charge(p, units - from_cache)) return false;", ""),
         "plain and stream-ordered memory share the device")
 without("another stream waits for the memory it gets", ("pool.cpp", "        order(work, f->work);\n", ""),
         "memory freed in a stream is there for that stream at once, for others in order")
@@ -324,16 +355,19 @@ without("another stream waits for the memory it gets", ("pool.cpp", "        ord
 # ---- Managed memory
 
 without("managed memory starts without advice",
-        ("managed.cpp", "nowhere{cudaMemLocationTypeInvalid, cudaInvalidDeviceId}", "nowhere{cudaMemLocationTypeDevice, 0}"),
+        ("managed.cpp", "nowhere{cudaMemLocationTypeInvalid, cudaInvalidDeviceId}",
+         "nowhere{cudaMemLocationTypeDevice, 0}"),
         "managed memory starts without advice")
-without("advice ends with its range", ("managed.cpp", "auto const end = split(range.end);", "split(range.end);\n    auto const end = from.end();"),
+without("advice ends with its range",
+        ("managed.cpp", "auto const end = split(range.end);", "split(range.end);\n    auto const end = from.end();"),
         "advice holds for the pages it was given for")
 without("a preferred location is kept", ("managed.cpp", "s.preferred = normal(where);", ""),
         "a preferred location can be the host or a device")
 without("users are listed", ("managed.cpp", "s.accessed_by |= who;", ""), "the users of managed memory are listed")
 without("the last prefetch is kept", ("managed.cpp", "state.prefetched = normal(where);", ""),
         "the last prefetch is remembered, and keeps the contents")
-without("advice is for managed memory", ("managed.cpp", "if (!a || a->kind != memory_kind::managed || bytes == 0)", "if (!a || bytes == 0)"),
+without("advice is for managed memory",
+        ("managed.cpp", "if (!a || a->kind != memory_kind::managed || bytes == 0)", "if (!a || bytes == 0)"),
         "advice and prefetching are for managed memory and known places")
 
 # ---- Kernels
@@ -344,7 +378,9 @@ without("occupancy is of at least one thread", ("kernels.cpp", "|| threads <= 0 
         "occupancy is asked of a function and of at least one thread")
 without("shared memory can be raised", ("kernels.cpp", "dynamic_shared()[kernel] = value;", ""),
         "a kernel's attributes can be read, and its shared memory raised")
-without("a launch copies its arguments", ("kernel_launch.cpp", "        made->arguments.push_back(at);\n", "        made->arguments.push_back(arguments[i]);\n"),
+without("a launch copies its arguments",
+        ("kernel_launch.cpp", "        made->arguments.push_back(at);\n",
+         "        made->arguments.push_back(arguments[i]);\n"),
         "a launch copies its arguments when it is made")
 
 # ---- Virtual memory
@@ -353,26 +389,40 @@ without("a driver function has a first version", ("driver.cpp", "e && e->since <
         "the driver's functions are asked for by name and version")
 without("an unknown error has no name", ("driver.cpp", "*out = e ? e->*which : nullptr;", '*out = e ? e->*which : "";'),
         "the driver names its errors")
-without("driver and runtime have one current device", ("driver.cpp", "*out = current_device().index;", "*out = current_device().index + 1;"),
+without("driver and runtime have one current device",
+        ("driver.cpp", "*out = current_device().index;", "*out = current_device().index + 1;"),
         "the driver's current device is the runtime's")
-without("granules are of 2 MiB", ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
+without("granules are of 2 MiB",
+        ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
         "physical memory comes in granules of 2 MiB")
-without("mapped memory is the device's", ("virtual_memory.cpp", "a->kind = memory_kind::device;", "a->kind = memory_kind::pinned;"),
+without("mapped memory is the device's",
+        ("virtual_memory.cpp", "a->kind = memory_kind::device;", "a->kind = memory_kind::pinned;"),
         "mapped memory is memory of the device")
-without("a mapping shows the memory itself", ("virtual_memory.cpp", "MAP_SHARED | MAP_FIXED,", "MAP_PRIVATE | MAP_FIXED,"),
+without("a mapping shows the memory itself",
+        ("virtual_memory.cpp", "MAP_SHARED | MAP_FIXED,", "MAP_PRIVATE | MAP_FIXED,"),
         "memory that is mapped twice is the same memory",
         "contents stay with the memory, not with the address")
-without("neighbours are one piece", ("virtual_memory.cpp", "    for (std::size_t done = 0; done < bytes;) {\n", "    if (bytes > first->bytes - offset) return false;\n    for (std::size_t done = 0; done < bytes;) {\n"),
+without("neighbours are one piece",
+        ("virtual_memory.cpp", "    for (std::size_t done = 0; done < bytes;) {\n",
+         "    if (bytes > first->bytes - offset) return false;\n    for (std::size_t done = 0; done < bytes;) {\n"),
         "neighbouring mappings are one piece of memory")
-without("unmapping keeps contents", ("virtual_memory.cpp", "    --a->mapped->memory->mappings;\n", "    --a->mapped->memory->mappings;\n    give_pages_back(known(), *a->mapped->memory);\n"),
+without("unmapping keeps contents",
+        ("virtual_memory.cpp", "    --a->mapped->memory->mappings;\n",
+         "    --a->mapped->memory->mappings;\n    give_pages_back(known(), *a->mapped->memory);\n"),
         "contents stay with the memory, not with the address")
-without("a mapping starts without access", ("virtual_memory.cpp", "a->mapped = std::make_shared<mapping>();", "a->mapped = std::make_shared<mapping>();\n    a->mapped->of_device.fill(access::write);"),
+without("a mapping starts without access",
+        ("virtual_memory.cpp", "a->mapped = std::make_shared<mapping>();",
+         "a->mapped = std::make_shared<mapping>();\n    a->mapped->of_device.fill(access::write);"),
         "a mapping starts without access")
-without("a range is mapped once", ("virtual_memory.cpp", "reservation_of(start, bytes) == 0 || any_mapping_in(start, bytes))", "reservation_of(start, bytes) == 0)"),
+without("a range is mapped once",
+        ("virtual_memory.cpp", "reservation_of(start, bytes) == 0 || any_mapping_in(start, bytes))",
+         "reservation_of(start, bytes) == 0)"),
         "a range is mapped once at a time")
-without("memory is mapped into a reservation", ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
+without("memory is mapped into a reservation",
+        ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
         "memory is mapped only where it fits into a reservation")
-without("unmapping takes all mappings of a range", ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
+without("unmapping takes all mappings of a range",
+        ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
         "one call unmaps several mappings")
 without("mapped memory outlives its handle",
         ("virtual_memory.cpp", "if (--p->handles == 0) known().physical.remove(at(handle));",
@@ -390,5 +440,8 @@ without("a reservation is aligned",
         "a reservation is aligned as asked")
 without("mapped memory is not freed", ("memory.cpp", "a && !a->mapped &&", "a &&"),
         "the runtime's free does not take mapped memory")
-without("the driver leaves no last error", ("driver.hpp", "        return error == CUDA_SUCCESS ? result : error;", "        if (result != CUDA_SUCCESS) (void)remember(cudaErrorUnknown);\n        return error == CUDA_SUCCESS ? result : error;"),
+without("the driver leaves no last error",
+        ("driver.hpp", "        return error == CUDA_SUCCESS ? result : error;",
+         "        if (result != CUDA_SUCCESS) (void)remember(cudaErrorUnknown);\n"
+         "        return error == CUDA_SUCCESS ? result : error;"),
         "an error of the driver is not the runtime's last error")
