@@ -39,6 +39,12 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
+.PHONY: mutate
+mutate: ## take the simulator's rules out one by one; the tests that state them must fail
+	@$(SETUP)
+	@$(call build,dev,--target test-simulator)
+	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
+
 .PHONY: cuda
 cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there is a GPU
 	@$(SETUP)

@@ -42,6 +42,16 @@ TEST_CASE("each thread has a current device, which starts as the first", "[simul
     CHECK(device == 0);
 }
 
+TEST_CASE("a thread's choice of device is its own", "[simulator][devices]") {
+    int count = 0, device = -1;
+    (void)cudaGetDeviceCount(&count);
+    if (count < 2) CUOTA_SKIP("it takes two devices");
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    CHECK(std::async(std::launch::async, [] { return cudaSetDevice(1); }).get() == cudaSuccess);
+    CHECK(cudaGetDevice(&device) == cudaSuccess);
+    CHECK(device == 0);
+}
+
 TEST_CASE("a device describes itself in two ways that agree", "[simulator][devices]") {
     int count = 0;
     REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);

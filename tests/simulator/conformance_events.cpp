@@ -91,6 +91,7 @@ TEST_CASE("recording an event again does not move the waits on it", "[simulator]
         auto const idle = new_stream(cudaStreamNonBlocking);
         t.record(idle);
         CHECK(cudaEventSynchronize(t.event) == cudaSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});  // for a wait that moved to go on
         CHECK(cudaStreamQuery(t.b) == cudaErrorNotReady);
         CHECK(cudaStreamDestroy(idle) == cudaSuccess);
     }

@@ -37,9 +37,18 @@ bool stands(gate const&, cudaStream_t s, cudaStream_t witness) {
 
 TEST_CASE("a stream runs its work in the order it was given", "[simulator][streams]") {
     auto* const d = device_memory(1000);
+    auto* const pinned = pinned_memory(100);
     auto const s = new_stream();
-    for (int i = 0; i < 100; ++i) REQUIRE(cudaMemsetAsync(d, i, 1000, s) == cudaSuccess);
+    gate closed{s};
+    for (int i = 0; i < 100; ++i) {
+        REQUIRE(cudaMemsetAsync(d, i, 1000, s) == cudaSuccess);
+        REQUIRE(cudaMemcpyAsync(pinned + i, d, 1, cudaMemcpyDeviceToHost, s) == cudaSuccess);
+    }
+    closed.open();
+    REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
+    for (int i = 0; i < 100; ++i) REQUIRE(pinned[i] == i);
     CHECK(all_are(contents(d, 1000), 99));
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
     CHECK(cudaFree(d) == cudaSuccess);
 }
@@ -99,13 +108,29 @@ TEST_CASE("a non-blocking stream and the default stream do not wait for each oth
 TEST_CASE("work enqueued on the default stream stands between work of a blocking stream",
           "[simulator][streams]") {
     auto* const d = device_memory(1000);
+    auto* const pinned = pinned_memory(2);
     auto const s = new_stream();
-    for (int round = 0; round < 50; ++round) {
+    REQUIRE(cudaMemset(d, 9, 1000) == cudaSuccess);
+    auto const look = [&](unsigned char* to, cudaStream_t from) {
+        REQUIRE(cudaMemcpyAsync(to, d, 1, cudaMemcpyDeviceToHost, from) == cudaSuccess);
+    };
+    for (bool const stop_the_default_stream : {false, true}) {
+        gate before{stop_the_default_stream ? nullptr : s};
         REQUIRE(cudaMemsetAsync(d, 1, 1000, s) == cudaSuccess);
+        look(pinned, nullptr);
+        gate between{stop_the_default_stream ? nullptr : s};
         REQUIRE(cudaMemsetAsync(d, 2, 1000, nullptr) == cudaSuccess);
-        REQUIRE(cudaMemsetAsync(d, round, 1000, s) == cudaSuccess);
+        look(pinned + 1, s);
+        REQUIRE(cudaMemsetAsync(d, 3, 1000, s) == cudaSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
+        before.open();
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        between.open();
+        CHECK(all_are(contents(d, 1000), 3));
+        CHECK(pinned[0] == 1);
+        CHECK(pinned[1] == 2);
     }
-    CHECK(all_are(contents(d, 1000), 49));
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
     CHECK(cudaFree(d) == cudaSuccess);
 }

@@ -213,12 +213,23 @@ TEST_CASE("events, kernels and pools belong to one device", "[simulator][machine
     void* p = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
     CHECK(cudaDeviceSetMemPool(1, pool) == cudaErrorInvalidValue);
-    CHECK(cudaMallocFromPoolAsync(&p, 16, pool, s) == cudaErrorInvalidValue);
-    REQUIRE(cudaMallocAsync(&p, 16, s) == cudaSuccess);  // from the stream's device, not the current one
-    cudaPointerAttributes where{};
-    CHECK(cudaPointerGetAttributes(&where, p) == cudaSuccess);
-    CHECK(where.device == 1);
+    auto const device_of = [](void* memory) {
+        cudaPointerAttributes where{};
+        REQUIRE(cudaPointerGetAttributes(&where, memory) == cudaSuccess);
+        return where.device;
+    };
+    REQUIRE(cudaMallocFromPoolAsync(&p, 16, pool, s) == cudaSuccess);  // a pool's memory goes with any stream
+    CHECK(device_of(p) == 0);
     CHECK(cudaFreeAsync(p, s) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&p, 16, s) == cudaSuccess);  // from the stream's device, not the current one
+    CHECK(device_of(p) == 1);
+    CHECK(cudaFreeAsync(p, s) == cudaSuccess);
+    unsigned long long default_here = 0, default_there = 0;
+    REQUIRE(cudaStreamGetId(nullptr, &default_here) == cudaSuccess);
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    REQUIRE(cudaStreamGetId(nullptr, &default_there) == cudaSuccess);
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    CHECK(default_here != default_there);
     for (auto const x : {s, other}) CHECK(cudaStreamDestroy(x) == cudaSuccess);
     for (auto const x : {e, mine}) CHECK(cudaEventDestroy(x) == cudaSuccess);
 }

@@ -75,18 +75,19 @@ TEST_CASE("a copy between devices comes after the work of both, and before what 
         REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     }
     {
-        sim::hold closed;
+        gate closed{s};
         REQUIRE(cudaMemsetAsync(there, 7, 256, s) == cudaSuccess);
         REQUIRE(cudaMemcpyPeer(here, 0, there, 1, 256) == cudaSuccess);
         on other{1};
         REQUIRE(cudaMemset(there, 9, 256) == cudaSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
     }
     CHECK(all_are(contents(here, 256), 7));
     CHECK(cudaMemcpyPeer(here, 1, there, 0, 256) == cudaErrorInvalidValue);
     CHECK(cudaMemcpyPeer(here, 0, there, 3, 256) == cudaErrorInvalidDevice);
     {
         on other{1};
-        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(all_are(contents(there, 256), 9));
         CHECK(cudaStreamDestroy(s) == cudaSuccess);
         CHECK(cudaFree(there) == cudaSuccess);
     }

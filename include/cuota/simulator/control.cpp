@@ -38,19 +38,23 @@ std::uint64_t sum_of_calls(Include include) {
     return sum;
 }
 
-void make_new(device& d, std::size_t capacity) {
-    d.capacity = capacity;
-    d.others = 0;
-    d.reaches = 0;
-    d.failure = cudaSuccess;
-    d.failure_text.clear();
-    auto& p = *d.default_pool;
+void make_new(pool& p) {
     p.open_to = 0;
     p.threshold = 0;
     p.follow_events = p.opportunistic = p.internal_dependencies = 1;
     trim_pool(p, 0);
     p.used_peak = p.used;
     p.reserved_peak = p.reserved();
+}
+
+void make_new(device& d, std::size_t capacity) {
+    d.capacity = capacity;
+    d.others = 0;
+    d.reaches = 0;
+    d.failure = cudaSuccess;
+    d.failure_text.clear();
+    make_new(*d.default_pool);
+    make_new(*d.managed_pool);
     d.current_pool_handle = d.default_pool_handle;
     d.peak = d.used;
 }

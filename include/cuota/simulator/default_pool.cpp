@@ -8,12 +8,12 @@ using namespace cuota::simulator;
 cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* out, cudaMemLocation* where, cudaMemAllocationType type) {
     return api(function::cudaMemGetDefaultMemPool, [&](guard&) {
         if (!out || !where) return cudaErrorInvalidValue;
-        bool const of_device =
-            where->type == cudaMemLocationTypeDevice && type == cudaMemAllocationTypePinned;
-        if (!of_device) return cudaErrorNotSupported;  // pools of the host and of managed memory
+        bool const managed = type == cudaMemAllocationTypeManaged;
+        if (!managed && type != cudaMemAllocationTypePinned) return cudaErrorInvalidValue;
+        if (where->type != cudaMemLocationTypeDevice) return cudaErrorNotSupported;  // pools of the host
         auto const* const d = find_device(where->id);
         if (!d) return cudaErrorInvalidDevice;
-        *out = d->default_pool_handle;
+        *out = managed ? d->managed_pool_handle : d->default_pool_handle;
         return cudaSuccess;
     });
 }

@@ -9,10 +9,14 @@ namespace cuota::inline v0::simulator {
 device::device(int number)
     : index{number},
       legacy{std::make_shared<stream>(*this, cudaStreamDefault, 0, true)},
-      default_pool{std::make_shared<pool>()} {
-    default_pool->device = number;
-    default_pool->is_default = true;
-    pools.push_back(default_pool);
+      default_pool{std::make_shared<pool>()},
+      managed_pool{std::make_shared<pool>()} {
+    managed_pool->kind = memory_kind::managed;
+    for (auto const& p : {default_pool, managed_pool}) {
+        p->device = number;
+        p->is_default = true;
+        pools.push_back(p);
+    }
 }
 
 device* find_device(int index) {

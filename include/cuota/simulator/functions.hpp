@@ -117,6 +117,8 @@
     X(cuMemRetainAllocationHandle, plain)                                                                    \
     X(cuMemGetAllocationPropertiesFromHandle, plain)                                                         \
     X(cudaLaunchKernel, plain)                                                                               \
+    X(cudaLaunchKernelExC, plain)                                                                            \
+    X(cudaLaunchCooperativeKernel, plain)                                                                    \
     X(cuota_simulator_launch, plain)
 
 namespace cuota::inline v0::simulator {

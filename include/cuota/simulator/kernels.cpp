@@ -19,10 +19,14 @@ std::map<void const*, int>& dynamic_shared() {
     return *all;
 }
 
+}  // namespace
+
 int dynamic_shared_of(void const* kernel) {
     auto const found = dynamic_shared().find(kernel);
     return found == dynamic_shared().end() ? shared_by_default : found->second;
 }
+
+namespace {
 
 int blocks_at_once(device const& d, int threads, std::size_t shared) {
     auto const has = [&d](cudaDeviceAttr which) { return attribute_of(d, which); };

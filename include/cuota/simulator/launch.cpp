@@ -94,6 +94,28 @@ std::vector<ordering::declaration> take_declared(stream_handle const& s) {
 
 }  // namespace
 
+namespace cuota::inline v0::simulator {
+
+cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
+                           void (*drop)(void*), void* body) {
+    auto const s = find_stream(handle);
+    // A kernel launches on the current device, unlike a copy.
+    if (!s || &s->owner != &current_device()) return bad_handle();
+    auto const touched = take_declared(s);
+    if (!run) return cudaErrorInvalidDeviceFunction;
+    auto work = std::make_shared<kernel>();
+    work->name = name && *name ? name : "without a name";
+    work->owner = &s->owner;
+    work->body_run = run;
+    work->body_drop = drop;
+    work->body = body;
+    enqueue(lock, s, work);
+    ordering::accesses(*s, *work, work->name, touched);
+    return cudaSuccess;
+}
+
+}  // namespace cuota::inline v0::simulator
+
 extern "C" [[gnu::visibility("default")]] void cuota_simulator_declare(cudaStream_t handle,
                                                                        void const* pointer, std::size_t bytes,
                                                                        int writes) {
@@ -139,22 +161,8 @@ extern "C" [[gnu::visibility("default")]] void cuota_simulator_next_call(char co
 
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
     cudaStream_t handle, char const* name, void (*run)(void*), void (*drop)(void*), void* body) {
-    return api(function::cuota_simulator_launch, [&](guard& lock) {
-        auto const s = find_stream(handle);
-        // A kernel launches on the current device, unlike a copy.
-        if (!s || &s->owner != &current_device()) return bad_handle();
-        auto const touched = take_declared(s);
-        if (!run) return cudaErrorInvalidDeviceFunction;
-        auto work = std::make_shared<kernel>();
-        work->name = name && *name ? name : "without a name";
-        work->owner = &s->owner;
-        work->body_run = run;
-        work->body_drop = drop;
-        work->body = body;
-        enqueue(lock, s, work);
-        ordering::accesses(*s, *work, work->name, touched);
-        return cudaSuccess;
-    });
+    return api(function::cuota_simulator_launch,
+               [&](guard& lock) { return enqueue_kernel(lock, handle, name, run, drop, body); });
 }
 
 extern "C" [[gnu::visibility("default")]] int cuota_simulator_in_kernel() {

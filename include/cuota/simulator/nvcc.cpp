@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-// What object files made by nvcc ask of the runtime, so that one object links with the real runtime and with
-// this one. Code for a device does not run on a host: a launch of it is refused, and the program is told by
-// the usual error.
+// What object files made by nvcc ask of the runtime before a launch, so that one object links with the real
+// runtime and with this one. Code for a device does not run on a host: kernel_launch.cpp has what runs instead.
 
 using namespace cuota::simulator;
 
@@ -18,19 +17,7 @@ struct call_configuration {
 
 thread_local std::vector<call_configuration> configurations;  // <<<...>>> pushes, the kernel's stub pops
 
-cudaError_t refuse_launch() {
-    return api(function::cudaLaunchKernel, [](guard&) {
-        note_misuse(the_machine().misuse.device_kernels,
-                    this_call() + " launches a kernel that exists for a device only");
-        return cudaErrorInvalidDeviceFunction;
-    });
-}
-
 }  // namespace
-
-cudaError_t cudaLaunchKernel(void const*, dim3, dim3, void**, size_t, cudaStream_t) {
-    return refuse_launch();
-}
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -42,8 +29,12 @@ void** __cudaRegisterFatBinary(void*) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 1; }
-void __cudaRegisterFunction(void**, char const*, char*, char const*, int, uint3*, uint3*, dim3*, dim3*,
-                            int*) {}
+void __cudaRegisterFunction(void**, char const* address, char*, char const* name, int, uint3*, uint3*, dim3*,
+                            dim3*, int*) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    note_kernel(address, name);
+}
 void __cudaRegisterVar(void**, char*, char*, char const*, int, size_t, int, int) {}
 void __cudaRegisterManagedVar(void**, void**, char*, char const*, int, size_t, int, int) {}
 
@@ -68,16 +59,6 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, void const* host_function) {
     *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host_function));
     return cudaSuccess;
-}
-
-cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) {
-    return refuse_launch();
-}
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) {
-    return refuse_launch();
-}
-cudaError_t cudaLaunchKernel_ptsz(void const*, dim3, dim3, void**, size_t, cudaStream_t) {
-    return refuse_launch();
 }
 
 }  // extern "C"

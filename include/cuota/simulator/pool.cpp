@@ -12,6 +12,20 @@ namespace {
 
 device& device_of(pool const& p) { return *the_machine().all_devices[static_cast<std::size_t>(p.device)]; }
 
+/// Managed memory takes nothing from the device: it may exceed it.
+bool charge(pool& p, std::size_t units) {
+    return p.kind == memory_kind::managed || take_from_device(device_of(p), units);
+}
+
+void discharge(pool& p, std::size_t units) {
+    if (p.kind != memory_kind::managed) give_to_device(device_of(p), units);
+}
+
+std::size_t room_in(pool const& p) {
+    auto const here = p.kind == memory_kind::managed ? SIZE_MAX / 2 : device_of(p).free();
+    return p.limit == 0 ? here : std::min(here, p.limit - std::min(p.limit, p.reserved()));
+}
+
 void note_peaks(pool& p) {
     p.used_peak = std::max(p.used_peak, p.used);
     p.reserved_peak = std::max(p.reserved_peak, p.reserved());
@@ -35,11 +49,10 @@ void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
 /// Takes memory for `work`, an allocation in the stream: what the stream itself has freed, what is cached,
 /// new memory, and at last what other streams have yet to free, for which the allocation will wait.
 bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
-    auto& d = device_of(p);
     std::size_t to_come = 0;
     for (auto const& f : p.frees)
         if (f.on == s || p.internal_dependencies) to_come += f.units;
-    auto const room = p.limit == 0 ? d.free() : std::min(d.free(), p.limit - std::min(p.limit, p.reserved()));
+    auto const room = room_in(p);
     if (units > p.cached + to_come + room) return false;
 
     reuse_frees(
@@ -47,7 +60,7 @@ bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operatio
     reuse_frees(
         p, work, [](auto const&) { return true; }, [&] { return p.cached + room >= units; });
     auto const from_cache = std::min(p.cached, units);
-    if (!take_from_device(d, units - from_cache)) return false;
+    if (!charge(p, units - from_cache)) return false;
     p.cached -= from_cache;
     p.used += units;
     note_peaks(p);
@@ -60,9 +73,11 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
     auto& d = device_of(*p);
-    if (too_large(bytes) || bytes > d.capacity) return cudaErrorMemoryAllocation;
+    if (too_large(bytes) || (bytes > d.capacity && p->kind == memory_kind::device))
+        return cudaErrorMemoryAllocation;
     backing block;
-    void* const address = take_device_memory(block, bytes);
+    void* const address =
+        p->kind == memory_kind::device ? take_device_memory(block, bytes) : take_heap(block, 256, bytes);
     if (!address) return cudaErrorMemoryAllocation;
     auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
     std::unique_ptr<void, decltype(give)> owned{address, give};
@@ -76,8 +91,9 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
         a.now = allocation::phase::live;
     });
     if (!take_from_pool(*p, in_units(bytes), s, *work)) return cudaErrorMemoryAllocation;
-    *note = note_memory(address, block, bytes, memory_kind::device, d.index, by);
+    *note = note_memory(address, block, bytes, p->kind, d.index, by);
     owned.release();
+    (*note)->units = in_units(bytes);  // for the pool, though the device is charged for its own memory only
     (*note)->from = p;
     (*note)->now = allocation::phase::pending;
     if (block.shift == 0) sanitizer::forbid(address, bytes);  // closed memory speaks for itself
@@ -180,7 +196,6 @@ cudaError_t allocate_from(function f, void** out, std::size_t bytes, cudaStream_
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
         auto const p = from ? the_machine().pools.find(*from) : current_pool(s->owner);
         if (!p) return bad_pool();
-        if (p->device != s->owner.index) return cudaErrorInvalidValue;
         return allocate(lock, out, bytes, p, s, f);
     });
 }
@@ -189,7 +204,7 @@ cudaError_t allocate_from(function f, void** out, std::size_t bytes, cudaStream_
 
 void return_to_pool(pool& p, std::size_t units) {
     p.used -= units;
-    if (p.destroyed) give_to_device(device_of(p), units);
+    if (p.destroyed) discharge(p, units);
     else p.cached += units;
 }
 
@@ -197,7 +212,7 @@ void trim_pool(pool& p, std::size_t keep) {
     if (p.cached == 0 || p.reserved() <= keep) return;
     auto const excess = std::min(p.cached, p.reserved() - keep);
     p.cached -= excess;
-    give_to_device(device_of(p), excess);
+    discharge(p, excess);
 }
 
 void trim_at_synchronisation(device& d) {

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -77,7 +79,7 @@ struct misuse_counts {
     std::uint64_t bad_directions = 0;       ///< a copy whose kind does not fit its pointers
     std::uint64_t bad_handles = 0;          ///< a stream, event or pool that is unknown or destroyed
     std::uint64_t calls_in_callbacks = 0;   ///< CUDA calls inside a host function or a kernel
-    std::uint64_t device_kernels = 0;       ///< launches of code that exists for a device only
+    std::uint64_t device_kernels = 0;       ///< launches of kernels without a body for the host: see run_on_host
     std::uint64_t races = 0;                ///< pairs of accesses that nothing orders: see order_reports
     std::uint64_t host_accesses = 0;        ///< host code touched memory of a device
     std::uint64_t illegal_accesses = 0;     ///< work touched memory that is not there, or not there yet
@@ -320,6 +322,48 @@ public:
     hold(hold const&) = delete;
     hold& operator=(hold const&) = delete;
 };
+
+/// The launch of a kernel, as <<<grid, block, shared_bytes>>> gave it.
+struct launch_shape {
+    dim3 grid, block;
+    std::size_t shared_bytes = 0;
+
+    [[nodiscard]] std::size_t threads() const noexcept {
+        auto const of = [](dim3 d) { return std::size_t{d.x} * d.y * d.z; };
+        return of(grid) * of(block);
+    }
+};
+
+/// What a kernel that nvcc has compiled does on the simulator, where code for a device cannot run.
+struct host_kernel {
+    struct parameter {
+        std::size_t bytes, alignment;
+    };
+
+    std::vector<parameter> parameters;  ///< a launch copies its arguments, so it must know how large they are
+    std::function<void(launch_shape const&, void** arguments)> body;
+};
+
+/// From now on a launch of `kernel` (its host address, as <<<>>> and cudaLaunchKernel have it) runs the body in
+/// its place: once for the whole grid, in stream order, as a kernel. What it throws fails the device. A body
+/// outlives `reset`; an empty one ends it, and launches are again refused with cudaErrorInvalidDeviceFunction.
+/// Launches that are under way keep the body they were made with; those of several streams call it at once.
+CUOTA_SIMULATOR_API void run_on_host(void const* kernel, host_kernel what);
+
+/// The same for a body that takes the shape of the launch and the kernel's own parameters.
+template <class... Parameters, class Body>
+void run_on_host(void (*kernel)(Parameters...), Body body) {
+    auto call = [body = std::move(body)]<std::size_t... I>(
+        std::index_sequence<I...>, launch_shape const& shape, [[maybe_unused]] void** arguments) {
+        body(shape, *static_cast<Parameters*>(arguments[I])...);
+    };
+    host_kernel what;
+    (what.parameters.push_back({sizeof(Parameters), alignof(Parameters)}), ...);
+    what.body = [call = std::move(call)](launch_shape const& shape, void** arguments) {
+        call(std::index_sequence_for<Parameters...>{}, shape, arguments);
+    };
+    run_on_host(reinterpret_cast<void const*>(kernel), std::move(what));
+}
 
 /// What the happens-before checker does about two conflicting accesses that nothing orders.
 ///

@@ -170,6 +170,7 @@ struct pending_free {
 
 struct pool {
     int device;
+    memory_kind kind = memory_kind::device;
     bool is_default = false;
     bool destroyed = false;
     std::size_t limit = 0;  ///< zero: none
@@ -203,7 +204,9 @@ struct device {
     ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
     std::uint64_t gone_version = 0;              ///< of gone_blocking
     std::shared_ptr<pool> default_pool;
+    std::shared_ptr<pool> managed_pool;
     cudaMemPool_t default_pool_handle = nullptr;
+    cudaMemPool_t managed_pool_handle = nullptr;
     cudaMemPool_t current_pool_handle = nullptr;
     std::vector<std::weak_ptr<pool>> pools;
 
@@ -344,6 +347,17 @@ std::string schedule_in_words();
 void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
+
+// ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
+
+/// Enqueues a body as a kernel, on a stream of the current device. The body stays the caller's unless this is
+/// cudaSuccess.
+cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
+                           void (*drop)(void*), void* body);
+/// The kernel's address and name, as an object file of nvcc registers them.
+void note_kernel(void const* address, char const* mangled_name);
+/// The most dynamic shared memory that a launch of the kernel may ask for.
+int dynamic_shared_of(void const* kernel);
 
 // ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
 

@@ -150,7 +150,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
 cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
     return with_stream(function::cudaStreamGetId, handle, [&](guard&, stream_handle const& s) {
         if (!id) return cudaErrorInvalidValue;
-        *id = s->legacy ? 1 : s->id;
+        *id = s->legacy ? 1 + (static_cast<unsigned long long>(s->owner.index) << 32) : s->id;
         return cudaSuccess;
     });
 }

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <cxxabi.h>
+
+// Launches of kernels that nvcc has compiled. One with a body for the host runs that; any other is refused, and
+// the program is told by the usual error.
+namespace cuota::inline v0::simulator {
+namespace {
+
+/// What is known of kernels, by their addresses. Outlives static objects.
+struct kernel_book {
+    std::map<void const*, std::string> names;
+    std::map<void const*, std::shared_ptr<host_kernel>> bodies;
+};
+
+kernel_book& book() {
+    static auto* const the_one = new kernel_book;
+    return *the_one;
+}
+
+std::string demangled(char const* name) {
+    int status = 0;
+    std::unique_ptr<char, decltype(&std::free)> const plain{
+        abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free};
+    return plain ? plain.get() : name;
+}
+
+std::string name_of_kernel(void const* address) {
+    auto const found = book().names.find(address);
+    return found == book().names.end() ? "without a name" : found->second;
+}
+
+cudaError_t refuse(void const* address) {
+    note_misuse(the_machine().misuse.device_kernels,
+                this_call() + " launches " + name_of_kernel(address) + ", which has no body for the host");
+    return cudaErrorInvalidDeviceFunction;
+}
+
+/// A launch under way: arguments are copied when it is made, as the caller's may be gone when it runs.
+struct prepared {
+    std::shared_ptr<host_kernel> kernel;
+    launch_shape shape;
+    std::unique_ptr<std::byte[]> bytes;
+    std::vector<void*> arguments;
+
+    static void run(void* self) {
+        auto& p = *static_cast<prepared*>(self);
+        p.kernel->body(p.shape, p.arguments.data());
+    }
+    static void drop(void* self) { delete static_cast<prepared*>(self); }
+};
+
+std::unique_ptr<prepared> prepare(std::shared_ptr<host_kernel> kernel, launch_shape const& shape,
+                                  void* const* arguments) {
+    std::size_t room = 0;
+    for (auto const& p : kernel->parameters) room += p.bytes + p.alignment;
+    auto made = std::make_unique<prepared>();
+    made->bytes = std::make_unique<std::byte[]>(room);
+    void* at = made->bytes.get();
+    for (std::size_t i = 0; i < kernel->parameters.size(); ++i) {
+        auto const& p = kernel->parameters[i];
+        std::align(p.alignment, p.bytes, at, room);
+        std::memcpy(at, arguments[i], p.bytes);
+        made->arguments.push_back(at);
+        at = static_cast<std::byte*>(at) + p.bytes;
+        room -= p.bytes;
+    }
+    made->kernel = std::move(kernel);
+    made->shape = shape;
+    return made;
+}
+
+bool possible(device const& d, launch_shape const& shape) {
+    auto const within = [&d](unsigned n, cudaDeviceAttr most) {
+        return n != 0 && n <= static_cast<unsigned>(attribute_of(d, most));
+    };
+    auto const &grid = shape.grid, &block = shape.block;
+    return within(grid.x, cudaDevAttrMaxGridDimX) && within(grid.y, cudaDevAttrMaxGridDimY) &&
+           within(grid.z, cudaDevAttrMaxGridDimZ) && within(block.x, cudaDevAttrMaxBlockDimX) &&
+           within(block.y, cudaDevAttrMaxBlockDimY) && within(block.z, cudaDevAttrMaxBlockDimZ) &&
+           within(block.x * block.y * block.z, cudaDevAttrMaxThreadsPerBlock);
+}
+
+cudaError_t launch(guard& lock, void const* address, launch_shape const& shape, void* const* arguments,
+                   cudaStream_t stream) {
+    auto const found = book().bodies.find(address);
+    if (found == book().bodies.end()) return refuse(address);
+    if (!possible(current_device(), shape)) return cudaErrorInvalidConfiguration;
+    if (shape.shared_bytes > static_cast<std::size_t>(dynamic_shared_of(address)))
+        return cudaErrorInvalidValue;
+    if (!arguments && !found->second->parameters.empty()) return cudaErrorInvalidValue;
+    auto made = prepare(found->second, shape, arguments);
+    auto const result = enqueue_kernel(lock, stream, name_of_kernel(address).c_str(), &prepared::run,
+                                       &prepared::drop, made.get());
+    if (result == cudaSuccess) (void)made.release();
+    return result;
+}
+
+cudaError_t launch(function f, void const* address, launch_shape const& shape, void* const* arguments,
+                   cudaStream_t stream) {
+    return api(f, [&](guard& lock) { return launch(lock, address, shape, arguments, stream); });
+}
+
+/// Whether the launch means the same without it here, where a kernel is never overlapped by the next.
+bool changes_nothing(cudaLaunchAttribute const& a) {
+    switch (a.id) {
+        case cudaLaunchAttributeIgnore:
+        case cudaLaunchAttributeAccessPolicyWindow:
+        case cudaLaunchAttributeCooperative:
+        case cudaLaunchAttributeClusterDimension:
+        case cudaLaunchAttributeClusterSchedulingPolicyPreference:
+        case cudaLaunchAttributeProgrammaticStreamSerialization:
+        case cudaLaunchAttributePriority:
+        case cudaLaunchAttributeMemSyncDomainMap:
+        case cudaLaunchAttributeMemSyncDomain:
+        case cudaLaunchAttributePreferredSharedMemoryCarveout: return true;
+        default: return false;
+    }
+}
+
+cudaError_t launch_as_configured(cudaLaunchConfig_t const* c, void const* address, void* const* arguments,
+                                 cudaStream_t stream) {
+    return api(function::cudaLaunchKernelExC, [&](guard& lock) {
+        if (!c || (c->numAttrs != 0 && !c->attrs)) return cudaErrorInvalidValue;
+        if (!std::all_of(c->attrs, c->attrs + c->numAttrs, changes_nothing)) return cudaErrorNotSupported;
+        return launch(lock, address, {c->gridDim, c->blockDim, c->dynamicSmemBytes}, arguments, stream);
+    });
+}
+
+}  // namespace
+
+void note_kernel(void const* address, char const* mangled_name) {
+    book().names.insert_or_assign(address, demangled(mangled_name));
+}
+
+void run_on_host(void const* kernel, host_kernel what) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    if (!what.body) book().bodies.erase(kernel);
+    else book().bodies.insert_or_assign(kernel, std::make_shared<host_kernel>(std::move(what)));
+}
+
+}  // namespace cuota::inline v0::simulator
+
+using namespace cuota::simulator;
+
+cudaError_t cudaLaunchKernel(void const* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                             cudaStream_t s) {
+    return launch(function::cudaLaunchKernel, kernel, {grid, block, shared_bytes}, arguments, s);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(void const* kernel, dim3 grid, dim3 block, void** arguments,
+                                        size_t shared_bytes, cudaStream_t s) {
+    return launch(function::cudaLaunchCooperativeKernel, kernel, {grid, block, shared_bytes}, arguments, s);
+}
+
+cudaError_t cudaLaunchKernelExC(cudaLaunchConfig_t const* c, void const* kernel, void** arguments) {
+    return launch_as_configured(c, kernel, arguments, c ? c->stream : nullptr);
+}
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// With the 13th toolkit <<<>>> calls these, for which the kernel is what __cudaGetKernel made of its address.
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t bytes,
+                               cudaStream_t s) {
+    return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s);
+}
+
+// For programs compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                    size_t bytes, cudaStream_t s) {
+    return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s ? s : cudaStreamPerThread);
+}
+cudaError_t cudaLaunchKernel_ptsz(void const* kernel, dim3 grid, dim3 block, void** arguments, size_t bytes,
+                                  cudaStream_t s) {
+    return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s ? s : cudaStreamPerThread);
+}
+cudaError_t cudaLaunchCooperativeKernel_ptsz(void const* kernel, dim3 grid, dim3 block, void** arguments,
+                                             size_t bytes, cudaStream_t s) {
+    return cudaLaunchCooperativeKernel(kernel, grid, block, arguments, bytes, s ? s : cudaStreamPerThread);
+}
+cudaError_t cudaLaunchKernelExC_ptsz(cudaLaunchConfig_t const* c, void const* kernel, void** arguments) {
+    return launch_as_configured(c, kernel, arguments, c && c->stream ? c->stream : cudaStreamPerThread);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Takes one rule after another out of the simulator, and wants the tests that state it to fail.
+
+    make mutate                     all of them
+    mutation.py ... WORD...         those whose rule or file has one of the words
+
+Each mutation replaces a piece of text, which must be there exactly once, in a copy of the sources; the library is built
+anew and put under the test program, which is not built again. Failing, crashing and hanging all count. Every test of a
+conformance_*.cpp must be named by a mutation: a test that cannot fail states nothing.
+"""
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from mutations import MUTATIONS
+
+HANGS_AFTER_S = 20
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = HERE.parents[1] / "include" / "cuota" / "simulator"
+QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+TEST_CASE = re.compile(r'\bTEST_CASE\(\s*"([^"]*)"')
+
+
+def option(name, default=None):
+    found = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")]
+    if not found and default is None:
+        sys.exit(f"--{name}=... is missing")
+    return found[-1] if found else default
+
+
+def test_names(pattern):
+    return {name for path in HERE.glob(pattern) for name in TEST_CASE.findall(path.read_text())}
+
+
+def includes(path, seen):
+    """The headers of the simulator that a source sees, its own name too."""
+    seen.add(path.name)
+    for name in QUOTED.findall(path.read_text()):
+        if name not in seen and (path.parent / name).exists():
+            includes(path.parent / name, seen)
+    return seen
+
+
+class Library:
+    """How the build makes the simulator, to make it again with other sources."""
+
+    def __init__(self, commands):
+        self.entries = [e for e in json.loads(pathlib.Path(commands).read_text())
+                        if pathlib.Path(e["file"]).parent == SOURCES]
+        if not self.entries:
+            sys.exit(f"{commands} does not build {SOURCES}")
+        self.sees = {pathlib.Path(e["file"]).name: includes(pathlib.Path(e["file"]), set()) for e in self.entries}
+
+    def build(self, folder, changed):
+        """Compiles what sees a changed file in folder/include, and links it with the objects there are."""
+        objects = []
+        for e in self.entries:
+            command = shlex.split(e["command"])
+            source = pathlib.Path(e["file"]).name
+            output = command.index("-o") + 1
+            if not self.sees[source] & changed:
+                objects.append(pathlib.Path(e["directory"], command[output]))
+                continue
+            objects.append(folder / f"{source}.o")
+            command[output] = str(objects[-1])
+            command[command.index("-c") + 1] = str(folder / "include/cuota/simulator" / source)
+            command = [a for a in command if a != "-Werror"]
+            command[1:1] = ["-w", f"-I{folder / 'include'}"]
+            done = subprocess.run(command, cwd=e["directory"], capture_output=True, text=True)
+            if done.returncode:
+                return done.stderr
+        compiler = shlex.split(self.entries[0]["command"])[0]
+        done = subprocess.run([compiler, "-shared", "-o", folder / "libcuota-simulator.so", "-Wl,-soname,libcuota-simulator.so",
+                               *objects, "-ldl", "-pthread"], capture_output=True, text=True)
+        return done.stderr if done.returncode else ""
+
+
+def outcome(program, folder, test, environment):
+    """How one test ends on the library in the folder: passed, failed, crashed or hung."""
+    name = test.replace("\\", "\\\\").replace(",", "\\,").replace("[", "\\[")
+    variables = {**os.environ, "LD_LIBRARY_PATH": str(folder), **environment}
+    run = subprocess.Popen([program, name], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                           start_new_session=True)
+    try:
+        text, _ = run.communicate(timeout=HANGS_AFTER_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, 9)  # a group of its own, made just above
+        run.communicate()
+        return "hung"
+    if run.returncode < 0 or "SIGSEGV" in text or "SIGABRT" in text or "SIGFPE" in text:
+        return "crashed"
+    if run.returncode == 0 and ("No test cases matched" in text or "CUOTA_SKIPPED: " in text):
+        return "not run"
+    return "failed" if run.returncode else "passed"
+
+
+@dataclasses.dataclass
+class Verdict:
+    rule: str
+    good: bool
+    text: str
+
+
+def apply(edits, folder):
+    """None, or what is wrong with an edit."""
+    for name, old, new in edits:
+        path = folder / "include/cuota/simulator" / name
+        text = path.read_text()
+        if text.count(old) != 1:
+            return f"{name} has this text {text.count(old)} times, not once: {old!r}"
+        path.write_text(text.replace(old, new))
+    return None
+
+
+def try_out(library, program, m):
+    with tempfile.TemporaryDirectory(prefix="mutation-") as where:
+        folder = pathlib.Path(where)
+        shutil.copytree(SOURCES, folder / "include/cuota/simulator")
+        if wrong := apply(m.edits, folder):
+            return Verdict(m.rule, False, wrong)
+        if wrong := library.build(folder, {name for name, _, _ in m.edits}):
+            return Verdict(m.rule, False, "does not compile: " + wrong)
+        ends = {test: outcome(program, folder, test, m.environment) for test in m.tests}
+        good = all(end in ("failed", "crashed", "hung") for end in ends.values())
+        return Verdict(m.rule, good, "; ".join(f"{end}: {test}" for test, end in ends.items()))
+
+
+def without_mutation(library, program):
+    """All named tests must pass on a library that is built the same way and changes nothing."""
+    wanted = {(test, tuple(m.environment.items())) for m in MUTATIONS for test in m.tests}
+    with tempfile.TemporaryDirectory(prefix="mutation-") as where:
+        if wrong := library.build(pathlib.Path(where), set()):
+            return [wrong]
+        return [f"{test} {end} with nothing taken out" for test, environment in sorted(wanted)
+                if (end := outcome(program, where, test, dict(environment))) != "passed"]
+
+
+words = [a for a in sys.argv[1:] if not a.startswith("--")]
+chosen = [m for m in MUTATIONS if not words or any(w in m.rule or any(w in e[0] for e in m.edits) for w in words)]
+library = Library(option("commands"))
+program = option("program")
+jobs = int(option("jobs", str(os.cpu_count() or 1)))
+
+findings = [f"no such test: {test}" for m in MUTATIONS for test in m.tests if test not in test_names("*.cpp")]
+if not words:
+    named = {test for m in MUTATIONS for test in m.tests}
+    findings += [f"no mutation names: {test}" for test in sorted(test_names("conformance_*.cpp") - named)]
+    findings += without_mutation(library, program)
+with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
+    for verdict in workers.map(lambda m: try_out(library, program, m), chosen):
+        print("noticed " if verdict.good else "MISSED  ", verdict.rule, "--", verdict.text, flush=True)
+        findings += [] if verdict.good else [f"{verdict.rule}: {verdict.text}"]
+for finding in findings:
+    print("finding:", finding)
+print(f"{len(chosen)} rules taken out, {len(findings)} findings")
+sys.exit(1 if findings else 0)

@@ -1,0 +1,447 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that mutation.py takes out of the simulator, how, and which tests must then fail."""
+import dataclasses
+
+
+@dataclasses.dataclass
+class Mutation:
+    rule: str
+    edits: list  # of (file, text that stands there once, what takes its place)
+    tests: list
+    environment: dict
+
+
+MUTATIONS = []
+
+
+def without(rule, edits, *tests, **environment):
+    MUTATIONS.append(Mutation(rule, edits if isinstance(edits, list) else [edits], list(tests), environment))
+
+
+# ---- Streams
+
+without("a stream runs its work in the order it was given",
+        ("scheduler.cpp", "on->queue.push_back(work);", "on->queue.push_front(work);"),
+        "a stream runs its work in the order it was given")
+without("work does not hold up the caller",
+        ("scheduler.cpp", "if (when == pace::at_once && may_help()", "if (may_help()"),
+        "work on a stream does not hold up the caller",
+        "allocating and freeing in a stream wait for nothing")
+without("streams run beside each other",
+        ("scheduler.cpp", "    if (s.legacy) {\n        for (auto const& other : d.streams)",
+         "    if (true) {\n        for (auto const& other : d.streams)"),
+        "streams run beside each other")
+without("the legacy stream waits for blocking streams",
+        ("scheduler.cpp", "if (other->blocking() && other->last) order(work, other->last);", ";"),
+        "the legacy default stream waits for blocking streams, and they for it",
+        "work enqueued on the default stream stands between work of a blocking stream")
+without("blocking streams wait for the legacy stream",
+        ("scheduler.cpp", "order(work, d.legacy->last);", ""),
+        "the legacy default stream waits for blocking streams, and they for it",
+        "work enqueued on the default stream stands between work of a blocking stream")
+without("the legacy stream does not wait for non-blocking streams",
+        ("scheduler.cpp", "if (other->blocking() && other->last) order(", "if (other->last) order("),
+        "a non-blocking stream and the default stream do not wait for each other")
+without("non-blocking streams do not wait for the legacy stream",
+        ("scheduler.cpp", "} else if (s.blocking() && d.legacy->last) {", "} else if (d.legacy->last) {"),
+        "a non-blocking stream and the default stream do not wait for each other")
+without("each thread has a default stream of its own",
+        ("stream.cpp", "if (handle == cudaStreamPerThread) return per_thread_stream();",
+         "if (handle == cudaStreamPerThread) return current_device().legacy;"),
+        "each thread has a default stream of its own, which blocks",
+        "with per-thread default streams, stream 0 is the thread's own")
+without("the thread's own default stream is a blocking one",
+        ("stream.cpp", "if (!s) s = make_stream(current_device(), cudaStreamDefault,",
+         "if (!s) s = make_stream(current_device(), cudaStreamNonBlocking,"),
+        "each thread has a default stream of its own, which blocks")
+without("synchronising the legacy stream waits for blocking streams",
+        ("scheduler.cpp", "if (other->blocking()) add(*other);", ";"),
+        "synchronising the default stream waits for blocking streams")
+without("synchronising the device waits for non-blocking streams",
+        ("scheduler.cpp", "if (!s->blocking()) all.push_back(", "if (false) all.push_back("),
+        "synchronising the device waits for non-blocking streams")
+without("synchronising a stream waits for that stream only",
+        ("stream.cpp", "for (auto const& one : unfinished(*s)) wait_for(lock, one);",
+         "wait_for_device(lock, s->owner);"),
+        "synchronising a stream does not wait for another")
+without("the work of a destroyed stream is still done",
+        ("scheduler.cpp", "    s->destroyed = true;\n", "    s->destroyed = true;\n    s->queue.clear();\n"),
+        "destroying a stream returns at once and its work is still done",
+        "an event of a destroyed stream becomes done")
+without("destroying a stream does not wait",
+        ("stream.cpp", "--m.live.streams;\n",
+         "--m.live.streams;\n        if (s->last) wait_for(lock, operation_ref{s->last});\n"),
+        "destroying a stream returns at once and its work is still done")
+without("default streams cannot be destroyed",
+        ("stream.cpp", "if (is_default(handle)) return bad_handle();", "if (is_default(handle)) return cudaSuccess;"),
+        "the default streams cannot be destroyed")
+without("a handle is not used again",
+        ("registry.hpp", "++slots_[index].generation;", ""),
+        "the handle of a destroyed stream or event is never used again")
+without("a stream keeps its priority", ("stream.cpp", "*priority = s->priority;", "*priority = 0;"),
+        "a stream knows its flags, priority, device and a number of its own")
+without("streams are told apart by number", ("stream.cpp", " : s->id;", " : 1;"),
+        "a stream knows its flags, priority, device and a number of its own")
+without("streams have known flags only",
+        ("stream.cpp", "if (!out || (flags & ~unsigned{cudaStreamNonBlocking}) != 0)", "if (!out)"),
+        "a stream is not made from flags that do not exist")
+without("streams are not scarce",
+        ("stream.cpp", "++m.live.streams;", "if (++m.live.streams > 300) return cudaErrorLaunchOutOfResources;"),
+        "streams are cheap enough to have hundreds of")
+
+# ---- Host functions
+
+without("a host function may not call CUDA", ("calls.cpp", "if (caller.doing != activity::host) {", "if (false) {"),
+        "a host function runs in stream order and may not call CUDA",
+        "a callback comes in stream order and is told the state of its stream",
+        "only the inside of a kernel is the inside of a kernel")
+without("a callback is told the state of its stream",
+        ("launch.cpp", "call(handle, failure_of(s->owner), data);", "call(handle, cudaErrorUnknown, data);"),
+        "a callback comes in stream order and is told the state of its stream")
+
+# ---- Events
+
+without("an event that was never recorded counts as done",
+        ("event.cpp", "if (!e.recorded) return cudaSuccess;", "if (!e.recorded) return cudaErrorNotReady;"),
+        "an event that was never recorded counts as done")
+without("a wait stands for the record before it: there was none",
+        ("stream.cpp", "if (!e->recorded) return cudaSuccess;",
+         """if (!e->recorded) {
+            enqueue(lock, s, make_task([e] {
+                        for (bool over = false; !over;) {
+                            guard look{the_machine().mutex};
+                            over = e->recorded && e->recorded->done;
+                        }
+                    }));
+            return cudaSuccess;
+        }"""),
+        "waiting before the record waits for nothing",
+        "an event that was never recorded counts as done")
+without("a wait stands for the record before it: there is another since",
+        ("stream.cpp",
+         """        auto work = make_task([] {});
+        order(*work, e->recorded);
+        enqueue(lock, s, std::move(work), pace::at_once);
+""",
+         """        enqueue(lock, s, make_task([e] {
+                    for (bool over = false; !over;) {
+                        guard look{the_machine().mutex};
+                        over = e->recorded->done;
+                    }
+                }));
+"""),
+        "recording an event again does not move the waits on it")
+without("an event is not done before its work",
+        ("event.cpp", "if (!e.recorded->done) return cudaErrorNotReady;", "if (!e.recorded->done) return cudaSuccess;"),
+        "an event is done when the work before it is done",
+        "an event of a destroyed stream becomes done")
+without("synchronising an event waits for it",
+        ("event.cpp", "wait_for(lock, work);  // a copy", "(void)work;  // a copy"),
+        "an event is done when the work before it is done")
+without("synchronising an event waits for nothing after it",
+        ("event.cpp", "trim_at_synchronisation(e->owner);", "wait_for_device(lock, e->owner);"),
+        "an event does not wait for work after it")
+without("a stream waits for an event",
+        ("stream.cpp", "order(*work, e->recorded);", ""),
+        "a stream waits for an event of another stream",
+        "synchronising a stream includes a wait that nothing follows",
+        "recording an event again does not move the waits on it",
+        "a destroyed event leaves its waits in force",
+        "many streams can wait for one event",
+        "order that the program asked for survives any delay")
+without("events tell the time between them",
+        ("event.cpp", "duration<float, std::milli>(*b->when - *a->when)",
+         "duration<float, std::milli>(*a->when - *a->when)"),
+        "the time between two events is that between their work")
+without("events without a time have no distance",
+        ("event.cpp", "((a->flags | b->flags) & cudaEventDisableTiming) ||", ""),
+        "events without a time have no distance")
+without("events have known flags only", ("event.cpp", "(flags & ~known_flags) != 0 ||", ""),
+        "an event is not made from flags that do not exist or contradict")
+without("an event belongs to the device of its stream", ("event.cpp", "|| &e->owner != &s->owner) return", ") return"),
+        "events, kernels and pools belong to one device")
+without("a kernel is launched on the current device",
+        ("launch.cpp", "|| &s->owner != &current_device()) return", ") return"),
+        "events, kernels and pools belong to one device")
+
+# ---- Copies
+
+without("a pageable source is read before the call returns",
+        ("copy.cpp", "usual && from.pageable() && to.device()", "false"),
+        "a copy from pageable memory has read its source when it returns")
+without("a pinned source is read in its turn",
+        ("copy.cpp", "usual && from.pageable() && to.device()", "usual && !from.device() && to.device()"),
+        "a copy from pinned memory reads its source when its turn comes",
+        "registered memory is copied from like pinned memory")
+without("a copy to pageable memory waits", ("copy.cpp", "(to.pageable() || between_hosts", "(between_hosts"),
+        "a copy to pageable memory has arrived when it returns")
+without("a copy to pinned memory does not wait", ("copy.cpp", "(c.wait && !both_on_device)", "!both_on_device"),
+        "a copy to pinned memory arrives when its turn comes",
+        "rectangles come in stream order")
+without("the plain copy between host and device waits", ("copy.cpp", "(c.wait && !both_on_device)", "false"),
+        "the plain copy between host and device waits for its turn and its end")
+without("the plain copy within the device does not wait", ("copy.cpp", "(c.wait && !both_on_device)", "c.wait"),
+        "a plain copy within the device and a plain memset return before they have happened")
+without("the plain memset of device memory does not wait",
+        ("copy.cpp", "|| where->kind == memory_kind::device) return result;", ") return result;"),
+        "a plain copy within the device and a plain memset return before they have happened")
+without("a copy finds out where its pointers belong",
+        ("copy.cpp", "case cudaMemcpyDefault: return true;", "case cudaMemcpyDefault: return false;"),
+        "a copy finds out by itself where its pointers belong")
+without("a copy between host memories waits", ("copy.cpp", "|| between_hosts ||", "||"),
+        "a copy between host memories is done when it returns")
+without("copies of nothing succeed", ("copy.cpp", "if (c.bytes == 0) return cudaSuccess;", ""),
+        "copies of nothing succeed and unknown directions do not")
+without("a copy stays in its allocation",
+        ("virtual_memory.cpp", "return bytes <= first->bytes - offset;", "return true;"),
+        "a copy that leaves its allocation is an invalid value")
+without("the direction fits the pointers", ("copy.cpp", "if (!direction_fits(to, from, c.kind)) {", "if (false) {"),
+        "a copy whose direction does not fit its pointers is an invalid value")
+without("managed memory is the device's as well",
+        ("copy.cpp", "memory->kind == memory_kind::device || memory->kind == memory_kind::managed",
+         "memory->kind == memory_kind::device"),
+        "managed memory is for the host and the device")
+without("each side of a rectangle has a pitch",
+        ("copy_shapes.cpp", "static_cast<std::byte*>(row.to) + to_pitch;",
+         "static_cast<std::byte*>(row.to) + from_pitch;"),
+        "a rectangle is copied row by row, with the pitch of either side")
+without("a rectangle is looked at before a row is copied",
+        ("copy_shapes.cpp", "!fits(row.to, to_pitch, shape, access::write) ||", ""),
+        "a rectangle is refused as a whole")
+without("a rectangle ends with its last row",
+        ("copy_shapes.cpp", "__builtin_mul_overflow(pitch, height - 1, &bytes)",
+         "__builtin_mul_overflow(pitch, height, &bytes)"),
+        "the last row of a rectangle need not be as long as the pitch")
+without("a batch makes all of its copies",
+        ("copy_shapes.cpp", "for (auto i = b.count; i-- != 0 &&", "for (auto i = b.count; i-- > 1 &&"),
+        "a batch makes all of its copies")
+without("a batch reads its sources during the call if told to",
+        ("copy_shapes.cpp", "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;",
+         "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::in_order;"),
+        "a batch reads its sources when it was told to")
+without("a batch has a stream",
+        ("copy_shapes.cpp", "if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense())", "if (!b.makes_sense())"),
+        "a batch that makes no sense is refused as a whole")
+without("a copy between devices comes after the work of both",
+        ("copy_shapes.cpp", "come_after_all(lock, s, {&current_device(), target, source});", ""),
+        "a copy between devices comes after the work of both, and before what follows")
+
+without("work of either device comes after a copy between them",
+        ("copy_shapes.cpp", "if (result == cudaSuccess) go_before_all(", "if (false) go_before_all("),
+        "a copy between devices comes after the work of both, and before what follows")
+
+# ---- Errors and devices
+
+without("the last error is fetched once", ("error.cpp", "    caller.last_error = cudaSuccess;\n", ""),
+        "the last error stays until it is fetched")
+without("success does not clear the last error", ("calls.cpp", "    if (error != cudaSuccess) {\n", "    {\n"),
+        "the last error stays until it is fetched")
+without("threads keep errors and devices apart",
+        [("state.hpp", "extern thread_local constinit thread_facts caller;", "extern constinit thread_facts caller;"),
+         ("calls.cpp", "thread_local constinit thread_facts caller;", "constinit thread_facts caller;")],
+        "each thread has a last error of its own",
+        "a thread's choice of device is its own", CUOTA_SIM_DEVICES="2")
+without("a thread starts on the first device",
+        ("device.cpp", "if (auto* const d = find_device(caller.device)) return *d;",
+         "if (auto* const d = find_device(caller.device + 1)) return *d;"),
+        "each thread has a current device, which starts as the first", CUOTA_SIM_DEVICES="2")
+without("errors have texts",
+        ("error.cpp", 'E(cudaErrorMemoryAllocation, "out of memory")', 'E(cudaErrorMemoryAllocation, "no memory")'),
+        "errors have names and texts")
+without("properties and attributes agree",
+        ("device.cpp", "case cudaDevAttrWarpSize: return p.warpSize;", "case cudaDevAttrWarpSize: return 64;"),
+        "a device describes itself in two ways that agree")
+without("the driver is not older than the runtime",
+        ("device.cpp", """    return api(function::cudaDriverGetVersion, [&](guard&) {
+        if (!version) return cudaErrorInvalidValue;
+        *version = CUDART_VERSION;""",
+         """    return api(function::cudaDriverGetVersion, [&](guard&) {
+        if (!version) return cudaErrorInvalidValue;
+        *version = CUDART_VERSION - 1;"""),
+        "the driver is at least as new as the runtime")
+without("a failed device fails every call",
+        ("calls.cpp", "auto const failure = failure_of(current_device());", "auto const failure = cudaSuccess;"),
+        "a failed device fails every call until the machine is reset")
+without("a kernel that throws fails its device",
+        ("launch.cpp", 'fail_device(*owner, cudaErrorLaunchFailure, "kernel "', '(void)("kernel "'),
+        "an exception in a kernel makes the device fail, with its text",
+        "work behind a failed kernel is discarded and its bodies are dropped")
+
+# ---- Memory
+
+without("device memory is aligned to 256 bytes", ("memory.cpp", "device_alignment = 256;", "device_alignment = 16;"),
+        "device memory is aligned, charged to the device and given back")
+without("freed memory is given back", ("memory.cpp", "{ d.used -= units; }", "{ (void)d; (void)units; }"),
+        "device memory is aligned, charged to the device and given back")
+without("allocating nothing succeeds",
+        ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
+        "allocating nothing gives null, and freeing null is fine")
+without("a device has an end",
+        [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))",
+         "(take_from_device(d, in_units(bytes)), false)")],
+        "what does not fit is out of memory and changes nothing")
+without("freeing waits for the device",
+        ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
+        "freeing device memory waits for the device")
+without("pinned memory is freed as pinned memory",
+        ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);",
+         "if (!a) return refuse_free(address);"),
+        "freeing what is not an allocation is an invalid value")
+without("managed memory is known for what it is", ("memory.cpp", "? cudaMemoryTypeManaged", "? cudaMemoryTypeDevice"),
+        "a pointer tells what kind of memory it points into")
+without("pinned memory keeps its flags",
+        ("memory.cpp", "*flags = a->flags | cudaHostAllocMapped;", "*flags = cudaHostAllocMapped;"),
+        "pinned memory has flags and an address for the device")
+without("memory is registered once", ("memory.cpp", "if (overlaps_pinned(address, bytes)) return", "if (false) return"),
+        "registered memory counts as pinned until it is unregistered")
+
+# ---- Pools
+
+without("stream-ordered memory is there when the stream has got to it",
+        ("pool.cpp", "a.now = allocation::phase::live;", ""),
+        "stream-ordered memory can be used by what follows on the stream")
+without("stream-ordered memory is there no earlier and no later",
+        ("copy.cpp", "bool const there = !a || a->now == allocation::phase::live;", "bool const there = true;"),
+        "using stream-ordered memory outside of its life fails the device")
+without("allocating in a stream does not wait",
+        ("pool.cpp", "ordering::access const born[] =", "wait_for(lock, work);\n    ordering::access const born[] ="),
+        "allocating and freeing in a stream wait for nothing")
+without("a free in a stream is for pools",
+        ("pool.cpp", "|| !a->from) return refuse_free(address);", ") return refuse_free(address);"),
+        "a free in a stream takes back only what a pool gave, once")
+without("the plain free gives back to the pool",
+        ("memory.cpp", "if (a->from) return_to_pool(*a->from, a->units);", "if (a->from) {}"),
+        "the plain free takes stream-ordered memory back as well")
+without("a pool lets go at synchronisation", ("pool.cpp", "trim_pool(*p, p->threshold);", "(void)p;"),
+        "a pool keeps what its threshold allows when the host synchronises")
+without("a pool keeps what its threshold allows", ("pool.cpp", "trim_pool(*p, p->threshold);", "trim_pool(*p, 0);"),
+        "a pool keeps what its threshold allows when the host synchronises")
+without("a pool can be trimmed", ("pool.cpp", "trim_pool(p, keep);", ""),
+        "a pool keeps what its threshold allows when the host synchronises")
+without("high-water marks can be lowered",
+        ("pool.cpp", "p.reserved_peak = p.reserved();\n            return", "return"),
+        "a pool keeps what its threshold allows when the host synchronises")
+without("memory outlives its pool",
+        ("pool.cpp", "        p.destroyed = true;\n",
+         "        p.destroyed = true;\n        for (auto const& [key, a] : m.memory)\n"
+         "            if (a->from.get() == &p) a->now = allocation::phase::released;\n"),
+        "memory in use survives trimming and the end of its pool")
+without("the default pool takes the place of a destroyed one",
+        ("pool.cpp", "if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;", ""),
+        "a device has a current pool, which starts as the default one")
+without("the default pool stays", ("pool.cpp", "if (p.is_default) return cudaErrorInvalidValue;", ""),
+        "a device has a current pool, which starts as the default one")
+without("allocations come from the current pool",
+        ("pool.cpp", "the_machine().pools.find(d.current_pool_handle)",
+         "the_machine().pools.find(d.default_pool_handle)"),
+        "a device has a current pool, which starts as the default one")
+without("the default pool of a location is not its current one",
+        ("default_pool.cpp", ": d->default_pool_handle;", ": d->current_pool_handle;"),
+        "the default pool of a location is that of its device")
+without("pools of managed memory are others",
+        ("default_pool.cpp", "managed ? d->managed_pool_handle :", "false ? d->managed_pool_handle :"),
+        "managed memory comes from a pool of its own")
+without("a pool has a largest size", ("pool.cpp", "return p.limit == 0 ? here", "return true ? here"),
+        "a pool with a largest size refuses what goes beyond")
+without("the reuse rules can be set", ("pool.cpp", "p.opportunistic = flag();", ""),
+        "the reuse rules of a pool can be read and set")
+without("pools take their memory from the device",
+        ("pool.cpp", "if (!charge(p, units - from_cache)) return false;", ""),
+        "plain and stream-ordered memory share the device")
+without("another stream waits for the memory it gets", ("pool.cpp", "        order(work, f->work);\n", ""),
+        "memory freed in a stream is there for that stream at once, for others in order")
+
+# ---- Managed memory
+
+without("managed memory starts without advice",
+        ("managed.cpp", "nowhere{cudaMemLocationTypeInvalid, cudaInvalidDeviceId}",
+         "nowhere{cudaMemLocationTypeDevice, 0}"),
+        "managed memory starts without advice")
+without("advice ends with its range",
+        ("managed.cpp", "auto const end = split(range.end);", "split(range.end);\n    auto const end = from.end();"),
+        "advice holds for the pages it was given for")
+without("a preferred location is kept", ("managed.cpp", "s.preferred = normal(where);", ""),
+        "a preferred location can be the host or a device")
+without("users are listed", ("managed.cpp", "s.accessed_by |= who;", ""), "the users of managed memory are listed")
+without("the last prefetch is kept", ("managed.cpp", "state.prefetched = normal(where);", ""),
+        "the last prefetch is remembered, and keeps the contents")
+without("advice is for managed memory",
+        ("managed.cpp", "if (!a || a->kind != memory_kind::managed || bytes == 0)", "if (!a || bytes == 0)"),
+        "advice and prefetching are for managed memory and known places")
+
+# ---- Kernels
+
+without("warps are whole", ("kernels.cpp", "(threads + warp - 1) / warp * warp;", "threads;"),
+        "occupancy follows threads, blocks and shared memory of a multiprocessor")
+without("occupancy is of at least one thread", ("kernels.cpp", "|| threads <= 0 ||", "||"),
+        "occupancy is asked of a function and of at least one thread")
+without("shared memory can be raised", ("kernels.cpp", "dynamic_shared()[kernel] = value;", ""),
+        "a kernel's attributes can be read, and its shared memory raised")
+without("a launch copies its arguments",
+        ("kernel_launch.cpp", "        made->arguments.push_back(at);\n",
+         "        made->arguments.push_back(arguments[i]);\n"),
+        "a launch copies its arguments when it is made")
+
+# ---- Virtual memory
+
+without("a driver function has a first version", ("driver.cpp", "e && e->since <= version;", "e;"),
+        "the driver's functions are asked for by name and version")
+without("an unknown error has no name", ("driver.cpp", "*out = e ? e->*which : nullptr;", '*out = e ? e->*which : "";'),
+        "the driver names its errors")
+without("driver and runtime have one current device",
+        ("driver.cpp", "*out = current_device().index;", "*out = current_device().index + 1;"),
+        "the driver's current device is the runtime's")
+without("granules are of 2 MiB",
+        ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
+        "physical memory comes in granules of 2 MiB")
+without("mapped memory is the device's",
+        ("virtual_memory.cpp", "a->kind = memory_kind::device;", "a->kind = memory_kind::pinned;"),
+        "mapped memory is memory of the device")
+without("a mapping shows the memory itself",
+        ("virtual_memory.cpp", "MAP_SHARED | MAP_FIXED,", "MAP_PRIVATE | MAP_FIXED,"),
+        "memory that is mapped twice is the same memory",
+        "contents stay with the memory, not with the address")
+without("neighbours are one piece",
+        ("virtual_memory.cpp", "    for (std::size_t done = 0; done < bytes;) {\n",
+         "    if (bytes > first->bytes - offset) return false;\n    for (std::size_t done = 0; done < bytes;) {\n"),
+        "neighbouring mappings are one piece of memory")
+without("unmapping keeps contents",
+        ("virtual_memory.cpp", "    --a->mapped->memory->mappings;\n",
+         "    --a->mapped->memory->mappings;\n    give_pages_back(known(), *a->mapped->memory);\n"),
+        "contents stay with the memory, not with the address")
+without("a mapping starts without access",
+        ("virtual_memory.cpp", "a->mapped = std::make_shared<mapping>();",
+         "a->mapped = std::make_shared<mapping>();\n    a->mapped->of_device.fill(access::write);"),
+        "a mapping starts without access")
+without("a range is mapped once",
+        ("virtual_memory.cpp", "reservation_of(start, bytes) == 0 || any_mapping_in(start, bytes))",
+         "reservation_of(start, bytes) == 0)"),
+        "a range is mapped once at a time")
+without("memory is mapped into a reservation",
+        ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
+        "memory is mapped only where it fits into a reservation")
+without("unmapping takes all mappings of a range",
+        ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
+        "one call unmaps several mappings")
+without("mapped memory outlives its handle",
+        ("virtual_memory.cpp", "if (--p->handles == 0) known().physical.remove(at(handle));",
+         """if (--p->handles == 0) {
+            known().physical.remove(at(handle));
+            for (auto const& [key, a] : the_machine().memory)
+                if (a->mapped && a->mapped->memory == p) a->now = allocation::phase::released;
+        }"""),
+        "memory outlives its handle while it is mapped")
+without("a reservation is given back whole", ("virtual_memory.cpp", "found->second != bytes ||", ""),
+        "a reservation is given back whole and unmapped")
+without("a reservation is aligned",
+        ("virtual_memory.cpp", "find_space(bytes, std::max(alignment, granularity), hint)",
+         "find_space(bytes + granularity, std::max(alignment, granularity), hint) + granularity"),
+        "a reservation is aligned as asked")
+without("mapped memory is not freed", ("memory.cpp", "a && !a->mapped &&", "a &&"),
+        "the runtime's free does not take mapped memory")
+without("the driver leaves no last error",
+        ("driver.hpp", "        return error == CUDA_SUCCESS ? result : error;",
+         "        if (result != CUDA_SUCCESS) (void)remember(cudaErrorUnknown);\n"
+         "        return error == CUDA_SUCCESS ? result : error;"),
+        "an error of the driver is not the runtime's last error")
