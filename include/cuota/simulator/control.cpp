@@ -65,7 +65,7 @@ void forget_faults() {
 void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
-                          &x.calls_in_callbacks, &x.device_kernels, &x.races})
+                          &x.calls_in_callbacks, &x.device_kernels, &x.bad_captures, &x.races})
         *c = 0;
 }
 
@@ -131,8 +131,8 @@ std::vector<std::string> leaks() {
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees, x.foreign_frees,      x.bad_ranges,     x.bad_directions,
-            x.bad_handles,  x.calls_in_callbacks, x.device_kernels, x.races};
+    return {x.double_frees,       x.foreign_frees,  x.bad_ranges,   x.bad_directions, x.bad_handles,
+            x.calls_in_callbacks, x.device_kernels, x.bad_captures, x.races};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -239,14 +239,16 @@ std::string report() {
          << alive.pinned_allocations << " (" << alive.pinned_bytes << " bytes)  managed "
          << alive.managed_allocations << " (" << alive.managed_bytes << " bytes)\n"
          << "        streams " << alive.streams << "  events " << alive.events << "  pools " << alive.pools
-         << "  address ranges " << alive.address_ranges << '\n';
+         << "  graphs " << alive.graphs << "  executable graphs " << alive.graph_execs << "  address ranges "
+         << alive.address_ranges << '\n';
     for (int i = 0; i < shape().devices; ++i)
         text << "peak    device " << i << ": " << peak_device_bytes(i) << " bytes\n";
     text << "        pinned: " << peak_pinned_bytes() << " bytes\n"
          << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
-         << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n';
+         << "  kernels for a device only " << wrong.device_kernels << "  in captures " << wrong.bad_captures
+         << "  races " << wrong.races << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
     text << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";

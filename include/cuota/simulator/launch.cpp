@@ -31,7 +31,7 @@ struct kernel final : operation {
 
     void run() override {
         if (failure_of(*owner) == cudaSuccess) try_to_run();
-        drop();
+        if (!node) drop();
     }
 
     void try_to_run() {
@@ -67,7 +67,7 @@ thread_local std::vector<declared> declared_accesses;  ///< for launches that th
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
     std::erase_if(declared_accesses, [&](declared const& one) {
-        auto const on = find_stream(one.stream);
+        auto const on = known_stream(one.stream);
         if (on == s) mine.push_back(one.access);
         return on == s || !on;
     });

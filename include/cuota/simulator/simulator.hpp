@@ -48,12 +48,14 @@ struct live_counts {
     std::size_t streams = 0;
     std::size_t events = 0;
     std::size_t pools = 0;
+    std::size_t graphs = 0;
+    std::size_t graph_execs = 0;
     std::size_t address_ranges = 0;  ///< reserved by cuMemAddressReserve
 
     /// The number of live things of all kinds.
     [[nodiscard]] std::size_t total() const noexcept {
         return device_allocations + pinned_allocations + managed_allocations + streams + events + pools +
-               address_ranges;
+               graphs + graph_execs + address_ranges;
     }
 };
 
@@ -63,14 +65,15 @@ struct misuse_counts {
     std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
     std::uint64_t bad_ranges = 0;          ///< a copy or memset that leaves its allocation
     std::uint64_t bad_directions = 0;      ///< a copy whose kind does not fit its pointers
-    std::uint64_t bad_handles = 0;         ///< a stream, event or pool that is unknown or destroyed
+    std::uint64_t bad_handles = 0;         ///< a stream, event, pool or graph that is unknown or destroyed
     std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
     std::uint64_t device_kernels = 0;      ///< launches of code that exists for a device only
+    std::uint64_t bad_captures = 0;        ///< what a stream capture forbids
     std::uint64_t races = 0;               ///< pairs of accesses that nothing orders: see order_reports
 
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
-               device_kernels + races;
+               device_kernels + bad_captures + races;
     }
 };
 

@@ -33,8 +33,12 @@
 /// work itself runs outside of it.
 namespace cuota::inline v0::simulator {
 
+struct capture;
 struct crew;
 struct device;
+struct graph;
+struct graph_exec;
+struct graph_node;
 struct stream;
 using guard = std::unique_lock<std::mutex>;
 
@@ -46,8 +50,9 @@ struct operation {
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
     std::vector<std::shared_ptr<stream>> awaited_by;
     std::atomic<int> done{0};
-    bool held = false;    ///< enqueued while a hold was alive
-    ordering::moment at;  ///< set when it is enqueued
+    bool held = false;           ///< enqueued while a hold was alive
+    graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
+    ordering::moment at;         ///< set when it is enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -66,7 +71,7 @@ struct task final : operation {
     ~task() override { drop(); }
     void run() override {
         (*body)();
-        drop();
+        if (!node) drop();
     }
     /// The operation may live long. What it held must not, nor may the bytes: LeakSanitizer reads pointers.
     void drop() noexcept {
@@ -83,6 +88,12 @@ template <class F>
 operation_ref make_task(F f) {
     return std::make_shared<task<F>>(std::move(f));
 }
+
+/// Where a capture stands in a stream, or stood when an event was recorded.
+struct capture_point {
+    std::shared_ptr<capture> in;    ///< null: no capture
+    std::vector<std::size_t> tips;  ///< the nodes that the next one comes after
+};
 
 struct stream {
     enum class progress { idle, blocked, ready, running };
@@ -101,7 +112,8 @@ struct stream {
     unsigned long long id;
     progress state = progress::idle;
     std::deque<operation_ref> queue;
-    operation_ref last;              ///< the newest work ever given to the stream, done or not
+    operation_ref last;  ///< the newest work ever given to the stream, done or not
+    capture_point capturing;
     std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
     ordering::lane order_lane;
 };
@@ -113,6 +125,7 @@ struct event {
     unsigned flags;
     operation_ref recorded;  ///< null: never recorded, which counts as done
     std::shared_ptr<std::chrono::steady_clock::time_point> when;
+    capture_point captured{};  ///< of the last record, if that was captured
 };
 
 // ---- memory ----
@@ -216,7 +229,7 @@ struct random_fault {
 
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
-    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races;
+    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races, bad_captures;
 };
 
 inline constexpr int most_devices = 16;
@@ -232,6 +245,10 @@ struct machine {
     registry<stream> streams{0x53};
     registry<event> events{0x45};
     registry<pool> pools{0x50};
+    registry<graph> graphs{0x47};
+    registry<graph_node> graph_nodes{0x4e};
+    registry<graph_exec> graph_execs{0x58};
+    std::vector<std::shared_ptr<capture>> captures;   ///< that have begun and not ended
     std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
     std::deque<std::uintptr_t> recently_freed;  ///< ~addresses, to tell a double free from a foreign one
     std::uint64_t next_allocation = 1;
@@ -268,6 +285,8 @@ struct thread_facts {
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
     function calling = function::cudaGetLastError;  ///< the call it has made last
+    cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+    cudaError_t refused = cudaSuccess;  ///< why a stream could not be had by this call
 };
 
 extern thread_local constinit thread_facts caller;
@@ -308,6 +327,8 @@ void after_fork_in_child();
 // ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
 
 /// The stream behind a handle, default streams included; null when there is none.
+stream_handle known_stream(cudaStream_t handle);
+/// The same for a call that uses it; null also when a capture forbids that, which bad_handle() then says.
 stream_handle find_stream(cudaStream_t handle);
 /// The current device of this thread, which must exist.
 device& current_device();
@@ -325,6 +346,8 @@ void give_host_memory(void* address, std::size_t bytes);
 void fill_new(void* address, std::size_t bytes);
 allocation_ref note_memory(void* address, std::size_t bytes, memory_kind kind, int device, function by);
 void forget_memory(allocation_ref const& a);
+/// CUDA frees only when nothing runs that could use the memory.
+void release(guard& lock, allocation_ref const& a);
 /// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
 bool take_from_device(device& d, std::size_t units);
@@ -358,6 +381,17 @@ cudaError_t drawn(function f);
 /// Whether an allocation fails for its size alone; counts it if so. Under the lock.
 bool too_large(std::size_t bytes);
 
+// ---- capture.cpp ----
+
+/// What an ongoing capture says to a call, whatever its arguments: cudaSuccess, or the error it gets.
+cudaError_t refusal(function f);
+inline cudaError_t refused_by_captures(function f) {
+    caller.refused = cudaSuccess;
+    return the_machine().captures.empty() ? cudaSuccess : refusal(f);
+}
+/// Makes the work a node of the graph that the stream is captured into.
+void add_to_capture(stream& s, operation_ref work);
+
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
@@ -366,7 +400,8 @@ cudaError_t api(function f, F&& body) noexcept {
     if (admitted.run) {
         try {
             guard lock{the_machine().mutex};
-            auto const result = body(lock);
+            auto const refused = refused_by_captures(f);
+            auto const result = refused == cudaSuccess ? body(lock) : refused;
             if (error == cudaSuccess) error = result;
         } catch (std::bad_alloc const&) { error = cudaErrorMemoryAllocation; } catch (...) {
             error = cudaErrorUnknown;
@@ -376,6 +411,7 @@ cudaError_t api(function f, F&& body) noexcept {
 }
 
 inline cudaError_t bad_handle() {
+    if (caller.refused != cudaSuccess) return caller.refused;
     ++the_machine().misuse.bad_handles;
     return cudaErrorInvalidResourceHandle;
 }
