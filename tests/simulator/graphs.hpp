@@ -63,7 +63,10 @@ struct capture_bench {
     unsigned char* device = static_cast<unsigned char*>(device_memory(bytes));
     unsigned char* pinned = pinned_memory(bytes);
 
-    capture_bench() { set_now(0); }
+    capture_bench() {
+        REQUIRE(cudaMemset(device, 0, bytes) == cudaSuccess);
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);  // the memset itself waits for nothing
+    }
     ~capture_bench() {
         (void)cudaGetLastError();
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
@@ -75,7 +78,6 @@ struct capture_bench {
     capture_bench(capture_bench const&) = delete;
     capture_bench& operator=(capture_bench const&) = delete;
 
-    void set_now(int value) const { REQUIRE(cudaMemset(device, value, bytes) == cudaSuccess); }
     void set(int value, cudaStream_t s) const {
         REQUIRE(cudaMemsetAsync(device, value, bytes, s) == cudaSuccess);
     }
