@@ -69,6 +69,24 @@ TEST_CASE("a graph is work of the stream it is launched in", "[simulator][graphs
     CHECK(d.text == "<g>");
 }
 
+TEST_CASE("every branch of a graph waits for what stands before it in the stream", "[simulator][graphs]") {
+    capture_bench t;
+    begin_capture(t.b);
+    REQUIRE(cudaEventRecord(t.forked, t.b) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(t.blocking, t.forked, 0) == cudaSuccess);
+    REQUIRE(cudaMemsetAsync(t.pinned, 1, t.bytes, t.b) == cudaSuccess);
+    t.set(2, t.blocking);
+    REQUIRE(cudaEventRecord(t.joined, t.blocking) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(t.b, t.joined, 0) == cudaSuccess);
+    executable const e{end_capture(t.b)};
+    gate closed{t.a};
+    t.set(1, t.a);
+    e.launch(t.a);
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
+    closed.open();
+    CHECK(all_are(contents(t.device, t.bytes), 2));
+}
+
 TEST_CASE("the legacy stream orders graphs as it does other work", "[simulator][graphs]") {
     capture_bench t;
     diary d;
@@ -257,8 +275,13 @@ TEST_CASE("a clone is a graph of its own", "[simulator][graphs]") {
     t.set(4, t.a);
     auto const g = end_capture(t.a);
     cudaGraph_t clone = nullptr;
+    cudaGraphNode_t node = nullptr, cloned = nullptr;
+    std::size_t one = 1;
+    REQUIRE(cudaGraphGetNodes(g, &node, &one) == cudaSuccess);
     REQUIRE(cudaGraphClone(&clone, g) == cudaSuccess);
     CHECK(clone != g);
+    REQUIRE(cudaGraphGetNodes(clone, &cloned, &one) == cudaSuccess);
+    CHECK(cloned != node);
     CHECK(cudaGraphDestroy(g) == cudaSuccess);
     CHECK(node_count(clone) == 1);
     executable const e{clone};

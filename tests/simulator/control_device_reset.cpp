@@ -124,8 +124,8 @@ TEST_CASE("a pointer's attributes can be asked of the driver, by name or as an e
 
 #if CUDART_VERSION >= 13000
 TEST_CASE("the current pool of a location is that of its device", "[simulator][pools]") {
-    machine m;
-    cudaMemLocation where{cudaMemLocationTypeDevice, 0};
+    machine m{{.devices = 2}};
+    cudaMemLocation where{cudaMemLocationTypeDevice, 0}, other{cudaMemLocationTypeDevice, 1};
     cudaMemPool_t asked = nullptr, known = nullptr, own = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&known, 0) == cudaSuccess);
     CHECK(cudaMemGetMemPool(&asked, &where, cudaMemAllocationTypePinned) == cudaSuccess);
@@ -134,6 +134,7 @@ TEST_CASE("the current pool of a location is that of its device", "[simulator][p
     wanted.allocType = cudaMemAllocationTypePinned;
     wanted.location = where;
     REQUIRE(cudaMemPoolCreate(&own, &wanted) == cudaSuccess);
+    CHECK(cudaMemSetMemPool(&other, cudaMemAllocationTypePinned, own) == cudaErrorInvalidValue);
     CHECK(cudaMemSetMemPool(&where, cudaMemAllocationTypePinned, own) == cudaSuccess);
     CHECK(cudaDeviceGetMemPool(&asked, 0) == cudaSuccess);
     CHECK(asked == own);

@@ -4,6 +4,7 @@
 #include "simulator/process.hpp"
 
 #include <functional>
+#include <random>
 #include <string>
 
 // A launched graph's accesses, as the happens-before checker and ThreadSanitizer see them: ordered as the graph
@@ -58,6 +59,7 @@ TEST_CASE("a graph comes after what stands before it in its stream, in every bra
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         t.fork();
+        write(t.a, t.pinned);
         write(t.b, t.device);
         t.join();
         executable const e{end_capture(t.a)};
@@ -139,6 +141,64 @@ TEST_CASE("a captured kernel touches at each launch what was declared for it", "
         cuota_simulator_declare(t.b, t.device + (fixed ? 8 : 7), 1, 1);
         REQUIRE(launch(t.b, "other", [] {}) == cudaSuccess);
     });
+}
+
+namespace {
+
+/// A random program on four streams, from a common fork to a common join: conflicts that the checker finds when
+/// it runs as it is, or is captured and launched.
+std::uint64_t conflicts_of(unsigned seed, bool captured) {
+    machine m;
+    sim::set_order_checks(sim::order_checks::report);
+    constexpr std::size_t streams = 4, places = 3;
+    std::mt19937 draw{seed};
+    auto const pick = [&draw](std::size_t below) { return draw() % below; };
+    std::vector<cudaStream_t> s;
+    std::vector<cudaEvent_t> e;
+    for (std::size_t i = 0; i < streams; ++i) {
+        s.push_back(new_stream(cudaStreamNonBlocking));
+        e.push_back(new_event(cudaEventDisableTiming));
+    }
+    auto* const memory = static_cast<char*>(device_memory(places));
+    auto const touch = [&](std::size_t on, std::size_t place, bool writes) {
+        cuota_simulator_declare(s[on], memory + place, 1, writes);
+        REQUIRE(launch(s[on], "k", [] {}) == cudaSuccess);
+    };
+    auto const order = [&](std::size_t first, std::size_t then) {
+        REQUIRE(cudaEventRecord(e[first], s[first]) == cudaSuccess);
+        REQUIRE(cudaStreamWaitEvent(s[then], e[first], 0) == cudaSuccess);
+    };
+    if (captured) begin_capture(s[0]);
+    for (std::size_t i = 1; i < streams; ++i) order(0, i);
+    for (unsigned step = 0; step < 3 + seed % 24; ++step) {
+        auto const on = pick(streams), what = pick(5);
+        if (what < 3) touch(on, pick(places), what == 0);
+        else if (what == 3) order(on, pick(streams));
+        else REQUIRE(cudaStreamWaitEvent(s[on], e[0], 0) == cudaSuccess);  // as it was recorded last
+    }
+    for (std::size_t i = 1; i < streams; ++i) order(i, 0);
+    if (captured) executable{end_capture(s[0])}.launch(s[0]);
+    auto const found = sim::order_checked().conflicts;
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaFree(memory) == cudaSuccess);
+    for (auto const one : s) CHECK(cudaStreamDestroy(one) == cudaSuccess);
+    for (auto const one : e) CHECK(cudaEventDestroy(one) == cudaSuccess);
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("a launched graph has the races of the program that was captured, no more and no less",
+          "[simulator][races]") {
+    std::uint64_t racing = 0, clean = 0;
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        auto const direct = conflicts_of(seed, false);
+        INFO("seed " << seed);
+        CHECK(conflicts_of(seed, true) == direct);
+        ++(direct != 0 ? racing : clean);
+    }
+    CHECK(racing > 20);
+    CHECK(clean > 20);
 }
 
 TEST_CASE("memory freed in stream order before a graph is launched is told", "[simulator][races]") {

@@ -294,6 +294,23 @@ TEST_CASE("a graph may go over several devices", "[simulator][graphs]") {
     CHECK(cudaEventDestroy(forked) == cudaSuccess);
 }
 
+TEST_CASE("a device waits for its own nodes of a graph, wherever it is launched", "[simulator][graphs]") {
+    machine m{{.devices = 2}};
+    auto const a = new_stream(cudaStreamNonBlocking);
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    auto const b = new_stream(cudaStreamNonBlocking);
+    {
+        begin_capture(a);
+        gate closed{a};
+        executable const e{end_capture(a)};
+        e.launch(b);
+        REQUIRE(cudaSetDevice(0) == cudaSuccess);
+        CHECK(returns_after(closed, [] { return cudaDeviceSynchronize(); }));
+    }
+    CHECK(cudaStreamDestroy(a) == cudaSuccess);
+    CHECK(cudaStreamDestroy(b) == cudaSuccess);
+}
+
 TEST_CASE("a graph is printed as a drawing", "[simulator][graphs]") {
     bench w;
     begin_capture(w.t.a);

@@ -325,12 +325,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* out) {
-    sanitizer::quiet quiet;
-    std::shared_ptr<graph> dropped;  // without the lock: its kernels are the program's
+    dropped_after<std::shared_ptr<graph>> broken;
     return api(function::cudaStreamEndCapture, [&](guard&) {
         auto const s = known_stream(handle);
         if (!s) return bad_handle();
-        return out ? end(s, out, dropped) : cudaErrorInvalidValue;
+        return out ? end(s, out, broken.value) : cudaErrorInvalidValue;
     });
 }
 

@@ -7,7 +7,6 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// Things of the program that go without the lock.
 struct leftovers {
     std::vector<std::shared_ptr<graph>> graphs;
     std::vector<std::shared_ptr<graph_exec>> execs;
@@ -59,12 +58,11 @@ void drop_memory(guard& lock, device const& d) {
 using namespace cuota::simulator;
 
 cudaError_t cudaDeviceReset() {
-    sanitizer::quiet quiet;
-    leftovers left;
+    dropped_after<leftovers> left;
     return api(function::cudaDeviceReset, [&](guard& lock) {
         auto& d = current_device();
-        drop_execs(lock, d, left);
-        drop_streams(lock, d, left);
+        drop_execs(lock, d, left.value);
+        drop_streams(lock, d, left.value);
         drop_events(d);
         wait_for_device(lock, d);
         drop_memory(lock, d);

@@ -146,14 +146,13 @@ cudaError_t cudaGraphCreate(cudaGraph_t* out, unsigned int flags) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
-    sanitizer::quiet quiet;
-    std::shared_ptr<graph> dropped;  // without the lock: its kernels are the program's
+    dropped_after<std::shared_ptr<graph>> gone;
     return api(function::cudaGraphDestroy, [&](guard&) {
         auto& m = the_machine();
         auto const g = m.graphs.find(handle);
         if (!g) return bad_graph();
         if (g->capturing) return cudaErrorInvalidValue;
-        dropped = forget_graph(handle);
+        gone.value = forget_graph(handle);
         --m.live.graphs;
         return cudaSuccess;
     });

@@ -66,6 +66,21 @@ struct graph_exec {
     operation_ref last{};                ///< the end of the latest launch
 };
 
+/// What a call leaves to be dropped after it, without the lock: kernels in it are the program's.
+template <class T>
+class dropped_after {
+public:
+    dropped_after() = default;
+    ~dropped_after() {
+        sanitizer::quiet quiet;  // not around the call: edges would be lost in two that nest
+        value = {};
+    }
+    dropped_after(dropped_after const&) = delete;
+    dropped_after& operator=(dropped_after const&) = delete;
+
+    T value{};
+};
+
 // ---- capture.cpp ----
 
 /// A dependency of captured work, as an event. For `event.cpp` and `stream.cpp`: the rules of events and captures.

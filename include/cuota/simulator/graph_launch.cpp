@@ -68,8 +68,8 @@ cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long 
     if (!g) return bad_exec();
     if (!out || g->capturing || (flags & ~known) != 0) return cudaErrorInvalidValue;
     if (flags & cudaGraphInstantiateFlagDeviceLaunch) return cudaErrorNotSupported;
-    auto e = std::make_shared<graph_exec>(graph_exec{
-        .of = std::make_shared<graph>(*g), .owner = &current_device(), .flags = flags, .steps = {}});
+    auto e = std::make_shared<graph_exec>(
+        graph_exec{.of = g, .owner = &current_device(), .flags = flags, .steps = {}});
     add_steps(e->steps, *e->of, {});
     choose_lanes(*e);
     e->lanes.resize(e->lane_owners.size());
@@ -218,12 +218,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
-    sanitizer::quiet quiet;
-    std::shared_ptr<graph_exec> dropped;  // without the lock: its kernels are the program's
+    dropped_after<std::shared_ptr<graph_exec>> gone;
     return api(function::cudaGraphExecDestroy, [&](guard& lock) {
-        dropped = the_machine().graph_execs.remove(handle);
-        if (!dropped) return bad_exec();
-        drop_lanes(lock, *dropped);
+        gone.value = the_machine().graph_execs.remove(handle);
+        if (!gone.value) return bad_exec();
+        drop_lanes(lock, *gone.value);
         --the_machine().live.graph_execs;
         return cudaSuccess;
     });

@@ -209,7 +209,22 @@ void note(graph_node& node, char const* what, std::span<access const> all) {
             declaration{one.memory->disguise - one.offset, one.bytes, one.how != use::reads});
 }
 
-void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all);
+/// Accesses that were told by their addresses. Memory the runtime does not know is not checked.
+void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
+    if (the_checker().mode == order_checks::off) return;
+    for (auto const& one : all) {
+        if (one.bytes == 0) continue;
+        auto const address = ~one.disguise;
+        if (auto const a = find_memory(reinterpret_cast<void const*>(address))) {
+            auto const offset = address - address_of(*a);
+            auto const bytes = std::min(one.bytes, a->bytes - offset);
+            access const known[] = {{a.get(), offset, bytes, one.writes ? use::writes : use::reads}};
+            accesses(s, work, what, known);
+        } else {
+            check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
+        }
+    }
+}
 
 }  // namespace
 
@@ -309,26 +324,6 @@ void accesses(stream const& s, operation const& work, std::string const& kernel,
     else if (!all.empty() && the_checker().mode != order_checks::off)
         declared(s, work, lasting("kernel " + kernel), all);
 }
-
-namespace {
-
-void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
-    if (the_checker().mode == order_checks::off) return;
-    for (auto const& one : all) {
-        if (one.bytes == 0) continue;
-        auto const address = ~one.disguise;
-        if (auto const a = find_memory(reinterpret_cast<void const*>(address))) {
-            auto const offset = address - address_of(*a);
-            auto const bytes = std::min(one.bytes, a->bytes - offset);
-            access const known[] = {{a.get(), offset, bytes, one.writes ? use::writes : use::reads}};
-            accesses(s, work, what, known);
-        } else {
-            check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
-        }
-    }
-}
-
-}  // namespace
 
 void host_frees(allocation& a, char const* what) {
     if (the_checker().mode == order_checks::off) return;

@@ -107,15 +107,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned int flags, 
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-    sanitizer::quiet quiet;
-    std::shared_ptr<graph> never_ended;
+    dropped_after<std::shared_ptr<graph>> never_ended;
     return api(function::cudaStreamDestroy, [&](guard& lock) {
         auto& m = the_machine();
         if (is_default(handle)) return bad_handle();
         auto const s = m.streams.remove(handle);
         if (!s) return bad_handle();
         --m.live.streams;
-        never_ended = leave_capture(*s);
+        never_ended.value = leave_capture(*s);
         let_go(lock, s);
         return cudaSuccess;
     });
