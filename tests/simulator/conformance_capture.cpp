@@ -3,6 +3,7 @@
 #include "simulator/graphs.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 // Stream capture: CUDA C++ Programming Guide, "Creating a Graph Using Stream Capture", and the comments of the
@@ -122,7 +123,9 @@ TEST_CASE("an event recorded in a capture has no state", "[simulator][capture]")
     REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);
     CHECK(cudaGraphDestroy(end_capture(t.a)) == cudaSuccess);
     CHECK(cudaEventQuery(t.forked) == cudaErrorCapturedEvent);  // it stays so
-    REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);     // until it is recorded elsewhere
+    float ms = 0;
+    CHECK(cudaEventElapsedTime(&ms, t.forked, t.forked) != cudaSuccess);
+    REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);  // until it is recorded elsewhere
     CHECK(cudaEventSynchronize(t.forked) == cudaSuccess);
 }
 
@@ -419,4 +422,15 @@ TEST_CASE("the thread's own default stream can capture", "[simulator][capture]")
     executable const e{end_capture(cudaStreamPerThread)};
     e.launch(cudaStreamPerThread);
     CHECK(all_are(contents(t.device, t.bytes), 8));
+}
+
+TEST_CASE("the errors of captures have names and texts", "[simulator][capture]") {
+    CHECK(cudaGetErrorName(cudaErrorStreamCaptureUnjoined) == std::string{"cudaErrorStreamCaptureUnjoined"});
+    CHECK(cudaGetErrorString(cudaErrorStreamCaptureUnjoined) ==
+          std::string{"capturing stream has unjoined work"});
+    for (int code = cudaErrorStreamCaptureUnsupported; code <= cudaErrorStreamCaptureWrongThread; ++code) {
+        auto const error = static_cast<cudaError_t>(code);
+        CHECK(cudaGetErrorName(error) != std::string{"unrecognized error code"});
+        CHECK(cudaGetErrorString(error) != std::string{"unrecognized error code"});
+    }
 }

@@ -312,3 +312,49 @@ TEST_CASE("a graph can be instantiated in three ways and uploaded", "[simulator]
     CHECK(cudaGraphExecDestroy(e) == cudaSuccess);
     CHECK(cudaGraphDestroy(g) == cudaSuccess);
 }
+
+TEST_CASE("an executable graph takes over a graph of the same shape", "[simulator][graphs]") {
+    capture_bench t;
+    auto const shaped = [&](int value, bool forked, bool more) {
+        begin_capture(t.a);
+        t.set(value, t.a);
+        t.fork();
+        REQUIRE(cudaMemcpyAsync(t.pinned, t.device, 1, cudaMemcpyDeviceToHost, forked ? t.b : t.a) ==
+                cudaSuccess);
+        if (more) t.set(value, t.a);
+        t.join();
+        return end_capture(t.a);
+    };
+    executable const e{shaped(1, true, false)};
+    gate closed{t.a};
+    e.launch(t.a);  // what is launched is not changed any more
+    auto const same = shaped(2, true, false);
+    cudaGraphExecUpdateResultInfo told{};
+    CHECK(cudaGraphExecUpdate(e.get(), same, &told) == cudaSuccess);
+    CHECK(told.result == cudaGraphExecUpdateSuccess);
+    CHECK(told.errorNode == nullptr);
+    CHECK(cudaGraphDestroy(same) == cudaSuccess);
+    closed.open();
+    CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
+    CHECK(t.pinned[0] == 1);
+    e.launch(t.a);
+    CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
+    CHECK(t.pinned[0] == 2);
+
+    auto const longer = shaped(3, true, true);
+    CHECK(cudaGraphExecUpdate(e.get(), longer, &told) == cudaErrorGraphExecUpdateFailure);
+    CHECK(told.result == cudaGraphExecUpdateErrorTopologyChanged);
+    CHECK(told.errorNode == nullptr);
+    CHECK(cudaGraphDestroy(longer) == cudaSuccess);
+    begin_capture(t.a);
+    t.set(4, t.a);
+    t.set(4, t.a);
+    auto const other = end_capture(t.a);
+    CHECK(cudaGraphExecUpdate(e.get(), other, &told) == cudaErrorGraphExecUpdateFailure);
+    CHECK(told.result == cudaGraphExecUpdateErrorNodeTypeChanged);
+    CHECK(told.errorNode != nullptr);
+    CHECK(cudaGraphDestroy(other) == cudaSuccess);
+    e.launch(t.a);  // as it was
+    CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
+    CHECK(t.pinned[0] == 2);
+}

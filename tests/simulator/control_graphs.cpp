@@ -115,6 +115,10 @@ TEST_CASE("graphs and executable graphs are alive until they are destroyed, and 
     CHECK(sim::live().total() == before + 2);
     CHECK(sim::report().find("graphs 1  executable graphs 1") != std::string::npos);
     CHECK_THROWS_AS(sim::reset({.devices = 2}), std::logic_error);
+    auto const leaks = sim::leaks();
+    REQUIRE(leaks.size() == 4);
+    CHECK(leaks[2] == "graph of 1 nodes");
+    CHECK(leaks[3] == "executable graph of 1 nodes");
     cudaGraphNode_t node = nullptr;
     std::size_t one = 1;
     REQUIRE(cudaGraphGetNodes(g, &node, &one) == cudaSuccess);

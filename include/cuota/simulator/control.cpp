@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include "graph.hpp"
 #include "state.hpp"
 #include "virtual_memory.hpp"
 
@@ -126,6 +127,7 @@ std::vector<std::string> leaks() {
     std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
     for (auto& [number, line] : all) lines.push_back(std::move(line));
+    for (auto& line : describe_graphs()) lines.push_back(std::move(line));
     return lines;
 }
 

@@ -134,6 +134,7 @@
     X(cudaGraphInstantiate, plain)                                                                           \
     X(cudaGraphInstantiateWithFlags, plain)                                                                  \
     X(cudaGraphInstantiateWithParams, plain)                                                                 \
+    X(cudaGraphExecUpdate, plain)                                                                            \
     X(cudaGraphExecGetFlags, plain)                                                                          \
     X(cudaGraphUpload, plain)                                                                                \
     X(cudaGraphLaunch, plain)                                                                                \

@@ -131,6 +131,19 @@ std::shared_ptr<graph> forget_graph(cudaGraph_t handle) {
     return g;
 }
 
+std::vector<std::string> describe_graphs() {
+    std::vector<std::string> lines;
+    auto& m = the_machine();
+    auto const add = [&lines](std::string what, graph const& g) {
+        lines.push_back(what + " of " + std::to_string(g.nodes.size()) + " nodes");
+    };
+    m.graphs.for_each([&](auto const& g) {
+        if (!g->capturing) add("graph", *g);
+    });
+    m.graph_execs.for_each([&](auto const& e) { add("executable graph", *e->of); });
+    return lines;
+}
+
 }  // namespace cuota::inline v0::simulator
 
 using namespace cuota::simulator;

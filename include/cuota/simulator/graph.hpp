@@ -106,6 +106,9 @@ void drop_lanes(guard& lock, graph_exec& e);
 /// The graph and its nodes have no handles any more.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
+/// For `leaks`: one line for each graph and each executable graph.
+std::vector<std::string> describe_graphs();
+
 // ---- stream.cpp ----
 
 stream_handle make_stream(device& d, unsigned flags, int priority);

@@ -59,6 +59,30 @@ void choose_lanes(graph_exec& e) {
     }
 }
 
+void plan(graph_exec& e) {
+    e.steps.clear();
+    e.lane_owners.clear();
+    add_steps(e.steps, *e.of, {});
+    choose_lanes(e);
+    e.lanes.resize(e.lane_owners.size());
+}
+
+/// What is different, but for what the nodes do: the first node where something is, null when it is the number.
+std::pair<cudaGraphExecUpdateResult, std::shared_ptr<graph_node>> difference(graph const& had,
+                                                                             graph const& g) {
+    if (had.nodes.size() != g.nodes.size()) return {cudaGraphExecUpdateErrorTopologyChanged, nullptr};
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+        auto const &was = *had.nodes[i], &is = *g.nodes[i];
+        if (was.type != is.type) return {cudaGraphExecUpdateErrorNodeTypeChanged, g.nodes[i]};
+        if (was.after != is.after) return {cudaGraphExecUpdateErrorTopologyChanged, g.nodes[i]};
+        if (was.owner != is.owner) return {cudaGraphExecUpdateErrorParametersChanged, g.nodes[i]};
+        if (!is.inner) continue;
+        if (auto const [what, where] = difference(*was.inner, *is.inner); what != cudaGraphExecUpdateSuccess)
+            return {what, g.nodes[i]};
+    }
+    return {cudaGraphExecUpdateSuccess, nullptr};
+}
+
 cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long long flags) {
     constexpr unsigned long long known =
         cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
@@ -70,9 +94,7 @@ cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long 
     if (flags & cudaGraphInstantiateFlagDeviceLaunch) return cudaErrorNotSupported;
     auto e = std::make_shared<graph_exec>(
         graph_exec{.of = g, .owner = &current_device(), .flags = flags, .steps = {}});
-    add_steps(e->steps, *e->of, {});
-    choose_lanes(*e);
-    e->lanes.resize(e->lane_owners.size());
+    plan(*e);
     *out = reinterpret_cast<cudaGraphExec_t>(m.graph_execs.add(std::move(e)));
     ++m.live.graph_execs;
     return cudaSuccess;
@@ -187,6 +209,25 @@ cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* out, cudaGraph_t g,
         wanted->errNode_out = nullptr;
         wanted->result_out = error == cudaSuccess ? cudaGraphInstantiateSuccess : cudaGraphInstantiateError;
         return error;
+    });
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t handle,
+                                cudaGraphExecUpdateResultInfo* told) {
+    dropped_after<std::pair<std::shared_ptr<graph>, std::vector<graph_exec::step>>> before;
+    return api(function::cudaGraphExecUpdate, [&](guard&) {
+        auto const e = the_machine().graph_execs.find(exec);
+        auto const g = the_machine().graphs.find(handle);
+        if (!e || !g) return bad_exec();
+        if (!told || g->capturing) return cudaErrorInvalidValue;
+        auto const [what, where] = difference(*e->of, *g);
+        *told = {};
+        told->result = what;
+        if (where) told->errorNode = handle_of(where);
+        if (what != cudaGraphExecUpdateSuccess) return cudaErrorGraphExecUpdateFailure;
+        before.value = {std::exchange(e->of, g), std::move(e->steps)};
+        plan(*e);
+        return cudaSuccess;
     });
 }
 

@@ -19,6 +19,10 @@
 /// streams, and tells what is still alive. It talks to the simulator only; with the real runtime these
 /// functions do not link.
 ///
+/// Where it does less than CUDA: cudaMallocAsync and cudaFreeAsync on a capturing stream are no nodes of the graph
+/// but get cudaErrorStreamCaptureUnsupported and invalidate the capture; graphs are made by capture only; and
+/// cudaDeviceReset waits for the work of the device instead of stopping it.
+///
 /// Environment, read when the library is loaded (a malformed value ends the program with one line, status 2):
 ///   CUOTA_SIM_DEVICES  number of devices, 0 to 16                              default 1
 ///   CUOTA_SIM_MEMORY   memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
@@ -37,6 +41,7 @@ struct options {
 ///
 /// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included;
 /// memory of cuMemCreate until its last handle and its last mapping are gone.
+/// A graph counts from the end of its capture, a capture not at all.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
 struct live_counts {
     std::size_t device_allocations = 0;
@@ -92,7 +97,7 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 
 [[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
 
-/// One line for each live device, managed or pinned allocation, oldest first.
+/// One line for each live device, managed or pinned allocation, oldest first, and then for each graph.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
@@ -165,7 +170,7 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 /// that has already started runs to its end. Several holds may end in any order; work resumes after the last.
 /// What a program does before the end of a hold comes before the work that was held, for ThreadSanitizer too.
 ///
-/// Host calls that wait for unfinished work (synchronise, cudaFree, a copy to pageable memory, `reset`) never
+/// Host calls that wait for unfinished work (synchronise, cudaFree, cudaDeviceReset, a copy to pageable memory, `reset`) never
 /// return while the calling thread is also the one to end the hold.
 class CUOTA_SIMULATOR_API hold {
 public:
