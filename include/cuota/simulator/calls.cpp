@@ -20,6 +20,7 @@ machine::machine() {
         d->default_pool_handle = reinterpret_cast<cudaMemPool_t>(pools.add(d->default_pool));
         d->managed_pool_handle = reinterpret_cast<cudaMemPool_t>(pools.add(d->managed_pool));
         d->current_pool_handle = d->default_pool_handle;
+        d->current_managed_pool_handle = d->managed_pool_handle;
         all_devices.push_back(std::move(d));
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include "graph.hpp"
 #include "link.hpp"
 #include "scheduler.hpp"
 #include "virtual_memory.hpp"
@@ -56,6 +57,7 @@ void make_new(device& d, std::size_t capacity) {
     make_new(*d.default_pool);
     make_new(*d.managed_pool);
     d.current_pool_handle = d.default_pool_handle;
+    d.current_managed_pool_handle = d.managed_pool_handle;
     d.peak = d.used;
 }
 
@@ -70,8 +72,8 @@ void forget_faults() {
 void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
-                          &x.calls_in_callbacks, &x.device_kernels, &x.races, &x.host_accesses,
-                          &x.illegal_accesses, &x.out_of_bounds, &x.uninitialised_reads})
+                          &x.calls_in_callbacks, &x.device_kernels, &x.bad_captures, &x.races,
+                          &x.host_accesses, &x.illegal_accesses, &x.out_of_bounds, &x.uninitialised_reads})
         *c = 0;
     std::lock_guard lock{the_machine().misuse_mutex};
     the_machine().misuse_lines.clear();
@@ -153,14 +155,15 @@ std::vector<std::string> leaks() {
     std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
     for (auto& [number, line] : all) lines.push_back(std::move(line));
+    for (auto& line : describe_graphs()) lines.push_back(std::move(line));
     return with_places(std::move(lines));
 }
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees,  x.foreign_frees,      x.bad_ranges,     x.bad_directions,
-            x.bad_handles,   x.calls_in_callbacks, x.device_kernels, x.races,
-            x.host_accesses, x.illegal_accesses,   x.out_of_bounds,  x.uninitialised_reads};
+    return {x.double_frees,       x.foreign_frees,  x.bad_ranges,         x.bad_directions, x.bad_handles,
+            x.calls_in_callbacks, x.device_kernels, x.bad_captures,       x.races,          x.host_accesses,
+            x.illegal_accesses,   x.out_of_bounds,  x.uninitialised_reads};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -301,14 +304,16 @@ std::string report() {
          << alive.pinned_allocations << " (" << alive.pinned_bytes << " bytes)  managed "
          << alive.managed_allocations << " (" << alive.managed_bytes << " bytes)\n"
          << "        streams " << alive.streams << "  events " << alive.events << "  pools " << alive.pools
-         << "  address ranges " << alive.address_ranges << '\n';
+         << "  graphs " << alive.graphs << "  executable graphs " << alive.graph_execs << "  address ranges "
+         << alive.address_ranges << '\n';
     for (int i = 0; i < shape().devices; ++i)
         text << "peak    device " << i << ": " << peak_device_bytes(i) << " bytes\n";
     text << "        pinned: " << peak_pinned_bytes() << " bytes\n"
          << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
-         << "  kernels for a device only " << wrong.device_kernels << "  races " << wrong.races << '\n'
+         << "  kernels for a device only " << wrong.device_kernels << "  in captures " << wrong.bad_captures
+         << "  races " << wrong.races << '\n'
          << "        host accesses " << wrong.host_accesses << "  illegal accesses " << wrong.illegal_accesses
          << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialised_reads
          << '\n';

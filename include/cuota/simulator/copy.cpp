@@ -190,7 +190,8 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!to.holds(c.to, c.bytes, access::write)) return bad_range(c.to, c.bytes);
     if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
-    bool const usual = c.read == source_read::usual;
+    bool const usual =
+        c.read == source_read::usual && !s->capturing.in;  // else a node, which reads when it runs
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
     bool const between_hosts = !from.device() && !to.device();

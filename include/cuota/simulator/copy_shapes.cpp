@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.hpp"
+#include "graph.hpp"
 #include "virtual_memory.hpp"
 
 #include <algorithm>
@@ -131,9 +132,13 @@ struct batch {
 /// The copies of a batch have no order of their own, so they are made last one first: who relies on one sees it.
 cudaError_t copy_batch(guard& lock, batch const& b, cudaStream_t s) {
     if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense()) return cudaErrorInvalidValue;
-    if (!find_stream(s)) return bad_handle();
-    for (std::size_t i = 0; i < b.count; ++i)
+    auto const on = find_stream(s);
+    if (!on) return bad_handle();
+    for (std::size_t i = 0; i < b.count; ++i) {
         if (auto const error = b.check(i); error != cudaSuccess) return error;
+        if (on->capturing.in && b.read_of(i) == source_read::now)  // a node reads when it runs
+            return invalidate(*on->capturing.in, cudaErrorStreamCaptureUnsupported);
+    }
     auto result = cudaSuccess;
     for (auto i = b.count; i-- != 0 && result == cudaSuccess;)
         result = copy(lock, {b.to[i], b.from[i], b.sizes[i], cudaMemcpyDefault, false, *b.read_of(i)}, s);

@@ -154,6 +154,7 @@ entry_point const* find_entry_point(std::string_view name) {
         {"cuCtxGetDevice", 2000, address_of(driver::ctx_get_device)},
         {"cuGetErrorName", 6000, address_of(driver::get_error_name)},
         {"cuGetErrorString", 6000, address_of(driver::get_error_string)},
+        {"cuPointerGetAttribute", 4000, address_of(&cuPointerGetAttribute)},
         {"cuMemGetAllocationGranularity", 10020, address_of(driver::mem_get_allocation_granularity)},
         {"cuMemAddressReserve", 10020, address_of(driver::mem_address_reserve)},
         {"cuMemAddressFree", 10020, address_of(driver::mem_address_free)},

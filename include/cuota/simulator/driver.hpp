@@ -6,8 +6,8 @@
 
 #include <cuda.h>
 
-/// The functions of the driver that cudaGetDriverEntryPointByVersion hands out. They are no symbols of this
-/// library, so that nothing has to be linked in place of libcuda.
+/// The functions of the driver that cudaGetDriverEntryPointByVersion hands out. All but
+/// cuPointerGetAttribute are no symbols of this library: nothing has to be linked in place of libcuda.
 namespace cuota::inline v0::simulator {
 
 /// An error of the runtime as the driver numbers it: the same, where the driver has it.
@@ -22,7 +22,8 @@ CUresult driver_api(function f, F&& body) noexcept {
     if (!admitted.run) return error;
     try {
         guard lock{the_machine().mutex};
-        CUresult const result = body(lock);
+        auto const refused = to_driver(refused_by_captures(f));
+        CUresult const result = refused == CUDA_SUCCESS ? body(lock) : refused;
         return error == CUDA_SUCCESS ? result : error;
     } catch (std::bad_alloc const&) { return CUDA_ERROR_OUT_OF_MEMORY; } catch (...) {
         return CUDA_ERROR_UNKNOWN;

@@ -158,6 +158,8 @@ void write_report(std::FILE* out) {
     print("live_streams", m.live.streams);
     print("live_events", m.live.events);
     print("live_pools", m.live.pools);
+    print("live_graphs", m.live.graphs);
+    print("live_graph_execs", m.live.graph_execs);
     print("live_address_ranges", m.live.address_ranges);
     print("peak_device_bytes", peak);  // of the fullest device
     print("peak_pinned_bytes", m.pinned_peak);

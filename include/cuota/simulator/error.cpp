@@ -49,7 +49,19 @@ constexpr error_text known[] = {
     E(cudaErrorNotPermitted, "operation not permitted"),
     E(cudaErrorNotSupported, "operation not supported"),
     E(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    E(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    E(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
+    E(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
+    E(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    E(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    E(cudaErrorStreamCaptureImplicit,
+      "operation would make the legacy stream depend on a capturing blocking stream"),
+    E(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+    E(cudaErrorStreamCaptureWrongThread,
+      "attempt to terminate a thread-local capture sequence from another thread"),
     E(cudaErrorTimeout, "wait operation timed out"),
+    E(cudaErrorGraphExecUpdateFailure, "the graph update was not performed because it included changes which "
+                                       "violated constraints specific to instantiated graph update"),
     E(cudaErrorUnknown, "unknown error"),
 };
 #undef E
@@ -71,6 +83,8 @@ cudaError_t last_error() {
 }
 
 }  // namespace
+
+char const* cuota::simulator::text_of(cudaError_t code) { return ::describe(code).text; }
 
 // These four must not leave an error of their own behind, so they do not go through `api`.
 

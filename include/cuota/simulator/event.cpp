@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "graph.hpp"
 
 using namespace cuota::simulator;
 using clock_type = std::chrono::steady_clock;
@@ -20,11 +20,15 @@ cudaError_t create(cudaEvent_t* out, unsigned flags) {
 }
 
 /// An event stands for the work before the call, so each record makes new facts and older waits keep theirs.
-cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle) {
+cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle, unsigned flags) {
     auto const e = the_machine().events.find(event_handle);
     auto const s = find_stream(stream_handle);
     if (!e || !s || &e->owner != &s->owner) return bad_handle();
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+    if ((flags & ~unsigned{cudaEventRecordExternal}) != 0) return cudaErrorInvalidValue;
+    if (s->capturing.in) return record_in_capture(*s, e, flags);
+    if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;
+    e->captured = {};
     auto when = std::make_shared<clock_type::time_point>();
     auto work = make_task([when] { *when = clock_type::now(); });
     e->recorded = work;
@@ -62,17 +66,17 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-    return api(function::cudaEventRecord, [&](guard& lock) { return record(lock, e, s); });
+    return api(function::cudaEventRecord,
+               [&](guard& lock) { return record(lock, e, s, cudaEventRecordDefault); });
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int flags) {
-    return api(function::cudaEventRecordWithFlags, [&](guard& lock) {
-        return flags == cudaEventRecordDefault ? record(lock, e, s) : cudaErrorInvalidValue;
-    });
+    return api(function::cudaEventRecordWithFlags, [&](guard& lock) { return record(lock, e, s, flags); });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return with_event(function::cudaEventQuery, handle, [](guard& lock, event const& e) {
+        if (e.captured.in) return refuse_captured(e);
         if (!e.recorded) return cudaSuccess;
         if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;
         wait_for(lock, e.recorded);  // which is over at once
@@ -84,6 +88,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     return api(function::cudaEventSynchronize, [&](guard& lock) {
         auto const e = the_machine().events.find(handle);
         if (!e) return bad_handle();
+        if (e->captured.in) return refuse_captured(*e);
         if (auto const work = e->recorded)
             wait_for(lock, work);  // a copy: the event may be recorded again meanwhile
         trim_at_synchronisation(e->owner);
@@ -96,6 +101,8 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
         auto const a = the_machine().events.find(start), b = the_machine().events.find(end);
         if (!a || !b || &a->owner != &b->owner) return bad_handle();
         if (!ms) return cudaErrorInvalidValue;
+        if (a->captured.in) return refuse_captured(*a);
+        if (b->captured.in) return refuse_captured(*b);
         if (((a->flags | b->flags) & cudaEventDisableTiming) || !a->recorded || !b->recorded)
             return cudaErrorInvalidResourceHandle;
         if (!a->recorded->done || !b->recorded->done)

@@ -116,6 +116,34 @@
     X(cuMemGetAccess, plain)                                                                                 \
     X(cuMemRetainAllocationHandle, plain)                                                                    \
     X(cuMemGetAllocationPropertiesFromHandle, plain)                                                         \
+    X(cudaStreamBeginCapture, plain)                                                                         \
+    X(cudaStreamEndCapture, releases)                                                                        \
+    X(cudaStreamGetCaptureInfo, plain)                                                                       \
+    X(cudaStreamUpdateCaptureDependencies, plain)                                                            \
+    X(cudaThreadExchangeStreamCaptureMode, free_of)                                                          \
+    X(cudaGraphCreate, plain)                                                                                \
+    X(cudaGraphDestroy, releases)                                                                            \
+    X(cudaGraphClone, plain)                                                                                 \
+    X(cudaGraphGetNodes, plain)                                                                              \
+    X(cudaGraphGetRootNodes, plain)                                                                          \
+    X(cudaGraphGetEdges, plain)                                                                              \
+    X(cudaGraphNodeGetType, plain)                                                                           \
+    X(cudaGraphNodeGetDependencies, plain)                                                                   \
+    X(cudaGraphNodeGetDependentNodes, plain)                                                                 \
+    X(cudaGraphDebugDotPrint, plain)                                                                         \
+    X(cudaGraphInstantiate, plain)                                                                           \
+    X(cudaGraphInstantiateWithFlags, plain)                                                                  \
+    X(cudaGraphInstantiateWithParams, plain)                                                                 \
+    X(cudaGraphExecUpdate, plain)                                                                            \
+    X(cudaGraphExecGetFlags, plain)                                                                          \
+    X(cudaGraphUpload, plain)                                                                                \
+    X(cudaGraphLaunch, plain)                                                                                \
+    X(cudaGraphExecDestroy, releases)                                                                        \
+    X(cudaDeviceReset, releases)                                                                             \
+    X(cudaMemGetMemPool, plain)                                                                              \
+    X(cudaMemSetMemPool, plain)                                                                              \
+    X(cudaStreamAttachMemAsync, plain)                                                                       \
+    X(cuPointerGetAttribute, plain)                                                                          \
     X(cudaLaunchKernel, plain)                                                                               \
     X(cudaLaunchKernelExC, plain)                                                                            \
     X(cudaLaunchCooperativeKernel, plain)                                                                    \

@@ -32,7 +32,7 @@ struct kernel final : operation {
 
     void run() override {
         if (failure_of(*owner) == cudaSuccess) try_to_run();
-        drop();
+        if (!node) drop();
     }
 
     void try_to_run() {
@@ -85,7 +85,7 @@ std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
     for (auto const& one : s->borrowed) mine.push_back(one.access);
     std::erase_if(declared_accesses, [&](declared const& one) {
-        auto const on = find_stream(one.stream);
+        auto const on = known_stream(one.stream);
         if (on == s) mine.push_back(one.access);
         return on == s || !on;
     });

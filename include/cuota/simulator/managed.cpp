@@ -174,8 +174,9 @@ cudaError_t prefetch(guard& lock, void const* start, std::size_t bytes, cudaMemL
 
 }  // namespace cuota::inline v0::simulator
 
-#if CUDART_VERSION >= 13000
 using namespace cuota::simulator;
+
+#if CUDART_VERSION >= 13000
 
 cudaError_t cudaMemAdvise(void const* start, size_t bytes, cudaMemoryAdvise what, cudaMemLocation where) {
     return api(function::cudaMemAdvise, [&](guard&) {
@@ -203,3 +204,22 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cudaMemPrefetchAsync_ptsz(
     return cudaMemPrefetchAsync(start, bytes, where, flags, s ? s : cudaStreamPerThread);
 }
 #endif
+
+// A device that reaches managed memory at any time, as this one, asks nothing of an association but that it makes
+// sense.
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* address, size_t bytes, unsigned int flags) {
+    return api(function::cudaStreamAttachMemAsync, [&](guard& lock) {
+        auto const s = find_stream(handle);
+        if (!s) return bad_handle();
+        if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
+        auto const a = find_memory(address);
+        bool const whole = a && a->kind == memory_kind::managed && a->address() == address &&
+                           (bytes == 0 || bytes == a->bytes);
+        bool const single = flags == cudaMemAttachSingle;
+        if (!whole || (single && s->legacy)) return cudaErrorInvalidValue;
+        if (!single && flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)
+            return cudaErrorInvalidValue;
+        enqueue(lock, s, make_task([] {}));
+        return cudaSuccess;
+    });
+}

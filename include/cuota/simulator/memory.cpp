@@ -73,7 +73,8 @@ allocation_ref exactly(void const* address) {
     return found == memory.end() ? nullptr : found->second;
 }
 
-/// CUDA frees only when nothing runs that could use the memory.
+}  // namespace
+
 void release(guard& lock, allocation_ref const& a) {
     auto& m = the_machine();
     forget_memory(a);  // first of all: the lock is given up while waiting, and nobody else may free it then
@@ -89,6 +90,8 @@ void release(guard& lock, allocation_ref const& a) {
     sanitizer::claim(a->address(), a->bytes);
     give_memory(a->address(), a->block, a->bytes);
 }
+
+namespace {
 
 bool overlaps_pinned(void const* address, std::size_t bytes) {
     auto const* const last = static_cast<std::byte const*>(address) + bytes - 1;

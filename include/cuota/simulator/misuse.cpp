@@ -38,6 +38,7 @@ void illegal_access(device& d, std::string line) {
 }
 
 cudaError_t bad_handle() {
+    if (caller.refused != cudaSuccess) return caller.refused;
     auto line = this_call() + " was given a handle of nothing";
     if (auto const gone = std::exchange(last_handle_gone, {}); gone != call_sites::site::unknown)
         line += " any more: it was destroyed" + call_sites::mark(gone);

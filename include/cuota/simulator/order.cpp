@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include "graph.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -195,6 +196,38 @@ void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment c
     }
 }
 
+constexpr char const* in_a_graph = " in a graph";
+
+/// The name of an operation, for as long as the program runs.
+char const* lasting(std::string name) {
+    return the_checker().kernel_names.insert(std::move(name)).first->c_str();
+}
+
+/// What a captured operation touches it touches at each launch, as a kernel does what was declared for it.
+void note(graph_node& node, char const* what, std::span<access const> all) {
+    for (auto const& one : all)
+        node.touches.emplace_back(
+            lasting(what + std::string{in_a_graph}),
+            declaration{one.memory->disguise - one.offset, one.bytes, one.how != use::reads});
+}
+
+/// Accesses that were told by their addresses. Memory the runtime does not know is not checked.
+void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
+    if (the_checker().mode == order_checks::off) return;
+    for (auto const& one : all) {
+        if (one.bytes == 0) continue;
+        auto const address = ~one.disguise;
+        if (auto const a = find_memory(reinterpret_cast<void const*>(address))) {
+            auto const offset = address - address_of(*a);
+            auto const bytes = std::min(one.bytes, a->bytes - offset);
+            access const known[] = {{a.get(), offset, bytes, one.writes ? use::writes : use::reads}};
+            accesses(s, work, what, known);
+        } else {
+            check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
+        }
+    }
+}
+
 }  // namespace
 
 void vector_clock::make_own(slot width) {
@@ -254,6 +287,7 @@ void retires(stream& s) {
 
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all) {
     auto& c = the_checker();
+    if (work.node) return note(*work.node, what, all);
     if (c.mode == order_checks::off) return;
     for (auto const& one : all) {
         auto& a = *one.memory;
@@ -280,23 +314,17 @@ void stream_frees(allocation_ref const& a, stream const& s, operation const& wor
     if (c.ended.size() > ended_kept) c.ended.pop_front();
 }
 
+void replays(stream const& s, operation const& work, graph_node const& node) {
+    for (auto const& [what, one] : node.touches) declared(s, work, what, {&one, 1});
+}
+
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all) {
-    auto& c = the_checker();
-    if (c.mode == order_checks::off || all.empty()) return;
-    auto const* const what = c.kernel_names.insert("kernel " + kernel).first->c_str();
-    for (auto const& one : all) {
-        if (one.bytes == 0) continue;
-        auto const address = ~one.disguise;
-        if (auto const a = find_memory(reinterpret_cast<void const*>(address))) {
-            auto const offset = address - address_of(*a);
-            auto const bytes = std::min(one.bytes, a->bytes - offset);
-            access const known[] = {{a.get(), offset, bytes, one.writes ? use::writes : use::reads}};
-            accesses(s, work, what, known);
-        } else {
-            check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
-        }
-    }
+    if (work.node)
+        for (auto const& one : all)
+            work.node->touches.emplace_back(lasting("kernel " + kernel + in_a_graph), one);
+    else if (!all.empty() && the_checker().mode != order_checks::off)
+        declared(s, work, lasting("kernel " + kernel), all);
 }
 
 void host_frees(allocation& a, char const* what) {

@@ -21,6 +21,7 @@ namespace cuota::inline v0::simulator {
 
 struct allocation;
 struct device;
+struct graph_node;
 struct operation;
 struct stream;
 
@@ -149,6 +150,8 @@ void accesses(stream const& s, operation const& work, char const* what, std::spa
 /// The same for a kernel. Memory the runtime does not know is not checked.
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
+/// The accesses of a node of a graph, now that it is launched as `work`.
+void replays(stream const& s, operation const& work, graph_node const& node);
 /// The host frees the memory, after the waiting that CUDA does for it.
 void host_frees(allocation& a, char const* what);
 /// cudaFreeAsync: an access to all of it, after which a use of it is found whenever it comes.

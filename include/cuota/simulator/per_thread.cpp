@@ -24,6 +24,13 @@ WITH_OWN_STREAM(cudaStreamGetFlags, (cudaStream_t s, unsigned* f), (own(s), f))
 WITH_OWN_STREAM(cudaStreamGetPriority, (cudaStream_t s, int* p), (own(s), p))
 WITH_OWN_STREAM(cudaStreamGetDevice, (cudaStream_t s, int* d), (own(s), d))
 WITH_OWN_STREAM(cudaStreamIsCapturing, (cudaStream_t s, cudaStreamCaptureStatus* c), (own(s), c))
+WITH_OWN_STREAM(cudaStreamBeginCapture, (cudaStream_t s, cudaStreamCaptureMode m), (own(s), m))
+WITH_OWN_STREAM(cudaStreamEndCapture, (cudaStream_t s, cudaGraph_t* g), (own(s), g))
+WITH_OWN_STREAM(cudaGraphLaunch, (cudaGraphExec_t e, cudaStream_t s), (e, own(s)))
+WITH_OWN_STREAM(cudaGraphUpload, (cudaGraphExec_t e, cudaStream_t s), (e, own(s)))
+WITH_OWN_STREAM(cudaGraphInstantiateWithParams,
+                (cudaGraphExec_t * e, cudaGraph_t g, cudaGraphInstantiateParams* p), (e, g, p))
+WITH_OWN_STREAM(cudaStreamAttachMemAsync, (cudaStream_t s, void* p, size_t n, unsigned f), (own(s), p, n, f))
 WITH_OWN_STREAM(cudaLaunchHostFunc, (cudaStream_t s, cudaHostFn_t f, void* d), (own(s), f, d))
 WITH_OWN_STREAM(cudaStreamAddCallback, (cudaStream_t s, cudaStreamCallback_t f, void* d, unsigned n),
                 (own(s), f, d, n))
@@ -36,5 +43,14 @@ WITH_OWN_STREAM(cudaMallocAsync, (void** p, size_t n, cudaStream_t s), (p, n, ow
 WITH_OWN_STREAM(cudaMallocFromPoolAsync, (void** p, size_t n, cudaMemPool_t m, cudaStream_t s),
                 (p, n, m, own(s)))
 WITH_OWN_STREAM(cudaFreeAsync, (void* p, cudaStream_t s), (p, own(s)))
+#if CUDART_VERSION >= 13000
+WITH_OWN_STREAM(cudaStreamGetCaptureInfo,
+                (cudaStream_t s, cudaStreamCaptureStatus* c, unsigned long long* i, cudaGraph_t* g,
+                 cudaGraphNode_t const** n, cudaGraphEdgeData const** d, size_t* k),
+                (own(s), c, i, g, n, d, k))
+WITH_OWN_STREAM(cudaStreamUpdateCaptureDependencies,
+                (cudaStream_t s, cudaGraphNode_t* n, cudaGraphEdgeData const* d, size_t k, unsigned f),
+                (own(s), n, d, k, f))
+#endif
 
 }  // extern "C"

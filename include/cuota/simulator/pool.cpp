@@ -268,6 +268,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
         auto& m = the_machine();
         auto& d = device_of(p);
         if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;
+        if (d.current_managed_pool_handle == handle) d.current_managed_pool_handle = d.managed_pool_handle;
         p.destroyed = true;
         trim_pool(p, 0);
         m.pools.remove(handle, here());

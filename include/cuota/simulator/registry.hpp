@@ -62,6 +62,12 @@ public:
         return 0;
     }
 
+    template <class Use>
+    void for_each(Use use) const {
+        for (auto const& s : slots_)
+            if (s.object) use(s.object);
+    }
+
     std::size_t size() const noexcept { return slots_.size() - free_.size(); }
 
 private:

@@ -197,6 +197,7 @@ void order(operation& work, operation_ref const& first) {
 }
 
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when) {
+    if (on->capturing.in) return add_to_capture(*on, std::move(work));
     sanitizer::publish(work->token());
     order_by_default_streams(*on, *work);
     work->at = ordering::arrives(*on);

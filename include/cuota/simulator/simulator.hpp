@@ -22,6 +22,10 @@
 /// streams, and tells what is still alive. It talks to the simulator only; with the real runtime these
 /// functions do not link.
 ///
+/// Where it does less than CUDA: cudaMallocAsync and cudaFreeAsync on a capturing stream are no nodes of the graph
+/// but get cudaErrorStreamCaptureUnsupported and invalidate the capture; graphs are made by capture only; and
+/// cudaDeviceReset waits for the work of the device instead of stopping it.
+///
 /// Environment, read when the library is loaded (a malformed value ends the program with one line, status 2):
 ///   CUOTA_SIM_DEVICES   number of devices, 0 to 16                              default 1
 ///   CUOTA_SIM_MEMORY    memory of each, as 8GiB, 512MiB, 64KiB or plain bytes   default 8GiB
@@ -51,6 +55,7 @@ struct options {
 ///
 /// An allocation counts from the call that made it to the call that frees it, stream-ordered ones included;
 /// memory of cuMemCreate until its last handle and its last mapping are gone.
+/// A graph counts from the end of its capture, a capture not at all.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
 struct live_counts {
     std::size_t device_allocations = 0;
@@ -62,33 +67,36 @@ struct live_counts {
     std::size_t streams = 0;
     std::size_t events = 0;
     std::size_t pools = 0;
+    std::size_t graphs = 0;
+    std::size_t graph_execs = 0;
     std::size_t address_ranges = 0;  ///< reserved by cuMemAddressReserve
 
     /// The number of live things of all kinds.
     [[nodiscard]] std::size_t total() const noexcept {
         return device_allocations + pinned_allocations + managed_allocations + streams + events + pools +
-               address_ranges;
+               graphs + graph_execs + address_ranges;
     }
 };
 
 /// Calls that broke a rule of CUDA. All but `races` were refused.
 struct misuse_counts {
-    std::uint64_t double_frees = 0;         ///< freed again, while the address was not in use
-    std::uint64_t foreign_frees = 0;        ///< an address that this kind of free does not own
-    std::uint64_t bad_ranges = 0;           ///< a copy or memset that leaves its allocation
-    std::uint64_t bad_directions = 0;       ///< a copy whose kind does not fit its pointers
-    std::uint64_t bad_handles = 0;          ///< a stream, event or pool that is unknown or destroyed
-    std::uint64_t calls_in_callbacks = 0;   ///< CUDA calls inside a host function or a kernel
-    std::uint64_t device_kernels = 0;       ///< launches of kernels without a body for the host: see run_on_host
-    std::uint64_t races = 0;                ///< pairs of accesses that nothing orders: see order_reports
-    std::uint64_t host_accesses = 0;        ///< host code touched memory of a device
-    std::uint64_t illegal_accesses = 0;     ///< work touched memory that is not there, or not there yet
-    std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
+    std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
+    std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
+    std::uint64_t bad_ranges = 0;          ///< a copy or memset that leaves its allocation
+    std::uint64_t bad_directions = 0;      ///< a copy whose kind does not fit its pointers
+    std::uint64_t bad_handles = 0;         ///< a stream, event, pool or graph that is unknown or destroyed
+    std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
+    std::uint64_t device_kernels = 0;    ///< launches of kernels without a body for the host: see run_on_host
+    std::uint64_t bad_captures = 0;      ///< what a stream capture forbids
+    std::uint64_t races = 0;             ///< pairs of accesses that nothing orders: see order_reports
+    std::uint64_t host_accesses = 0;     ///< host code touched memory of a device
+    std::uint64_t illegal_accesses = 0;  ///< work touched memory that is not there, or not there yet
+    std::uint64_t out_of_bounds = 0;     ///< writes beside an allocation
     std::uint64_t uninitialised_reads = 0;  ///< copies to the host of bytes that nobody has written
 
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
-               device_kernels + races + host_accesses + illegal_accesses + out_of_bounds +
+               device_kernels + bad_captures + races + host_accesses + illegal_accesses + out_of_bounds +
                uninitialised_reads;
     }
 };
@@ -159,7 +167,7 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 
 [[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
 
-/// One line for each live device, managed or pinned allocation, oldest first.
+/// One line for each live device, managed or pinned allocation, oldest first, and then for each graph.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
@@ -313,7 +321,7 @@ struct passage {
 /// that has already started runs to its end. Several holds may end in any order; work resumes after the last.
 /// What a program does before the end of a hold comes before the work that was held, for ThreadSanitizer too.
 ///
-/// Host calls that wait for unfinished work (synchronise, cudaFree, a copy to pageable memory, `reset`) never
+/// Host calls that wait for unfinished work (synchronise, cudaFree, cudaDeviceReset, a copy to pageable memory, `reset`) never
 /// return while the calling thread is also the one to end the hold.
 class CUOTA_SIMULATOR_API hold {
 public:

@@ -35,8 +35,12 @@
 /// work itself runs outside of it.
 namespace cuota::inline v0::simulator {
 
+struct capture;
 struct crew;
 struct device;
+struct graph;
+struct graph_exec;
+struct graph_node;
 struct stream;
 using guard = std::unique_lock<std::mutex>;
 
@@ -48,9 +52,10 @@ struct operation {
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
     std::vector<std::shared_ptr<stream>> awaited_by;
     std::atomic<int> done{0};
-    bool held = false;        ///< enqueued while a hold was alive
-    call_sites::site from{};  ///< the call that enqueued it
-    ordering::moment at;      ///< set when it is enqueued
+    bool held = false;           ///< enqueued while a hold was alive
+    graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
+    call_sites::site from{};     ///< the call that enqueued it
+    ordering::moment at;         ///< set when it is enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -69,7 +74,7 @@ struct task final : operation {
     ~task() override { drop(); }
     void run() override {
         (*body)();
-        drop();
+        if (!node) drop();
     }
     /// The operation may live long. What it held must not, nor may the bytes: LeakSanitizer reads pointers.
     void drop() noexcept {
@@ -86,6 +91,12 @@ template <class F>
 operation_ref make_task(F f) {
     return std::make_shared<task<F>>(std::move(f));
 }
+
+/// Where a capture stands in a stream, or stood when an event was recorded.
+struct capture_point {
+    std::shared_ptr<capture> in;    ///< null: no capture
+    std::vector<std::size_t> tips;  ///< the nodes that the next one comes after
+};
 
 struct stream {
     enum class progress { idle, blocked, ready, running };
@@ -104,7 +115,8 @@ struct stream {
     unsigned long long id;
     progress state = progress::idle;
     std::deque<operation_ref> queue;
-    operation_ref last;              ///< the newest work ever given to the stream, done or not
+    operation_ref last;  ///< the newest work ever given to the stream, done or not
+    capture_point capturing;
     std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
     ordering::lane order_lane;
     std::vector<ordering::borrowing> borrowed;
@@ -117,6 +129,7 @@ struct event {
     unsigned flags;
     operation_ref recorded;  ///< null: never recorded, which counts as done
     std::shared_ptr<std::chrono::steady_clock::time_point> when;
+    capture_point captured{};  ///< of the last record, if that was captured
 };
 
 // ---- memory ----
@@ -208,6 +221,7 @@ struct device {
     cudaMemPool_t default_pool_handle = nullptr;
     cudaMemPool_t managed_pool_handle = nullptr;
     cudaMemPool_t current_pool_handle = nullptr;
+    cudaMemPool_t current_managed_pool_handle = nullptr;
     std::vector<std::weak_ptr<pool>> pools;
 
     [[nodiscard]] std::size_t free() const noexcept {
@@ -234,7 +248,7 @@ struct random_fault {
 
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
-    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races;
+    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races, bad_captures;
     std::atomic<std::uint64_t> host_accesses, illegal_accesses, out_of_bounds, uninitialised_reads;
 };
 
@@ -251,6 +265,10 @@ struct machine {
     registry<stream> streams{0x53};
     registry<event> events{0x45};
     registry<pool> pools{0x50};
+    registry<graph> graphs{0x47};
+    registry<graph_node> graph_nodes{0x4e};
+    registry<graph_exec> graph_execs{0x58};
+    std::vector<std::shared_ptr<capture>> captures;   ///< that have begun and not ended
     std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
     std::deque<allocation_ref> recently_freed;        ///< newest last
     std::uint64_t next_allocation = 1;
@@ -306,6 +324,8 @@ struct thread_facts {
     char const* told_file = nullptr;                ///< the same of the call to come
     char const* told_tag = nullptr;
     unsigned told_line = 0;
+    cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+    cudaError_t refused = cudaSuccess;  ///< why a stream could not be had by this call
 };
 
 extern thread_local constinit thread_facts caller;
@@ -362,6 +382,8 @@ int dynamic_shared_of(void const* kernel);
 // ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
 
 /// The stream behind a handle, default streams included; null when there is none.
+stream_handle known_stream(cudaStream_t handle);
+/// The same for a call that uses it; null also when a capture forbids that, which bad_handle() then says.
 stream_handle find_stream(cudaStream_t handle);
 /// The current device of this thread, which must exist.
 device& current_device();
@@ -384,6 +406,8 @@ void forget_memory(allocation_ref const& a);
 void remember_freed(allocation_ref const& a);
 /// Tells of writes beside the memory, which is about to go. With or without the lock.
 void check_guards(allocation const& a);
+/// CUDA frees only when nothing runs that could use the memory.
+void release(guard& lock, allocation_ref const& a);
 /// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
 /// What the address was part of, lately, and who freed it; empty when nothing is known.
@@ -411,6 +435,7 @@ admission admit(function f);
 cudaError_t remember(cudaError_t error);
 cudaError_t failure_of(device const& d);
 cudaError_t default_code(function f);
+char const* text_of(cudaError_t code);
 std::optional<function> function_named(std::string const& name);
 
 // ---- faults.cpp ----
@@ -430,7 +455,19 @@ std::string this_call();
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
 /// Work has touched memory that is not there: the device fails for good, and says why.
 void illegal_access(device& d, std::string line);
+/// Nothing is behind the handle, or an ongoing capture refuses it to this call.
 cudaError_t bad_handle();
+
+// ---- capture.cpp ----
+
+/// What an ongoing capture says to a call, whatever its arguments: cudaSuccess, or the error it gets.
+cudaError_t refusal(function f);
+inline cudaError_t refused_by_captures(function f) {
+    caller.refused = cudaSuccess;
+    return the_machine().captures.empty() ? cudaSuccess : refusal(f);
+}
+/// Makes the work a node of the graph that the stream is captured into.
+void add_to_capture(stream& s, operation_ref work);
 
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {
@@ -440,7 +477,8 @@ cudaError_t api(function f, F&& body) noexcept {
     if (admitted.run) {
         try {
             guard lock{the_machine().mutex};
-            auto const result = body(lock);
+            auto const refused = refused_by_captures(f);
+            auto const result = refused == cudaSuccess ? body(lock) : refused;
             if (error == cudaSuccess) error = result;
         } catch (std::bad_alloc const&) { error = cudaErrorMemoryAllocation; } catch (...) {
             error = cudaErrorUnknown;

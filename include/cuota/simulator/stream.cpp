@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "graph.hpp"
 
 #include <algorithm>
 
@@ -9,10 +9,6 @@ namespace cuota::inline v0::simulator {
 stream::stream(device& d, unsigned flag_bits, int prio, bool is_legacy)
     : owner{d}, flags{flag_bits}, priority{prio}, legacy{is_legacy}, id{0} {}
 
-namespace {
-
-constexpr int lowest_priority = 0, highest_priority = -5;
-
 stream_handle make_stream(device& d, unsigned flags, int priority) {
     auto s = std::make_shared<stream>(d, flags, priority);
     s->id = ++the_machine().next_stream;  // 1 is the legacy stream
@@ -20,15 +16,23 @@ stream_handle make_stream(device& d, unsigned flags, int priority) {
     return s;
 }
 
+namespace {
+
+constexpr int lowest_priority = 0, highest_priority = -5;
+
 /// The streams that stand behind cudaStreamPerThread, one per device used.
 struct per_thread_streams {
     std::array<stream_handle, most_devices> of_device;
 
     ~per_thread_streams() {
         sanitizer::quiet quiet;
+        std::vector<std::shared_ptr<graph>> never_ended;
         guard lock{the_machine().mutex};
-        for (auto const& s : of_device)
-            if (s) let_go(lock, s);
+        for (auto const& s : of_device) {
+            if (!s) continue;
+            never_ended.push_back(leave_capture(*s));
+            let_go(lock, s);
+        }
     }
 };
 
@@ -71,10 +75,17 @@ cudaError_t with_stream(function f, cudaStream_t handle, Use use) {
 
 }  // namespace
 
-stream_handle find_stream(cudaStream_t handle) {
+stream_handle known_stream(cudaStream_t handle) {
     if (handle == nullptr || handle == cudaStreamLegacy) return current_device().legacy;
     if (handle == cudaStreamPerThread) return per_thread_stream();
     return the_machine().streams.find(handle);
+}
+
+stream_handle find_stream(cudaStream_t handle) {
+    auto s = known_stream(handle);
+    if (!s || the_machine().captures.empty()) return s;
+    caller.refused = refusal_of_use(*s, caller.calling);
+    return caller.refused == cudaSuccess ? s : nullptr;
 }
 
 }  // namespace cuota::inline v0::simulator
@@ -96,12 +107,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned int flags, 
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    dropped_after<std::shared_ptr<graph>> never_ended;
     return api(function::cudaStreamDestroy, [&](guard& lock) {
         auto& m = the_machine();
         if (is_default(handle)) return bad_handle();
         auto const s = m.streams.remove(handle, here());
         if (!s) return bad_handle();
         --m.live.streams;
+        never_ended.value = leave_capture(*s);
         let_go(lock, s);
         return cudaSuccess;
     });
@@ -133,6 +146,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
     return with_stream(function::cudaStreamWaitEvent, handle, [&](guard& lock, stream_handle const& s) {
         auto const e = the_machine().events.find(event_handle);
         if (!e) return bad_handle();
+        if ((flags & ~unsigned{cudaEventWaitExternal}) != 0) return cudaErrorInvalidValue;
+        if (s->capturing.in || e->captured.in) return wait_in_capture(s, e, flags);
         if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;
         if (!e->recorded) return cudaSuccess;
         ordering::learns(*s, e->recorded->at);
@@ -175,14 +190,6 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* index) {
     return with_stream(function::cudaStreamGetDevice, handle, [&](guard&, stream_handle const& s) {
         if (!index) return cudaErrorInvalidValue;
         *index = s->owner.index;
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-    return with_stream(function::cudaStreamIsCapturing, handle, [&](guard&, stream_handle const&) {
-        if (!status) return cudaErrorInvalidValue;
-        *status = cudaStreamCaptureStatusNone;  // the calls that would begin a capture are missing
         return cudaSuccess;
     });
 }
