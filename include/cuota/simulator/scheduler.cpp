@@ -201,6 +201,7 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     order_by_default_streams(*on, *work);
     work->at = ordering::arrives(*on);
     work->on = on;
+    work->turn = the_machine().next_turn++;
     work->held = the_machine().holds != 0;
     on->queue.push_back(work);
     on->last = std::move(work);

@@ -46,8 +46,9 @@ struct operation {
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
     std::vector<std::shared_ptr<stream>> awaited_by;
     std::atomic<int> done{0};
-    bool held = false;    ///< enqueued while a hold was alive
-    ordering::moment at;  ///< set when it is enqueued
+    bool held = false;       ///< enqueued while a hold was alive
+    ordering::moment at;     ///< set when it is enqueued
+    std::uint64_t turn = 0;  ///< its number among all that was enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -258,6 +259,8 @@ struct machine {
     std::chrono::microseconds initial_jitter{0};  ///< as the environment asks
     std::uint64_t initial_jitter_seed = 1;
     std::atomic<int> delayed{0};  ///< pieces of work that the simulator itself makes late just now
+
+    std::uint64_t next_turn = 1;
 
     schedule initial_schedule = schedule::workers;  ///< as the environment asks
     std::uint64_t initial_seed = 0;
