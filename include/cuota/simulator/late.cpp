@@ -69,14 +69,16 @@ stream_handle next_towards(operation_ref work) {
     }
 }
 
-/// One that is not done yet, or null.
+/// One that is not done yet, or null. Mostly the newest: what a program enqueues later mostly
+/// relies on what came before, so running it first shows what does not wait.
 operation_ref one_open(std::span<awaited const> all) {
-    auto const open = [](awaited const& one) { return one.work && one.work->done == 0; };
-    auto const count = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), open));
-    if (count == 0) return nullptr;
-    auto left = one_of(count);
-    return std::find_if(all.begin(), all.end(), [&](awaited const& one) { return open(one) && left-- == 0; })
-        ->work;
+    std::vector<operation_ref> open;
+    for (auto const& one : all)
+        if (one.work && one.work->done == 0) open.push_back(one.work);
+    if (open.empty()) return nullptr;
+    auto const older = [](auto const& a, auto const& b) { return a->turn < b->turn; };
+    auto const newest = std::max_element(open.begin(), open.end(), older);
+    return coin() ? *newest : open[one_of(open.size())];
 }
 
 // ---- Helpers, and who sees that they are needed ----
@@ -235,7 +237,7 @@ void wait_for(guard& lock, std::span<awaited const> all) {
     auto work = one_open(all);
     if (!work) return;
     ++l.asked;
-    bool const only_what_it_must = coin();
+    bool const only_what_it_must = one_of(4) != 0;
     for (; work; work = one_open(all)) {
         if (!work_may_start()) {
             l.moved.wait(lock);

@@ -203,6 +203,7 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     work->at = ordering::arrives(*on);
     work->from = here();
     work->on = on;
+    work->turn = the_machine().next_turn++;
     work->held = the_machine().holds != 0;
     on->queue.push_back(work);
     on->last = std::move(work);

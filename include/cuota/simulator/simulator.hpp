@@ -240,10 +240,11 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 ///
 /// `workers`: threads of the simulator, at once, as a device would.
 /// `late`: nobody but a host thread that waits (a synchronisation, cudaFree, a copy to pageable memory), so that
-/// whatever was only hoped to be done shows as not done. Half of the waits run nothing but what they must: all
-/// that their work comes after. The others also run other work first that may start, so that work shows which
-/// comes too early. Which, in which order, and which half, is drawn from the seed. A query of unfinished work says
-/// cudaErrorNotReady, and then up to four pieces of work run, so that a loop of queries ends.
+/// whatever was only hoped to be done shows as not done. Three of four waits run nothing but what they must: all
+/// that their work comes after, mostly the newest first where there is a choice. The others also run other work
+/// that may start, so that work shows which comes too early. All choices are drawn from the seed. A query of
+/// unfinished work says cudaErrorNotReady, and then up to four pieces of work run, so that a loop of queries
+/// ends.
 ///
 /// With one host thread the order of all work is a function of the program and the seed alone, but for this:
 /// when no work has ended for 20 ms and all threads sleep (240 ms when one computes), a helper thread starts

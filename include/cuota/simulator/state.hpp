@@ -56,6 +56,7 @@ struct operation {
     graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
     call_sites::site from{};     ///< the call that enqueued it
     ordering::moment at;         ///< set when it is enqueued
+    std::uint64_t turn = 0;      ///< its number among all that was enqueued
 
     operation() = default;
     operation(operation const&) = delete;
@@ -303,6 +304,8 @@ struct machine {
     std::chrono::microseconds initial_jitter{0};  ///< as the environment asks
     std::uint64_t initial_jitter_seed = 1;
     std::atomic<int> delayed{0};  ///< pieces of work that the simulator itself makes late just now
+
+    std::uint64_t next_turn = 1;
 
     schedule initial_schedule = schedule::workers;  ///< as the environment asks
     std::uint64_t initial_seed = 0;
