@@ -195,12 +195,13 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
     auto const run = [&](std::uint64_t epoch) {
         for (cuota::batch b : loader.epoch(epoch)) (void)b.view<std::uint32_t>(s);
     };
-    run(0);  // every slot has been round once: their events exist
     auto const allocations = sim::allocation_calls();
     auto const events = sim::calls("cudaEventCreateWithFlags");
-    run(1);
+    for (std::uint64_t epoch = 0; epoch != 10; ++epoch) run(epoch);
     CHECK(sim::allocation_calls() == allocations);
-    CHECK(sim::calls("cudaEventCreateWithFlags") == events);
+    // One for each slot on either side, made when it is first used, and never another.
+    CHECK(sim::calls("cudaEventCreateWithFlags") - events <=
+          loader.plan().device_slots + loader.plan().host_slots);
     CHECK(sim::calls("cudaDeviceSynchronize") == 0);
     CHECK(sim::calls("cudaStreamSynchronize") == 0);
     CHECK(sim::calls("cudaFree") == 0);
