@@ -143,6 +143,13 @@ std::vector<std::string> leaks() {
     std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
     for (auto& [number, line] : all) lines.push_back(std::move(line));
+    auto const add = [&lines](auto const& one, origin const& from) { lines.push_back(describe(one, from)); };
+    the_machine().streams.for_each(add);
+    the_machine().events.for_each(add);
+    the_machine().pools.for_each([&](pool const& p, origin const& from) {
+        if (!p.is_default) add(p, from);
+    });
+    for (auto& line : describe_reservations()) lines.push_back(std::move(line));
     return with_places(std::move(lines));
 }
 

@@ -147,7 +147,8 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 
 [[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
 
-/// One line for each live device, managed or pinned allocation, oldest first.
+/// One line for each live device, managed or pinned allocation, oldest first; then one for each stream, event, pool
+/// and reserved range of addresses. All name the call that made it and its place.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
