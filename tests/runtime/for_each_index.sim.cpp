@@ -40,7 +40,8 @@ TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "
             "relu");
         auto const error = support::thrown<cuota::cuda_error>([&] { s.synchronize(); });
         REQUIRE(error.code() == cudaErrorLaunchFailure);
-        REQUIRE(support::has(error.what(), "kernel relu threw: index 12 of 10"));
+        REQUIRE(support::has(error.what(), "kernel relu at for_each_index.sim.cpp:"));
+        REQUIRE(support::has(error.what(), " threw: index 12 of 10"));
 
         // Like a real device's, the failure is for good.
         REQUIRE_THROWS_AS(cuota::for_each_index(s, 1, [](std::size_t) {}), cuota::cuda_error);

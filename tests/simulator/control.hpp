@@ -12,6 +12,9 @@ extern "C" {
 cudaError_t cuota_simulator_launch(cudaStream_t stream, const char* name, void (*run)(void*),
                                    void (*drop)(void*), void* body);
 void cuota_simulator_declare(cudaStream_t stream, const void* pointer, std::size_t bytes, int writes);
+std::uint64_t cuota_simulator_borrow(cudaStream_t stream, const void* pointer, std::size_t bytes, int writes);
+void cuota_simulator_return(std::uint64_t number);
+void cuota_simulator_next_call(const char* file, unsigned line, const char* tag);
 int cuota_simulator_in_kernel(void);
 const char* cuota_simulator_fault(void);
 }

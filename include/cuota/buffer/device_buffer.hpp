@@ -132,7 +132,7 @@ public:
                 /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
                 [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
                     std::uint64_t const id = uses().begin(s, false, where);
-                    return {device_span<T const>{data_, count_}, uses_, id};
+                    return {device_span<T const>{data_, count_}, uses_, id, s};
                 }
                 [[nodiscard]] lease<T const> read(place where = place::here()) const {
                     return read(home_, where);
@@ -142,7 +142,7 @@ public:
                 /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
                 [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
                     std::uint64_t const id = uses().begin(s, true, where);
-                    return {device_span<T>{data_, count_}, uses_, id};
+                    return {device_span<T>{data_, count_}, uses_, id, s};
                 }
                 [[nodiscard]] lease<T> write(place where = place::here()) { return write(home_, where); }
 

@@ -162,7 +162,10 @@ template <class T>
 class lease {
 public:
     lease(lease&& other) noexcept
-        : span_{std::exchange(other.span_, {})}, uses_{std::move(other.uses_)}, id_{other.id_} {}
+        : span_{std::exchange(other.span_, {})},
+          uses_{std::move(other.uses_)},
+          id_{other.id_},
+          borrowed_{std::move(other.borrowed_)} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
     ~lease() {
         if (uses_) uses_->end(id_);
@@ -177,12 +180,16 @@ public:
 private:
     template <class>
     friend class device_buffer;
-    lease(device_span<T> span, shared<detail::stream_uses> uses, std::uint64_t id) noexcept
-        : span_{span}, uses_{std::move(uses)}, id_{id} {}
+    lease(device_span<T> span, shared<detail::stream_uses> uses, std::uint64_t id, stream_ref s) noexcept
+        : span_{span},
+          uses_{std::move(uses)},
+          id_{id},
+          borrowed_{s.get(), span.data(), span.bytes(), !std::is_const_v<T>} {}
 
     device_span<T> span_;
     shared<detail::stream_uses> uses_;
     std::uint64_t id_;
+    rt::borrowed_range borrowed_;
 };
 
 }  // namespace cuota::inline v0

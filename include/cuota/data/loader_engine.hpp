@@ -41,6 +41,7 @@ struct device_slot {
     std::optional<staging_ring::in_flight> arriving{};
     std::vector<std::uint64_t> samples{};
     std::vector<stream_share> used{};  // by the batch that is here now; its place is kept for the next
+    std::vector<rt::borrowed_range> borrowed{};  // of the same batch
     std::vector<reader> readers{};
 };
 
@@ -143,16 +144,19 @@ public:
             if (stream_ref{used} == s) return;
         slot.used.emplace_back(s);
         try {
+            slot.borrowed.reserve(slot.used.size());
             slot.arriving->order_before(s);
         } catch (...) {
             slot.used.pop_back();
             throw;
         }
+        slot.borrowed.emplace_back(s.get(), slot.at, plan_.slot_bytes, false);
     }
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
     void release(std::uint32_t index) noexcept {
         device_slot& slot = slots_[index];
+        slot.borrowed.clear();
         for (stream_share const& s : slot.used)
             if (!report_failure_of([&] { remember(slot, s); })) rt::drain(s);
         slot.used.clear();

@@ -28,6 +28,7 @@ public:
                                  label const& who = {}) {
         return take(bytes, alignment, who, "cudaMallocAsync", [&] {
             check_device_of(s, who);
+            rt::on_behalf_of(who.where, who.name);
             return rt::async_allocate(bytes, s);
         });
     }

@@ -64,7 +64,10 @@ public:
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        return this->take(bytes, alignment, who, Take::name, [&] { return Take::from_driver(bytes); });
+        return this->take(bytes, alignment, who, Take::name, [&] {
+            rt::on_behalf_of(who.where, who.name);
+            return Take::from_driver(bytes);
+        });
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         this->give(p, bytes, rt::device_free);

@@ -31,6 +31,7 @@ public:
                                       label const& who = {}) {
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
+        rt::on_behalf_of(who.where, who.name);
         void* const p = rt::pinned_allocate(bytes);
         if (!p)
             throw out_of_memory{

@@ -15,6 +15,7 @@ namespace cuota::inline v0::rt {
 inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
     if (bytes == 0) return;
+    on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
@@ -22,12 +23,14 @@ inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream
 inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s,
                          place where = place::here()) {
     if (bytes == 0) return;
+    on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
 }
 
 inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
     if (bytes == 0) return;
+    on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
@@ -35,6 +38,7 @@ inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
                        place where = place::here()) {
     if (bytes == 0) return;
+    on_behalf_of(where);
     check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
 }
 

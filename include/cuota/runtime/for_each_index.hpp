@@ -50,6 +50,7 @@ void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, p
         std::decay_t<F> f;
     };
     auto body = std::make_unique<job>(job{n, std::forward<F>(f)});
+    rt::on_behalf_of(where);
     rt::check(cuota_simulator_launch(
                   s.get(), name,
                   [](void* p) {

@@ -4,7 +4,13 @@
 /// What the library asks of a simulated runtime, when one is linked in place of CUDA's.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
 #include <cuda_runtime_api.h>
+
+#include <cuota/core/label.hpp>
 
 // Weak: null when the program is linked to the real runtime. The simulator defines them.
 extern "C" {
@@ -16,11 +22,45 @@ __attribute__((weak)) cudaError_t cuota_simulator_launch(cudaStream_t stream, ch
 __attribute__((weak)) int cuota_simulator_in_kernel(void);
 /// What made the simulated device fail for good, or "".
 __attribute__((weak)) char const* cuota_simulator_fault(void);
+/// From now on every launch on the stream is checked as one that touches these bytes. Returns a number, zero for none.
+__attribute__((weak)) std::uint64_t cuota_simulator_borrow(cudaStream_t stream, void const* first,
+                                                           std::size_t bytes, int writes);
+/// Ends that.
+__attribute__((weak)) void cuota_simulator_return(std::uint64_t number);
+/// The place and the tag that messages about this thread's next call name. The texts live for ever; null: none.
+__attribute__((weak)) void cuota_simulator_next_call(char const* file, unsigned line, char const* tag);
 }
 
 namespace cuota::inline v0 {
 
 /// True when this program runs on the simulated runtime: no GPU is involved.
 [[nodiscard]] inline bool is_simulated() noexcept { return cuota_simulator_launch != nullptr; }
+
+namespace rt {
+
+/// For whom the next CUDA call is made, so that a report of the simulator names the program's line and not ours.
+/// On a GPU: nothing.
+inline void on_behalf_of(place where, tag name = {}) noexcept {
+    if (cuota_simulator_next_call && where.line != 0)
+        cuota_simulator_next_call(where.file, where.line, name.text());
+}
+
+/// Memory that kernels on a stream may touch while this lives: the simulator checks it against all other accesses.
+/// On a GPU: nothing. Move-only.
+class borrowed_range {
+public:
+    borrowed_range(cudaStream_t s, void const* first, std::size_t bytes, bool writes) noexcept
+        : number_{cuota_simulator_borrow ? cuota_simulator_borrow(s, first, bytes, writes) : 0} {}
+    borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
+    borrowed_range& operator=(borrowed_range&&) = delete;
+    ~borrowed_range() {
+        if (number_ != 0) cuota_simulator_return(number_);
+    }
+
+private:
+    std::uint64_t number_;
+};
+
+}  // namespace rt
 
 }  // namespace cuota::inline v0

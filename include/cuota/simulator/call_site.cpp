@@ -34,7 +34,11 @@ extern char** environ;
 namespace cuota::inline v0::simulator::call_sites {
 namespace {
 
-constexpr std::uintptr_t kept = std::uintptr_t{1} << 63;
+constexpr std::uint64_t kept = std::uint64_t{1} << 63;  // the rest is a number
+constexpr std::uint64_t told = std::uint64_t{1} << 62;  // the rest is a pointer and a line
+constexpr int line_bits = 15;
+constexpr unsigned most_line = (1u << line_bits) - 1;
+constexpr std::size_t most_shown = 3;
 
 bool is_ours(std::uintptr_t address) {
     return address - reinterpret_cast<std::uintptr_t>(__ehdr_start) <
@@ -77,8 +81,11 @@ tables& known() {
     return *the_one;
 }
 
+bool is_told(site s) { return (static_cast<std::uint64_t>(s) & (kept | told)) == told; }
+
 std::vector<std::uintptr_t> frames_of(site s) {
-    auto const value = static_cast<std::uintptr_t>(s);
+    auto const value = static_cast<std::uint64_t>(s);
+    if (is_told(s)) return {};
     return value & kept ? *known().stacks[value & ~kept] : std::vector{value};
 }
 
@@ -144,6 +151,14 @@ std::string output_of(std::vector<std::string> const& words) {
     return text;
 }
 
+/// What every program ends in tells nothing about this one.
+bool is_of_the_system(module const& m) {
+    auto const name = m.file.substr(m.file.rfind('/') + 1);
+    for (char const* const known : {"libc.so", "libc-", "libstdc++.so", "libm.so", "ld-linux"})
+        if (name.starts_with(known)) return true;
+    return false;
+}
+
 /// Asks binutils once for all addresses in a module. A return address is one past its call.
 void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
     std::vector<std::string> words{"addr2line", "-a", "-i", "-e", in.file};
@@ -154,7 +169,7 @@ void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
         by_offset[offset] = address;
         known().lines[address];
     }
-    auto const text = output_of(words);
+    auto const text = is_of_the_system(in) ? std::string{} : output_of(words);
     std::vector<std::string>* current = nullptr;
     for (std::size_t from = 0; from < text.size();) {
         auto const end = std::min(text.find('\n', from), text.size());
@@ -190,26 +205,35 @@ void look_up_all(std::set<std::uintptr_t> const& wanted) {
     for (auto const& [file, entry] : by_module) look_up(entry.first, entry.second);
 }
 
-/// A line of cuota's own headers, or of the standard libraries'.
+/// A line of cuota's own headers, or of a library's.
 bool passes_on(std::string_view line) {
     for (char const* const folder : {"core", "runtime", "resource", "guard", "pool", "buffer", "data"})
         if (line.find(std::string{"/include/cuota/"} + folder + '/') != line.npos) return true;
     if (line.find(".S:") != line.npos) return true;  // such as memcpy, where the C library has lines
-    return line.find("/include/c++/") != line.npos || line.find("include/thrust/") != line.npos ||
-           line.find("include/cub/") != line.npos;
+    return line.find("/include/c++/") != line.npos || line.find("/cccl/") != line.npos ||
+           line.starts_with("/usr/include/");
 }
 
 bool is_a_line(std::string_view text) { return text.find(':') != text.npos; }
 
 std::string text_of(site s) {
-    std::string first;
+    if (is_told(s)) {
+        auto const value = static_cast<std::uint64_t>(s) & ~told;
+        std::string_view file = reinterpret_cast<char const*>(value >> line_bits);
+        return std::string{file.substr(file.rfind('/') + 1)} + ':' + std::to_string(value & most_line);
+    }
+    std::string text, anything;
+    std::size_t shown = 0;
     for (auto const frame : frames_of(s))
         for (auto const& line : known().lines[frame]) {
-            auto name = line.substr(line.rfind('/') + 1);
-            if (is_a_line(line) && !passes_on(line)) return name;
-            if (first.empty()) first = std::move(name);
+            auto const name = line.substr(line.rfind('/') + 1);
+            if (anything.empty()) anything = name;
+            if (!is_a_line(line) || passes_on(line)) continue;
+            if (shown++ != 0) text += " < ";
+            text += name;
+            if (shown == most_shown) return text;
         }
-    return first;
+    return text.empty() ? anything : text;
 }
 
 // ---- marks: \1 number \2 ----
@@ -220,7 +244,7 @@ template <class Use>
 void for_each_mark(std::string const& text, Use use) {
     for (auto from = text.find(opens); from != text.npos; from = text.find(opens, from + 1)) {
         auto const to = text.find(closes, from);
-        std::uintptr_t value = 0;
+        std::uint64_t value = 0;
         std::from_chars(text.data() + from + 1, text.data() + to, value, 16);
         use(from, to, static_cast<site>(value));
     }
@@ -247,7 +271,13 @@ void take(stack& out, bool deep) noexcept {
     out.depth = out.frames[0] != 0;
 }
 
+site of(char const* file, unsigned line) {
+    auto const pointer = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(file));
+    return static_cast<site>(told | pointer << line_bits | std::min(line, most_line));
+}
+
 site of(stack const& s) {
+    if (s.file) return of(s.file, s.line);
     if (s.depth == 0) return site::unknown;
     if (s.depth == 1) return static_cast<site>(s.frames[0]);
     auto& t = known();
@@ -270,8 +300,7 @@ void resolve(std::vector<std::string>& texts) {
         for_each_mark(text, [&](std::size_t, std::size_t, site s) {
             for (auto const frame : frames_of(s)) wanted.insert(frame);
         });
-    if (wanted.empty()) return;
-    look_up_all(wanted);
+    if (!wanted.empty()) look_up_all(wanted);
     for (auto& text : texts) text = replace_marks(text);
 }
 

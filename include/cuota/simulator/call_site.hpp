@@ -14,23 +14,28 @@
 /// its callers as well. Files and lines are looked up when somebody reads the message.
 namespace cuota::inline v0::simulator::call_sites {
 
-/// The addresses that a call would return through, innermost first.
+/// The addresses that a call would return through, innermost first. Or the place itself, where the caller has told it.
 struct stack {
     static constexpr std::size_t most = 24;
-    std::array<std::uintptr_t, most> frames;
+    std::array<std::uintptr_t, most> frames{};
     std::size_t depth = 0;
+    char const* file = nullptr;  ///< lives for ever
+    unsigned line = 0;
 };
 
-/// One address, or the number of a stack that is kept. Zero: not known.
-enum class site : std::uintptr_t { unknown = 0 };
+/// One address, the number of a stack that is kept, or a file and a line. Zero: not known.
+enum class site : std::uint64_t { unknown = 0 };
 
 /// The stack outside of the simulator. `deep` asks for more than the innermost frame, at a microsecond or so.
 void take(stack& out, bool deep) noexcept;
 
 /// The site of a stack. Any thread, as all of these.
 site of(stack const& s);
+/// The site of a place in a file whose name lives for ever.
+site of(char const* file, unsigned line);
 
-/// " at file.cpp:12", or nothing for an unknown one; as a mark that `resolve` replaces.
+/// " at file.cpp:12", with up to two callers " < file.cpp:40 < main.cpp:7" where they are known, or nothing for an
+/// unknown one; as a mark that `resolve` replaces.
 std::string mark(site s);
 
 /// Replaces the marks of all texts by places. A place is where the program called, and not where one of cuota's own

@@ -55,7 +55,10 @@ admission admit(function f) {
     auto const kind = trait_of(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
     caller.calling = f;
-    call_sites::take(caller.from, m.deep_sites.load(std::memory_order_relaxed));
+    caller.from.file = std::exchange(caller.told_file, nullptr);
+    caller.from.line = caller.told_line;
+    caller.tag = std::exchange(caller.told_tag, nullptr);
+    if (!caller.from.file) call_sites::take(caller.from, m.deep_sites.load(std::memory_order_relaxed));
     if (kind == trait::about) return {cudaSuccess, true};
     if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};
     if (caller.doing != activity::host) {

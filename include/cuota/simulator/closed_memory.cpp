@@ -123,8 +123,8 @@ bool kernel_may_reach(device const& d, allocation const& a) {
 
 std::string where_in(allocation const& a, std::uintptr_t address) {
     auto const start = reinterpret_cast<std::uintptr_t>(a.address());
-    if (address < start) return std::to_string(start - address) + " bytes before ";
-    if (address - start >= a.bytes) return std::to_string(address - start - a.bytes + 1) + " bytes behind ";
+    if (address < start) return in_bytes(start - address) + " before ";
+    if (address - start >= a.bytes) return in_bytes(address - start - a.bytes + 1) + " behind ";
     return "byte " + std::to_string(address - start) + " of ";
 }
 
@@ -275,7 +275,8 @@ struct fault_handler {
         else if (live && inside)
             text += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
         text = call_sites::resolved(std::move(text));
-        note_misuse(the_machine().misuse.illegal_accesses, text);
+        auto& wrong = the_machine().misuse;
+        note_misuse(live && !inside ? wrong.out_of_bounds : wrong.illegal_accesses, text);
         running->fault = text;
         return verdict::kernel_fault;
     }

@@ -88,9 +88,10 @@ std::vector<std::string> with_places(std::vector<std::string> lines) {
 std::string describe(allocation const& a) {
     constexpr char const* kinds[] = {"device", "managed", "pinned", "registered"};
     std::ostringstream line;
-    line << '#' << a.number << ' ' << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes
-         << " bytes at " << a.address() << ", device " << a.device << ", from " << name_of(a.made_by)
-         << call_sites::mark(a.made_at);
+    line << '#' << a.number << ' ';
+    if (a.tag && *a.tag) line << '"' << a.tag << "\", ";
+    line << kinds[static_cast<int>(a.kind)] << " memory, " << a.bytes << " bytes at " << a.address()
+         << ", device " << a.device << ", from " << name_of(a.made_by) << call_sites::mark(a.made_at);
     return line.str();
 }
 

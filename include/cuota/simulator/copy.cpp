@@ -171,7 +171,7 @@ bool is_gone(void const* address) { return closed_memory::is_closed(address) && 
 
 cudaError_t bad_range(void const* first, std::size_t bytes) {
     note_misuse(the_machine().misuse.bad_ranges,
-                this_call() + " wants " + std::to_string(bytes) + " bytes from " + what_is(first));
+                this_call() + " wants " + in_bytes(bytes) + " from " + what_is(first));
     return cudaErrorInvalidValue;
 }
 

@@ -77,9 +77,11 @@ struct declared {
 
 thread_local std::vector<declared> declared_accesses;  ///< for launches that this thread has yet to make
 
-/// Takes out what was declared for the stream, and what was for streams that are gone.
+/// What the launch to come may touch: what is borrowed, and what was declared for it. Takes out the latter, and what
+/// was declared for streams that are gone.
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
+    for (auto const& one : s->borrowed) mine.push_back(one.access);
     std::erase_if(declared_accesses, [&](declared const& one) {
         auto const on = find_stream(one.stream);
         if (on == s) mine.push_back(one.access);
@@ -97,6 +99,40 @@ extern "C" [[gnu::visibility("default")]] void cuota_simulator_declare(cudaStrea
     if (caller.doing == activity::host && pointer && bytes != 0)
         declared_accesses.push_back(
             {handle, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
+}
+
+extern "C" [[gnu::visibility("default")]] std::uint64_t cuota_simulator_borrow(cudaStream_t handle,
+                                                                               void const* pointer,
+                                                                               std::size_t bytes,
+                                                                               int writes) {
+    sanitizer::quiet quiet;
+    if (caller.doing != activity::host || !pointer || bytes == 0) return 0;
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    auto const s = find_stream(handle);
+    if (!s) return 0;
+    auto const number = m.next_borrowing++;
+    s->borrowed.push_back({number, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
+    m.borrowers.emplace(number, s);
+    return number;
+}
+
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_return(std::uint64_t number) {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    auto const found = m.borrowers.find(number);
+    if (found == m.borrowers.end()) return;
+    if (auto const s = found->second.lock())
+        std::erase_if(s->borrowed, [&](auto const& one) { return one.number == number; });
+    m.borrowers.erase(found);
+}
+
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_next_call(char const* file, unsigned line,
+                                                                         char const* tag) {
+    caller.told_file = file;
+    caller.told_line = line;
+    caller.told_tag = tag;
 }
 
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(

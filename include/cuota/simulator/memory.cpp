@@ -115,6 +115,7 @@ allocation_ref note_memory(void* address, backing const& block, std::size_t byte
     a->number = m.next_allocation++;
     a->made_by = by;
     a->made_at = here();
+    a->tag = caller.tag;
     a->block = block;
     m.memory.emplace(a->disguise, a);
     if (block.shift != 0) closed_memory::belongs_to(a);
@@ -140,9 +141,8 @@ void forget_memory(allocation_ref const& a) {
 void check_guards(allocation const& a) {
     auto const where = broken_guard(a);
     if (!where) return;
-    auto const side =
-        *where < 0 ? std::to_string(-*where) + " bytes before "
-                   : std::to_string(*where - static_cast<std::ptrdiff_t>(a.bytes) + 1) + " bytes behind ";
+    auto const side = *where < 0 ? in_bytes(static_cast<std::size_t>(-*where)) + " before "
+                                 : in_bytes(static_cast<std::size_t>(*where) - a.bytes + 1) + " behind ";
     note_misuse(the_machine().misuse.out_of_bounds,
                 "somebody wrote " + side + describe(a) + freed_text(a).replace(0, 2, "; found when it was "));
 }

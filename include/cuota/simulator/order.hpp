@@ -113,6 +113,12 @@ struct declaration {
     bool writes;
 };
 
+/// Accesses that every launch on a stream may make, until the memory is given back.
+struct borrowing {
+    std::uint64_t number;
+    declaration access;
+};
+
 struct checker {
     order_checks mode = order_checks::report, initial = order_checks::report;
     vector_clock host;

@@ -92,11 +92,11 @@ enum class memory_checks {
     heap,  ///< the same, poisoned when it is new and when it is freed: what AddressSanitizer, LeakSanitizer and
            ///< valgrind know of heap memory they know of this
     /// Memory that faults when host code touches it, outside of kernels and copies. Found as well: kernels that touch
-    /// what is freed, not there yet, another device's or nobody's, which fail the device as they would on a GPU; writes
-    /// of kernels beside an allocation, by one byte at either end (a read, when it leaves the page); copies to the host
-    /// of bytes that nobody has written. Messages name the two places in the program's own code. Takes pages of 4 KiB
-    /// for every allocation and a signal for every allocation that a kernel touches. While a kernel runs, what it uses
-    /// is open to other threads, too.
+    /// what is freed, not there yet, another device's or nobody's, which fail the device as they would on a GPU; kernels
+    /// that write beside an allocation, by one byte at either end, or start with a read there; copies to the host of
+    /// bytes that nobody has written. Messages name the two places in the program's own code, with their callers. Takes
+    /// pages of 4 KiB for every allocation and a signal for every allocation that a kernel touches. While a kernel runs,
+    /// what it uses is open to other threads, too.
     strict
 };
 

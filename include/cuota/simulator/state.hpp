@@ -107,6 +107,7 @@ struct stream {
     operation_ref last;              ///< the newest work ever given to the stream, done or not
     std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
     ordering::lane order_lane;
+    std::vector<ordering::borrowing> borrowed;
 };
 
 using stream_handle = std::shared_ptr<stream>;
@@ -139,6 +140,7 @@ struct allocation {
     std::uint64_t number;
     function made_by;
     call_sites::site made_at{};
+    char const* tag = nullptr;    ///< lives for ever
     call_sites::site freed_at{};  ///< set by the call, before it is released
     function freed_by{};
     backing block;
@@ -250,6 +252,8 @@ struct machine {
     std::deque<allocation_ref> recently_freed;        ///< newest last
     std::uint64_t next_allocation = 1;
     unsigned long long next_stream = 1;
+    std::map<std::uint64_t, std::weak_ptr<stream>> borrowers;  ///< by the number of the borrowing
+    std::uint64_t next_borrowing = 1;
     live_counts live;
     std::size_t pinned_peak = 0;
 
@@ -290,6 +294,10 @@ struct thread_facts {
     call_sites::site running{};                     ///< the call that enqueued what it runs
     function calling = function::cudaGetLastError;  ///< the call it has made last
     call_sites::stack from{};                       ///< where it made it
+    char const* tag = nullptr;                      ///< for what, if the program has said so
+    char const* told_file = nullptr;                ///< the same of the call to come
+    char const* told_tag = nullptr;
+    unsigned told_line = 0;
 };
 
 extern thread_local constinit thread_facts caller;
@@ -339,6 +347,8 @@ int attribute_of(device const& d, cudaDeviceAttr which);
 void fail_device(device& d, cudaError_t code, std::string text);
 /// The allocation that contains the address, or null.
 allocation_ref find_memory(void const* address);
+/// "1 byte", "2 bytes".
+inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
 /// For people: number, kind, size, address, device, the function that made it.
 std::string describe(allocation const& a);
 /// Makes memory known, with the place of the present call.
