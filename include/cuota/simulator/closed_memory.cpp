@@ -144,7 +144,7 @@ std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
 
 /// The blocks around an address, nearest first. One at least as near as alignment may put it is the only one.
 std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
-    constexpr std::uintptr_t nearby = std::uintptr_t{1} << 20;
+    constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
     auto& t = known();
     std::lock_guard lock{t.mutex};
     std::vector<allocation_ref> all;

@@ -113,6 +113,7 @@ void reset(options wanted) {
     for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
     forget_faults();
     m.injected = 0;
+    m.recently_freed.clear();
     for (auto& c : m.calls) c = 0;
     forget_misuse();
     choose(m.initial_memory);
