@@ -132,7 +132,7 @@ constexpr planted table[] = {
      }},
     {"out-of-bounds kernel", "strict", "asan", "",
      [](workbench& w) { w.write(w.a, w.device, 1, count + !w.fixed); }},
-    {"use on stream B before cudaMallocAsync on A is reached", "order", "order (asan)", "tsan",
+    {"use on stream B before cudaMallocAsync on A is reached", "order", "(order) (asan)", "tsan",
      [](workbench& w) {
          void* p = nullptr;
          w.write(w.a, w.device, 1);  // so that the stream has something to do first

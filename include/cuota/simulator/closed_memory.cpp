@@ -238,7 +238,9 @@ struct fault_handler {
         switch (judge(info->si_addr, instruction_of(context), text)) {
             case verdict::not_ours: return pass_on(signal, info, context);
             case verdict::go_on: return;
-            case verdict::kernel_fault: std::longjmp(running->way_out, 1);
+            case verdict::kernel_fault:
+                std::string{}.swap(text);  // the jump passes over its end
+                std::longjmp(running->way_out, 1);
             case verdict::host_fault: end_host_access(text);
         }
     }
