@@ -138,9 +138,13 @@ constexpr auto fatal_test = "seeded bugs: host accesses that end the program";
 
 }  // namespace
 
-TEST_CASE("seeded bugs: host accesses that throw", "[simulator][bugs]") { check_all(accesses); }
+TEST_CASE("seeded bugs: host accesses that throw", "[simulator][bugs]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("under ThreadSanitizer strict memory is plain memory");
+    check_all(accesses);
+}
 
 TEST_CASE("seeded bugs: host accesses that end the program", "[simulator][bugs]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("under ThreadSanitizer strict memory is plain memory");
     if (auto const* const which = std::getenv("CUOTA_SEEDED")) {
         int made = 0, used = 0;
         return fatal[which[0] - '0'].program(which[1] == 'f', made, used);

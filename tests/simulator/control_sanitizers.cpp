@@ -49,7 +49,9 @@ void planted(std::string const& test, std::function<void(workbench&, bool fixed)
         program(w, *fixed == '1');
         return;
     }
-    auto const bug = run_again("CUOTA_PLANTED=0", test), twin = run_again("CUOTA_PLANTED=1", test);
+    // Heap memory is what sanitizers know.
+    std::string const child = "CUOTA_SIM_CHECKS=heap CUOTA_PLANTED=";
+    auto const bug = run_again(child + '0', test), twin = run_again(child + '1', test);
     INFO(twin.text);
     CHECK(bug.status > 0);
     CHECK(bug.text.find("Sanitizer") != std::string::npos);

@@ -238,9 +238,7 @@ struct fault_handler {
         switch (judge(info->si_addr, instruction_of(context), text)) {
             case verdict::not_ours: return pass_on(signal, info, context);
             case verdict::go_on: return;
-            case verdict::kernel_fault:
-                std::string{}.swap(text);  // the jump passes over its end
-                std::longjmp(running->way_out, 1);
+            case verdict::kernel_fault: std::longjmp(running->way_out, 1);
             case verdict::host_fault: end_host_access(text);
         }
     }
@@ -258,9 +256,10 @@ struct fault_handler {
         if (!a) a = find_memory(where);
         bool const inside = a && address - reinterpret_cast<std::uintptr_t>(a->address()) < a->bytes;
         bool const live = a && a->now == allocation::phase::live;
-        bool const reached = live && inside && running && kernel_may_reach(running->owner_, *a);
-        if (reached && !tried_to_write(*a)) {
-            open(a);
+        bool const reaches = running && live && inside && kernel_may_reach(running->owner_, *a);
+        bool const only_reads = reaches && a->mapped && a->mapped->widest() == access::read;
+        if (reaches && !(only_reads && has_opened(a))) {
+            open(a, only_reads ? PROT_READ : PROT_READ | PROT_WRITE);
             return verdict::go_on;
         }
         auto const by = call_sites::mark(call_sites::of(stack_of_fault(instruction)));
@@ -271,34 +270,29 @@ struct fault_handler {
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
-        text = "kernel " + running->name_ + call_sites::mark(running->from_) +
-               (reached ? " writes" : " touches") + by + ' ' + what_lies_at(where);
-        if (reached) text += ", which it may only read";
+        auto& fault = running->fault;  // nothing of ours may be left behind when the kernel is jumped out of
+        fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
+                what_lies_at(where);
+        if (only_reads) fault += ", which may only be read";
         else if (live && inside)
-            text += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
-        text = call_sites::resolved(std::move(text));
+            fault += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
+        fault = call_sites::resolved(std::move(fault));
         auto& wrong = the_machine().misuse;
-        note_misuse(live && !inside ? wrong.out_of_bounds : wrong.illegal_accesses, text);
-        running->fault = text;
+        note_misuse(live && !inside ? wrong.out_of_bounds : wrong.illegal_accesses, fault);
         return verdict::kernel_fault;
     }
 
-    static bool is_read_only(allocation const& a) { return a.mapped && a.mapped->widest() == access::read; }
-
-    /// Once memory is open to be read, only a write faults there.
-    static bool tried_to_write(allocation const& a) {
+    static bool has_opened(allocation_ref const& a) {
         auto const& mine = running->opened_;
-        return is_read_only(a) &&
-               std::any_of(mine.begin(), mine.end(), [&](auto const& one) { return one.get() == &a; });
+        return std::find(mine.begin(), mine.end(), a) != mine.end();
     }
 
-    static void open(allocation_ref const& a) {
-        auto& mine = running->opened_;
-        if (std::find(mine.begin(), mine.end(), a) == mine.end()) {
-            mine.push_back(a);
+    static void open(allocation_ref const& a, int rights) {
+        if (!has_opened(a)) {
+            running->opened_.push_back(a);
             ++a->open;
         }
-        protect(*a, is_read_only(*a) ? PROT_READ : PROT_READ | PROT_WRITE);
+        protect(*a, rights);
     }
 
     static void end_host_access(std::string const& text) {

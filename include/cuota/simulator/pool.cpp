@@ -80,7 +80,7 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     owned.release();
     (*note)->from = p;
     (*note)->now = allocation::phase::pending;
-    sanitizer::forbid(address, bytes);
+    if (block.shift == 0) sanitizer::forbid(address, bytes);  // closed memory speaks for itself
     *out = address;
     enqueue(lock, s, work, pace::at_once);
     ordering::access const born[] = {{note->get(), 0, bytes, ordering::use::begins}};

@@ -96,7 +96,7 @@ enum class memory_checks {
     /// that write beside an allocation, by one byte at either end, or start with a read there; copies to the host of
     /// bytes that nobody has written. Messages name the two places in the program's own code, with their callers. Takes
     /// pages of 4 KiB for every allocation and a signal for every allocation that a kernel touches. While a kernel runs,
-    /// what it uses is open to other threads, too.
+    /// what it uses is open to other threads, too. Under ThreadSanitizer: the same as heap.
     strict
 };
 
