@@ -148,6 +148,8 @@ std::string what_is(void const* address) {
         auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
         if (offset != 0) text << "byte " << offset << " of ";
         text << describe(*a);
+    } else if (closed_memory::is_closed(address) || is_reserved(address)) {
+        text << closed_memory::what_lies_at(address);
     } else if (auto const gone = freed_memory_at(address); !gone.empty()) {
         text << gone;
     } else {
