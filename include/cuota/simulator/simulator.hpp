@@ -154,9 +154,9 @@ public:
 /// Whether a planned fault goes away by itself.
 enum class fault_kind { once, until_cleared };
 
-/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, races, other
-/// programs, delays and times of kernels; jitter, link, schedule and order checks are what the environment says.
-/// What is alive stays alive.
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, misuse, races, what
+/// was freed, other programs, delays and times of kernels; jitter, link, schedule and checks are what the environment
+/// says. What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
