@@ -13,8 +13,10 @@ namespace {
 constexpr std::size_t word = 8;
 constexpr std::size_t heap_guard = 64;
 
+/// No byte of it is what programs write most: below 0x80, or 0xff.
 std::uint64_t poison_at(std::uintptr_t aligned) {
-    return (aligned / word + 0x9e37'79b9) * 0x9e37'79b9'7f4a'7c15 ^ 0xcdcd'cdcd'cdcd'cdcd;
+    auto const scattered = (aligned / word + 0x9e37'79b9) * 0x9e37'79b9'7f4a'7c15;
+    return (scattered | 0x8080'8080'8080'8080) & 0xfefe'fefe'fefe'fefe;
 }
 
 std::uint64_t load(std::byte const* from) {
