@@ -119,14 +119,19 @@ TEST_CASE("an event recorded in a capture has no state", "[simulator][capture]")
         CHECK(ask(t.forked) == cudaErrorCapturedEvent);
         end_broken_capture(t.a);
     }
+    auto const timed = new_event(), other = new_event();
+    for (auto const e : {timed, other}) REQUIRE(cudaEventRecord(e, t.a) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(t.a) == cudaSuccess);
     begin_capture(t.a);
-    REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);
+    REQUIRE(cudaEventRecord(timed, t.a) == cudaSuccess);
     CHECK(cudaGraphDestroy(end_capture(t.a)) == cudaSuccess);
-    CHECK(cudaEventQuery(t.forked) == cudaErrorCapturedEvent);  // it stays so
+    CHECK(cudaEventQuery(timed) == cudaErrorCapturedEvent);  // it stays so
     float ms = 0;
-    CHECK(cudaEventElapsedTime(&ms, t.forked, t.forked) != cudaSuccess);
-    REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);  // until it is recorded elsewhere
-    CHECK(cudaEventSynchronize(t.forked) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, timed, other) != cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, other, timed) != cudaSuccess);
+    REQUIRE(cudaEventRecord(timed, t.a) == cudaSuccess);  // until it is recorded elsewhere
+    CHECK(cudaEventSynchronize(timed) == cudaSuccess);
+    for (auto const e : {timed, other}) CHECK(cudaEventDestroy(e) == cudaSuccess);
 }
 
 TEST_CASE("a device cannot be waited for while one of its streams captures", "[simulator][capture]") {

@@ -69,6 +69,7 @@ TEST_CASE("a stream waits for an event of another stream", "[simulator][events]"
     t.record(t.a);
     t.b_waits();
     t.set(2, t.b);
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
     CHECK(cudaStreamQuery(t.b) == cudaErrorNotReady);
     closed.open();
     CHECK(all_are(contents(t.memory, 64), 2));

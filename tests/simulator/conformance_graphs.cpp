@@ -62,7 +62,8 @@ TEST_CASE("a graph is work of the stream it is launched in", "[simulator][graphs
     d.note('<', t.a);
     e.launch(t.a);
     d.note('>', t.a);
-    CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);  // where it was captured does not matter
+    CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);            // where it was captured does not matter
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
     CHECK_FALSE(closed.passed());
     closed.open();
     CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
@@ -87,6 +88,18 @@ TEST_CASE("every branch of a graph waits for what stands before it in the stream
     CHECK(all_are(contents(t.device, t.bytes), 2));
 }
 
+TEST_CASE("what follows a graph in its stream waits for every branch", "[simulator][graphs]") {
+    capture_bench t;
+    begin_capture(t.a);
+    t.fork();
+    t.set(1, t.a);
+    gate inside{t.b};  // nothing in the graph comes after it
+    t.join();
+    executable const e{end_capture(t.a)};
+    e.launch(t.a);
+    CHECK(returns_after(inside, [&] { return cudaStreamSynchronize(t.a); }));
+}
+
 TEST_CASE("the legacy stream orders graphs as it does other work", "[simulator][graphs]") {
     capture_bench t;
     diary d;
@@ -100,6 +113,7 @@ TEST_CASE("the legacy stream orders graphs as it does other work", "[simulator][
     d.note('0', t.blocking);
     e.launch(cudaStreamLegacy);
     d.note('3', t.blocking);
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
     closed.open();
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(d.text == "0123");
@@ -315,12 +329,12 @@ TEST_CASE("a graph can be instantiated in three ways and uploaded", "[simulator]
 
 TEST_CASE("an executable graph takes over a graph of the same shape", "[simulator][graphs]") {
     capture_bench t;
-    auto const shaped = [&](int value, bool forked, bool more) {
+    auto const shaped = [&](int value, bool in_order, bool more) {
         begin_capture(t.a);
+        if (!in_order) t.fork();
         t.set(value, t.a);
-        t.fork();
-        REQUIRE(cudaMemcpyAsync(t.pinned, t.device, 1, cudaMemcpyDeviceToHost, forked ? t.b : t.a) ==
-                cudaSuccess);
+        if (in_order) t.fork();
+        REQUIRE(cudaMemcpyAsync(t.pinned, t.device, 1, cudaMemcpyDeviceToHost, t.b) == cudaSuccess);
         if (more) t.set(value, t.a);
         t.join();
         return end_capture(t.a);
@@ -346,6 +360,11 @@ TEST_CASE("an executable graph takes over a graph of the same shape", "[simulato
     CHECK(told.result == cudaGraphExecUpdateErrorTopologyChanged);
     CHECK(told.errorNode == nullptr);
     CHECK(cudaGraphDestroy(longer) == cudaSuccess);
+    auto const looser = shaped(3, false, false);
+    CHECK(cudaGraphExecUpdate(e.get(), looser, &told) == cudaErrorGraphExecUpdateFailure);
+    CHECK(told.result == cudaGraphExecUpdateErrorTopologyChanged);
+    CHECK(told.errorNode != nullptr);
+    CHECK(cudaGraphDestroy(looser) == cudaSuccess);
     begin_capture(t.a);
     t.set(4, t.a);
     t.set(4, t.a);

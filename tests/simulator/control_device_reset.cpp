@@ -122,6 +122,42 @@ TEST_CASE("a pointer's attributes can be asked of the driver, by name or as an e
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
+#if CUDART_VERSION >= 12080
+TEST_CASE("a pointer tells whether its memory was made for decompression", "[simulator][devices]") {
+    machine m;
+    auto const s = new_stream();
+    auto* const plain = device_memory(10);
+    auto* const pinned = pinned_memory(10);
+    cudaMemPoolProps wanted{};
+    wanted.allocType = cudaMemAllocationTypePinned;
+    wanted.location.type = cudaMemLocationTypeDevice;
+    wanted.usage = cudaMemPoolCreateUsageHwDecompress;
+    cudaMemPool_t pool = nullptr;
+    void *from_default = nullptr, *from_pool = nullptr;
+    REQUIRE(cudaMemPoolCreate(&pool, &wanted) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&from_default, 10, s) == cudaSuccess);
+    REQUIRE(cudaMallocFromPoolAsync(&from_pool, 10, pool, s) == cudaSuccess);
+
+    auto const capable = [](void* p) {
+        bool it_is = false;
+        CHECK(cuPointerGetAttribute(&it_is, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE,
+                                    reinterpret_cast<CUdeviceptr>(p)) == CUDA_SUCCESS);
+        return it_is;
+    };
+    CHECK(capable(plain));
+    CHECK(capable(from_pool));
+    CHECK_FALSE(capable(from_default));
+    CHECK_FALSE(capable(pinned));
+
+    for (auto* const p : {from_default, from_pool}) CHECK(cudaFreeAsync(p, s) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+    CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+    CHECK(cudaFree(plain) == cudaSuccess);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+#endif
+
 #if CUDART_VERSION >= 13000
 TEST_CASE("the current pool of a location is that of its device", "[simulator][pools]") {
     machine m{{.devices = 2}};

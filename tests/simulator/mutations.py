@@ -62,8 +62,7 @@ without("synchronising the device waits for non-blocking streams",
         ("scheduler.cpp", "if (!s->blocking()) all.push_back(", "if (false) all.push_back("),
         "synchronising the device waits for non-blocking streams")
 without("synchronising a stream waits for that stream only",
-        ("stream.cpp", "for (auto const& one : unfinished(*s)) wait_for(lock, one);",
-         "wait_for_device(lock, s->owner);"),
+        ("stream.cpp", "wait_for(lock, unfinished(*s));", "wait_for_device(lock, s->owner);"),
         "synchronising a stream does not wait for another")
 without("the work of a destroyed stream is still done",
         ("scheduler.cpp", "    s->destroyed = true;\n", "    s->destroyed = true;\n    s->queue.clear();\n"),
@@ -133,7 +132,8 @@ without("a wait stands for the record before it: there is another since",
 """),
         "recording an event again does not move the waits on it")
 without("an event is not done before its work",
-        ("event.cpp", "if (!e.recorded->done) return cudaErrorNotReady;", "if (!e.recorded->done) return cudaSuccess;"),
+        ("event.cpp", "if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;",
+         "if (!e.recorded->done) return cudaSuccess;"),
         "an event is done when the work before it is done",
         "an event of a destroyed stream becomes done")
 without("synchronising an event waits for it",
@@ -196,7 +196,8 @@ without("copies of nothing succeed", ("copy.cpp", "if (c.bytes == 0) return cuda
 without("a copy stays in its allocation",
         ("virtual_memory.cpp", "return bytes <= first->bytes - offset;", "return true;"),
         "a copy that leaves its allocation is an invalid value")
-without("the direction fits the pointers", ("copy.cpp", "if (!direction_fits(to, from, c.kind)) {", "if (false) {"),
+without("the direction fits the pointers",
+        ("copy.cpp", "if (!direction_fits(to, from, c.kind)) return", "if (false) return"),
         "a copy whose direction does not fit its pointers is an invalid value")
 without("managed memory is the device's as well",
         ("copy.cpp", "memory->kind == memory_kind::device || memory->kind == memory_kind::managed",
@@ -207,7 +208,9 @@ without("each side of a rectangle has a pitch",
          "static_cast<std::byte*>(row.to) + from_pitch;"),
         "a rectangle is copied row by row, with the pitch of either side")
 without("a rectangle is looked at before a row is copied",
-        ("copy_shapes.cpp", "!fits(row.to, to_pitch, shape, access::write) ||", ""),
+        ("copy_shapes.cpp",
+         "if (auto const error = check(row.to, to_pitch, shape, access::write); error != cudaSuccess) return error;",
+         ""),
         "a rectangle is refused as a whole")
 without("a rectangle ends with its last row",
         ("copy_shapes.cpp", "__builtin_mul_overflow(pitch, height - 1, &bytes)",
@@ -264,13 +267,13 @@ without("a failed device fails every call",
         ("calls.cpp", "auto const failure = failure_of(current_device());", "auto const failure = cudaSuccess;"),
         "a failed device fails every call until the machine is reset")
 without("a kernel that throws fails its device",
-        ("launch.cpp", 'fail_device(*owner, cudaErrorLaunchFailure, "kernel "', '(void)("kernel "'),
+        ("launch.cpp", "fail_device(*owner, cudaErrorLaunchFailure,", "(void)("),
         "an exception in a kernel makes the device fail, with its text",
         "work behind a failed kernel is discarded and its bodies are dropped")
 
 # ---- Memory
 
-without("device memory is aligned to 256 bytes", ("memory.cpp", "device_alignment = 256;", "device_alignment = 16;"),
+without("device memory is aligned to 256 bytes", ("backing.cpp", "alignment = 256;", "alignment = 16;"),
         "device memory is aligned, charged to the device and given back")
 without("freed memory is given back", ("memory.cpp", "{ d.used -= units; }", "{ (void)d; (void)units; }"),
         "device memory is aligned, charged to the device and given back")
@@ -302,7 +305,7 @@ without("stream-ordered memory is there when the stream has got to it",
         ("pool.cpp", "a.now = allocation::phase::live;", ""),
         "stream-ordered memory can be used by what follows on the stream")
 without("stream-ordered memory is there no earlier and no later",
-        ("copy.cpp", "bool const there = !a || a->now == allocation::phase::live;", "bool const there = true;"),
+        ("copy.cpp", "if (!hole && a->now == allocation::phase::live) return true;", "return true;"),
         "using stream-ordered memory outside of its life fails the device")
 without("allocating in a stream does not wait",
         ("pool.cpp", "ordering::access const born[] =", "wait_for(lock, work);\n    ordering::access const born[] ="),
@@ -337,10 +340,10 @@ without("allocations come from the current pool",
          "the_machine().pools.find(d.default_pool_handle)"),
         "a device has a current pool, which starts as the default one")
 without("the default pool of a location is not its current one",
-        ("default_pool.cpp", ": d->default_pool_handle;", ": d->current_pool_handle;"),
+        ("default_pool.cpp", "return give(out, pools.given);", "return give(out, pools.current);"),
         "the default pool of a location is that of its device")
 without("pools of managed memory are others",
-        ("default_pool.cpp", "managed ? d->managed_pool_handle :", "false ? d->managed_pool_handle :"),
+        ("default_pool.cpp", "return managed ? use(", "return false ? use("),
         "managed memory comes from a pool of its own")
 without("a pool has a largest size", ("pool.cpp", "return p.limit == 0 ? here", "return true ? here"),
         "a pool with a largest size refuses what goes beyond")
@@ -403,8 +406,7 @@ without("a mapping shows the memory itself",
         "memory that is mapped twice is the same memory",
         "contents stay with the memory, not with the address")
 without("neighbours are one piece",
-        ("virtual_memory.cpp", "    for (std::size_t done = 0; done < bytes;) {\n",
-         "    if (bytes > first->bytes - offset) return false;\n    for (std::size_t done = 0; done < bytes;) {\n"),
+        ("virtual_memory.cpp", "if (!first->mapped) return bytes <= ", "return bytes <= "),
         "neighbouring mappings are one piece of memory")
 without("unmapping keeps contents",
         ("virtual_memory.cpp", "    --a->mapped->memory->mappings;\n",
@@ -445,3 +447,285 @@ without("the driver leaves no last error",
          "        if (result != CUDA_SUCCESS) (void)remember(cudaErrorUnknown);\n"
          "        return error == CUDA_SUCCESS ? result : error;"),
         "an error of the driver is not the runtime's last error")
+
+# ---- Captures
+
+without("captured work does not run",
+        ("scheduler.cpp", "if (on->capturing.in) return add_to_capture(*on, std::move(work));", ""),
+        "what is captured does not run until its graph is launched")
+without("a stream knows that it captures",
+        ("capture.cpp", "if (!s.capturing.in) return cudaStreamCaptureStatusNone;",
+         "return cudaStreamCaptureStatusNone;"),
+        "a stream says whether it captures")
+without("a capture ends for all of its streams",
+        ("capture.cpp", "if (auto const s = weak.lock()) s->capturing = {};",
+         "if (auto const s = weak.lock(); s.get() == c.origin) s->capturing = {};"),
+        "waiting for a captured event draws a stream into the capture",
+        "a stream that a capture has drawn in must be joined again")
+without("captures are told apart by number", ("capture.cpp", "capture{++captures, ", "capture{1, "),
+        "a capture has an id of its own, a graph, and nodes that the next one comes after")
+without("a capture tells what the next node comes after",
+        ("capture.cpp", "if (count) *count = s->capturing.tips.size();", "if (count) *count = 0;"),
+        "a capture has an id of its own, a graph, and nodes that the next one comes after")
+without("dependencies can be replaced",
+        ("capture.cpp", "if (flags == cudaStreamSetCaptureDependencies)\n", "if (false)\n"),
+        "the nodes that the next one comes after can be changed")
+without("a dependency that was taken back need not be joined",
+        ("capture.cpp", "for (auto const old : std::exchange(s->capturing.tips, {})) all[old]->excused = true;",
+         "s->capturing.tips.clear();"),
+        "the nodes that the next one comes after can be changed")
+without("the legacy stream cannot capture",
+        ("capture.cpp", "if (s->legacy) return note_refusal(cudaErrorStreamCaptureUnsupported, nullptr);", ""),
+        "a capture begins on a stream that is not the legacy one and does not capture")
+without("a stream captures once at a time",
+        ("capture.cpp", "if (s->capturing.in) return invalidate(*s->capturing.in, cudaErrorIllegalState);", ""),
+        "a capture begins on a stream that is not the legacy one and does not capture")
+without("only a capture can be ended",
+        ("capture.cpp", "if (!c) return cudaErrorIllegalState;", "if (!c) return cudaSuccess;"),
+        "a capture begins on a stream that is not the legacy one and does not capture")
+without("captures have known modes", ("capture.cpp", "if (!is_mode(mode)) return cudaErrorInvalidValue;", ""),
+        "a capture begins on a stream that is not the legacy one and does not capture")
+without("only what becomes a node is allowed on a capturing stream",
+        ("capture.cpp", "return can_be_captured(f) ? cudaSuccess :", "return true ? cudaSuccess :"),
+        "a capturing stream cannot be waited for or queried, and the attempt ends the capture",
+        "a callback of the older kind, and attaching memory, cannot be captured")
+without("a forbidden call ends the capture", ("capture.cpp", "    c.invalid = true;\n", ""),
+        "a capturing stream cannot be waited for or queried, and the attempt ends the capture",
+        "a device cannot be waited for while one of its streams captures",
+        "the legacy stream is unusable while a blocking stream captures",
+        "captured work cannot wait for work that runs")
+without("an invalid capture takes nothing more",
+        ("capture.cpp", "if (c.invalid) return cudaErrorStreamCaptureInvalidated;", ""),
+        "a capturing stream cannot be waited for or queried, and the attempt ends the capture")
+without("an invalid capture gives no graph", ("capture.cpp", "|| c.invalid) return", ") return"),
+        "a capturing stream cannot be waited for or queried, and the attempt ends the capture",
+        "a device cannot be waited for while one of its streams captures")
+without("a captured event cannot be queried",
+        ("event.cpp", "if (e.captured.in) return refuse_captured(e);", ""),
+        "an event recorded in a capture has no state")
+without("a captured event cannot be waited for",
+        ("event.cpp", "if (e->captured.in) return refuse_captured(*e);", ""),
+        "an event recorded in a capture has no state")
+without("a captured event has no time",
+        [("event.cpp", "if (a->captured.in) return refuse_captured(*a);", ""),
+         ("event.cpp", "if (b->captured.in) return refuse_captured(*b);", "")],
+        "an event recorded in a capture has no state")
+without("an event is a captured one until it is recorded elsewhere", ("event.cpp", "    e->captured = {};\n", ""),
+        "an event recorded in a capture has no state")
+without("a device cannot be waited for while one of its streams captures",
+        ("capture.cpp", "if (f == function::cudaDeviceSynchronize) return refuse_device(current_device());", ""),
+        "a device cannot be waited for while one of its streams captures")
+without("unsafe calls are refused during a capture",
+        ("capture.cpp", "return unsafe(f) || f == function::cudaMemcpyPeer ? refuse_unsafe() :",
+         "return f == function::cudaMemcpyPeer ? refuse_unsafe() :"),
+        "a thread that captures cannot allocate, unless the capture or the thread is relaxed",
+        "a global capture concerns all threads that do not say otherwise",
+        "an event that was not captured may not be queried during a capture that is not relaxed")
+without("a relaxed thread may make unsafe calls",
+        ("capture.cpp", "if (caller.capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;", ""),
+        "a thread that captures cannot allocate, unless the capture or the thread is relaxed")
+without("unsafe calls are allowed during a relaxed capture",
+        ("capture.cpp", "if (c.thread == me) return c.mode != cudaStreamCaptureModeRelaxed;",
+         "if (c.thread == me) return true;"),
+        "a thread that captures cannot allocate, unless the capture or the thread is relaxed",
+        "an event that was not captured may not be queried during a capture that is not relaxed")
+without("a global capture concerns other threads",
+        ("capture.cpp", "return c.mode == cudaStreamCaptureModeGlobal && caller.", "return false && caller."),
+        "a global capture concerns all threads that do not say otherwise")
+without("only a global capture concerns other threads",
+        ("capture.cpp", "return c.mode == cudaStreamCaptureModeGlobal && caller.", "return caller."),
+        "a global capture concerns all threads that do not say otherwise")
+without("a global capture concerns no thread that thinks of its own captures only",
+        ("capture.cpp", "cudaStreamCaptureModeGlobal && caller.capture_mode == cudaStreamCaptureModeGlobal;",
+         "cudaStreamCaptureModeGlobal;"),
+        "a global capture concerns all threads that do not say otherwise")
+without("a thread's capture mode comes back",
+        ("capture.cpp", "std::swap(*mode, caller.capture_mode);", "caller.capture_mode = *mode;"),
+        "a thread's capture mode is exchanged for another")
+without("threads have known capture modes",
+        ("capture.cpp", "if (!mode || !is_mode(*mode)) return", "if (!mode) return"),
+        "a thread's capture mode is exchanged for another")
+without("events are not queried during a capture", ("capture.cpp", "        case function::cudaEventQuery:\n", ""),
+        "an event that was not captured may not be queried during a capture that is not relaxed")
+without("the legacy stream is unusable while a blocking stream captures",
+        ("capture.cpp", "if (auto const error = refuse_legacy(s.owner); error != cudaSuccess) return error;", ";"),
+        "the legacy stream is unusable while a blocking stream captures")
+without("asking about the legacy stream ends no capture",
+        [("capture.cpp", "if (s.legacy && asks_about_captures(f)) {", "if (false) {"),
+         ("capture.cpp", "if (asks_about_captures(f)) return cudaSuccess;",
+          "if (!s.legacy && asks_about_captures(f)) return cudaSuccess;")],
+        "asking whether the legacy stream captures does not end the capture of a blocking one")
+without("the legacy stream cannot be asked while a blocking stream captures",
+        ("capture.cpp", "return unusable ? cudaErrorStreamCaptureImplicit : cudaSuccess;", "return cudaSuccess;"),
+        "asking whether the legacy stream captures does not end the capture of a blocking one")
+without("the legacy stream does not care for captures of non-blocking streams",
+        ("capture.cpp", "return &s.owner == &d && s.blocking();", "return &s.owner == &d;"),
+        "the legacy stream goes on while a non-blocking stream captures")
+without("a capture concerns its own streams",
+        ("capture.cpp", "if (!s.capturing.in) return synchronous(f) ? refuse_unsafe() : cudaSuccess;",
+         "if (!s.capturing.in) return can_be_captured(f) ? cudaSuccess : refuse_device(s.owner);"),
+        "other streams go on while one captures")
+without("a wait for a captured event is not one for work",
+        ("stream.cpp", "if (s->capturing.in || e->captured.in) return", "if (s->capturing.in) return"),
+        "waiting for a captured event draws a stream into the capture",
+        "work that runs cannot wait for work that was captured")
+without("what was drawn in must be joined",
+        ("capture.cpp", "return unjoined(*c.into, s.capturing.tips) ?", "return false ?"),
+        "a stream that a capture has drawn in must be joined again")
+without("a capture ends on its first stream",
+        ("capture.cpp", "if (c->origin != s.get()) return invalidate(*c, cudaErrorStreamCaptureUnmatched);", ""),
+        "a capture ends on the stream where it began")
+without("a capture ends on its thread",
+        ("capture.cpp", "if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != this_thread())", "if (false)"),
+        "a capture ends on the thread where it began, unless it is relaxed")
+without("a relaxed capture ends on any thread",
+        ("capture.cpp", "if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != this_thread())",
+         "if (c->thread != this_thread())"),
+        "a capture ends on the thread where it began, unless it is relaxed")
+without("captures do not merge", ("capture.cpp", "if (to && to != from) {", "if (false) {"),
+        "two captures cannot become one")
+without("a capture waits for nothing outside",
+        ("capture.cpp", "if (!from) return e->recorded ?", "if (!from) return false ?"),
+        "captured work cannot wait for work that runs")
+without("nothing outside waits for what was captured",
+        ("capture.cpp", "if (!from->into) return to ?", "if (!from->into) return !to ? cudaSuccess : to ?"),
+        "work that runs cannot wait for work that was captured")
+without("a stream goes on after its capture where it stood before",
+        ("capture.cpp", "    s->capturing = {c, {}};\n", "    s->capturing = {c, {}};\n    s->last = nullptr;\n"),
+        "the order before a capture does not lead into it, nor the order in it out of it")
+without("captured copies read pageable memory when they run",
+        ("copy.cpp", "c.read == source_read::usual && !s->capturing.in;", "c.read == source_read::usual;"),
+        "pageable memory is read and written when the graph runs")
+without("external records are for captures",
+        ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;", ""),
+        "external events mean something in a capture only")
+without("external waits are for captures",
+        ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;", ""),
+        "external events mean something in a capture only")
+without("a launch waits for external events",
+        ("graph_launch.cpp", "if (what.node && what.node->type == cudaGraphNodeTypeWaitEvent &&", "if (false &&"),
+        "an external event is recorded by each launch, and one that a launch waits for holds it up")
+without("a launch records external events",
+        ("graph_launch.cpp", "return e->recorded = make_task(", "return make_task("),
+        "an external event is recorded by each launch, and one that a launch waits for holds it up")
+without("the thread's own stream can capture",
+        ("capture.cpp", "return s ? begin(s, mode) : bad_handle();",
+         "return s && handle != cudaStreamPerThread ? begin(s, mode) : bad_handle();"),
+        "the thread's own default stream can capture")
+without("errors of captures have texts",
+        ("error.cpp", '    E(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),\n', ""),
+        "the errors of captures have names and texts")
+
+# ---- Graphs
+
+without("a graph can be launched again",
+        ("graph_launch.cpp", "for (auto const& part : node->work) {",
+         "for (auto const& part : std::exchange(node->work, {})) {"),
+        "each launch runs all of the graph in order",
+        "what a graph copies it copies anew at each launch",
+        "pageable memory is read and written when the graph runs")
+without("a graph runs in the order of its capture",
+        ("graph_launch.cpp", "for (auto const& s : exec_.steps) put(s);",
+         """done_.resize(exec_.steps.size());
+        for (auto i = exec_.steps.size(); i-- != 0;) put(exec_.steps[i]);"""),
+        "each launch runs all of the graph in order")
+without("a graph runs in the stream that it is launched in",
+        ("graph_launch.cpp", "else launch{lock, e, s}();", "else launch{lock, e, s->owner.legacy}();"),
+        "a graph is work of the stream it is launched in")
+without("a graph waits for what stands before it on all branches",
+        ("graph_launch.cpp", "if (what.after.empty() && s != on_) come_after(*s, *work, begin_);", ""),
+        "every branch of a graph waits for what stands before it in the stream")
+without("what stands behind a graph waits for all branches",
+        ("graph_launch.cpp", "if (lane(i) != on_) come_after(*on_, *end, lane(i)->last);", ";"),
+        "what follows a graph in its stream waits for every branch")
+without("a launch waits for no other stream",
+        ("graph_launch.cpp", "        enqueue(lock_, on_, begin_);\n",
+         """        for (auto const& other : on_->owner.streams)
+            if (other->last) order(*begin_, other->last);
+        enqueue(lock_, on_, begin_);
+"""),
+        "the order before a capture does not lead into it, nor the order in it out of it",
+        "two executables of one graph know nothing of each other")
+without("a graph in the legacy stream waits for blocking streams",
+        ("scheduler.cpp", "if (other->blocking() && other->last) order(work, other->last);",
+         """if (other->blocking() && other->last && caller.calling != function::cudaGraphLaunch)
+                order(work, other->last);"""),
+        "the legacy stream orders graphs as it does other work")
+without("launches of one executable follow each other",
+        ("graph_launch.cpp", "if (exec_.last) come_after(*on_, *begin_, exec_.last);", ""),
+        "launches of one executable graph do not overlap")
+without("branches keep the order between them",
+        ("graph_launch.cpp", "if (exec_.steps[before].lane != what.lane) come_after(*s, *work, done_[before]);", ""),
+        "a join comes after all branches")
+without("a join keeps what stood before it in the stream",
+        ("capture.cpp", "add_tips(s->capturing.tips, e->captured.tips);", "s->capturing.tips = e->captured.tips;"),
+        "a join comes after all branches")
+without("an executable outlives its graph",
+        ("graph.cpp", "    gone.value = forget_graph(handle);\n",
+         "    gone.value = forget_graph(handle);\n        for (auto const& n : gone.value->nodes) n->work.clear();\n"),
+        "an executable graph outlives its graph, and a launch its executable graph")
+without("a launch outlives its executable",
+        ("graph_launch.cpp", "return make_task([node = what.node] {\n",
+         """return make_task([weak = std::weak_ptr{what.node}] {
+        auto const node = weak.lock();
+        if (!node) return;
+"""),
+        "an executable graph outlives its graph, and a launch its executable graph")
+without("room for more nodes than there are is emptied",
+        ("graph.cpp", "out[i] = there ? handle_of(all[i]) : nullptr;", "if (there) out[i] = handle_of(all[i]);"),
+        "a graph tells its nodes and how they depend on each other")
+without("nodes have types", ("graph.cpp", "*type = n->type;", "*type = cudaGraphNodeTypeKernel;"),
+        "a graph tells its nodes and how they depend on each other")
+without("a root depends on nothing", ("graph.cpp", "return n->after.empty();", "return true;"),
+        "a graph tells its nodes and how they depend on each other")
+without("the rows of a copy are one node",
+        ("capture.cpp", "tips.size() == 1 && nodes[tips[0]]->call == call_number;", "false;"),
+        "a graph tells its nodes and how they depend on each other")
+without("edges have a direction",
+        ("graph.cpp", "for (auto const from : g.nodes[to]->after) all.push_back({from, to});",
+         "for (auto const from : g.nodes[to]->after) all.push_back({to, from});"),
+        "a graph tells its nodes and how they depend on each other")
+without("an empty graph is one",
+        ("graph_launch.cpp", "    plan(*e);\n    *out =",
+         "    if (g->nodes.empty()) return cudaErrorInvalidValue;\n    plan(*e);\n    *out ="),
+        "an empty graph can be launched")
+without("graphs have no flags", ("graph.cpp", "if (!out || flags != 0) return cudaErrorInvalidValue;", ""),
+        "an empty graph can be launched")
+without("a graph launched in a capture becomes a node",
+        ("graph_launch.cpp", "if (s->capturing.in) add_node(", "if (false) add_node("),
+        "a graph launched in a capture is a node of the new graph")
+without("a clone has nodes of its own",
+        ("graph.cpp",
+         "copy->nodes.push_back(std::make_shared<graph_node>(*n));\n        copy->nodes.back()->handle = 0;",
+         "copy->nodes.push_back(n);"),
+        "a clone is a graph of its own")
+without("executables have known flags",
+        ("graph_launch.cpp", "|| g->capturing || (flags & ~known) != 0) return", "|| g->capturing) return"),
+        "a graph can be instantiated in three ways and uploaded")
+without("executables keep their flags", ("graph_launch.cpp", ".flags = flags,", ".flags = 0,"),
+        "a graph can be instantiated in three ways and uploaded")
+without("an upload is over with the call",
+        ("graph_launch.cpp", "*flags = e->flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUpload);",
+         "*flags = e->flags;"),
+        "a graph can be instantiated in three ways and uploaded")
+without("an update changes what is launched",
+        ("graph_launch.cpp", "    plan(*e);\n        return cudaSuccess;", "    return cudaSuccess;"),
+        "an executable graph takes over a graph of the same shape")
+without("an update wants as many nodes",
+        ("graph_launch.cpp", "if (had.nodes.size() != g.nodes.size()) return",
+         "if (had.nodes.size() > g.nodes.size()) return"),
+        "an executable graph takes over a graph of the same shape")
+without("an update wants nodes of the same types",
+        ("graph_launch.cpp", "if (was.type != is.type) return", "if (false) return"),
+        "an executable graph takes over a graph of the same shape")
+without("an update wants the same dependencies",
+        ("graph_launch.cpp", "if (was.after != is.after) return", "if (false) return"),
+        "an executable graph takes over a graph of the same shape")
+without("an update that does not fit changes nothing",
+        ("graph_launch.cpp", "if (what != cudaGraphExecUpdateSuccess) return cudaErrorGraphExecUpdateFailure;",
+         """if (what != cudaGraphExecUpdateSuccess) {
+            e->of = g;
+            plan(*e);
+            return cudaErrorGraphExecUpdateFailure;
+        }"""),
+        "an executable graph takes over a graph of the same shape")

@@ -32,6 +32,11 @@ CUresult ask(void* out, CUpointer_attribute which, allocation const& a, CUdevice
         case CU_POINTER_ATTRIBUTE_MAPPED: return give(out, true);
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             return give(out, reinterpret_cast<CUmemoryPool>(the_machine().pools.handle_of(a.from)));
+#if CUDA_VERSION >= 12080
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:  // by how it was made; no device here has the engine
+            return give(out,
+                        a.kind == memory_kind::device && !a.mapped && (!a.from || a.from->for_decompression));
+#endif
         default: return CUDA_ERROR_NOT_SUPPORTED;
     }
 }

@@ -254,6 +254,9 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* out, cudaMemPoolProps const* wanted
         auto p = std::make_shared<pool>();
         p->device = d->index;
         p->limit = wanted->maxSize;
+#if CUDART_VERSION >= 12080
+        p->for_decompression = (wanted->usage & cudaMemPoolCreateUsageHwDecompress) != 0;
+#endif
         std::erase_if(d->pools, [](auto const& weak) { return weak.expired(); });
         d->pools.push_back(p);
         *out = reinterpret_cast<cudaMemPool_t>(m.pools.add(std::move(p), present_call()));

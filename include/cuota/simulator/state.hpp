@@ -194,7 +194,8 @@ struct pool {
     std::size_t reserved_peak = 0;
     std::uint64_t threshold = 0;
     int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
-    std::uint32_t open_to = 0;  ///< other devices that may reach its memory, one bit each
+    std::uint32_t open_to = 0;       ///< other devices that may reach its memory, one bit each
+    bool for_decompression = false;  ///< as the program has asked
     std::vector<pending_free> frees;
 
     [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
