@@ -31,6 +31,20 @@ test: ## build and run all tests
 	@$(call build,dev)
 	@$(call ctest,dev)
 
+# As many seeds as there is time for: make modes SEEDS="1 2 3 4 5 6"
+SEEDS ?= 1 2
+modes = CUOTA_SIM_CHECKS=strict $(SEEDS:%=CUOTA_SIM_SCHEDULE=late:%)
+
+.PHONY: modes
+modes: ## the same tests on stricter devices: memory closed to the host, then work as late as it may be, by two seeds
+	@$(SETUP)
+	@$(call build,dev)
+	@for mode in $(modes); do \
+	    echo "==== $$mode"; \
+	    env $$mode $(call ctest,dev,--label-exclude '^(lint|compile_fail|packaging)$$') \
+	        || { echo "FAILED with $$mode"; exit 1; }; \
+	done
+
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)

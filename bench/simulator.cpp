@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What calls cost on the simulated runtime: it should not be what decides how long a test suite takes. Each with the
-/// order checks off and on, and by both schedules where work has to run.
+/// order checks off and on, and by both schedules where work has to run; what touches memory, with each kind of it.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -38,6 +39,18 @@ void by_both_schedules(benchmark::internal::Benchmark* b) {
     b->ArgNames({"checked", "late"})->ArgsProduct({{0, 1}, {0, 1}})->UseRealTime();
 }
 
+// One kind of memory for one benchmark, by range(0), with the order checks off.
+void choose_memory(benchmark::State& state) {
+    constexpr std::array checks{sim::memory_checks::off, sim::memory_checks::heap,
+                                sim::memory_checks::strict};
+    constexpr std::array names{"off", "heap", "strict"};
+    auto const i = static_cast<std::size_t>(state.range(0));
+    sim::set_order_checks(sim::order_checks::off);
+    sim::set_memory_checks(checks.at(i));
+    state.SetLabel(names.at(i));
+}
+void by_memory(benchmark::internal::Benchmark* b) { b->ArgName("memory")->DenseRange(0, 2)->UseRealTime(); }
+
 // The bookkeeping of plain device memory.
 void malloc_and_free(benchmark::State& state) {
     machine const m{state};
@@ -59,6 +72,33 @@ void malloc_async_and_free_async(benchmark::State& state) {
     }
 }
 BENCHMARK(malloc_async_and_free_async)->Apply(off_and_on);
+
+void malloc_async_and_free_async_by_memory(benchmark::State& state) {
+    machine const m{state};
+    choose_memory(state);
+    cuota::stream const s;
+    for (auto _ : state) {
+        void* p = nullptr;
+        cudaMallocAsync(&p, bytes, s.get());
+        cudaFreeAsync(p, s.get());
+    }
+}
+BENCHMARK(malloc_async_and_free_async_by_memory)->Apply(by_memory);
+
+// Strict memory is opened for each kernel by the fault of its first touch, and closed behind it.
+void kernel_touches_a_block_by_memory(benchmark::State& state) {
+    machine const m{state};
+    choose_memory(state);
+    cuota::stream const s;
+    void* p = nullptr;
+    cudaMalloc(&p, bytes);
+    for (auto _ : state) {
+        cuota::for_each_index(s, 1, [to = static_cast<int*>(p)](std::size_t i) { to[i] = 1; });
+        s.synchronize();
+    }
+    cudaFree(p);
+}
+BENCHMARK(kernel_touches_a_block_by_memory)->Apply(by_memory);
 
 // From the call to the end of an empty host function, and back.
 void host_function_and_synchronise(benchmark::State& state) {

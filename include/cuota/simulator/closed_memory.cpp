@@ -46,7 +46,7 @@ tables& known() {
     return *the_one;
 }
 
-std::atomic<bool> any_arena{false};
+std::atomic<bool> any_arena{false}, ever_watched{false};
 thread_local constinit kernel_run* running = nullptr;
 
 std::size_t in_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
@@ -345,7 +345,7 @@ void belongs_to(allocation_ref const& a) {
     known().owners[reinterpret_cast<std::uintptr_t>(a->address()) - a->block.guard_before] = a;
 }
 
-bool in_use() noexcept { return any_arena; }
+bool in_use() noexcept { return ever_watched; }
 
 bool is_closed(void const* address) noexcept {
     if (!any_arena) return false;
@@ -354,6 +354,7 @@ bool is_closed(void const* address) noexcept {
 }
 
 void watch_faults() noexcept {
+    ever_watched = true;
     struct sigaction now;
     std::lock_guard lock{previous_mutex};
     if (sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_sigaction == &fault_handler::handle) return;

@@ -32,7 +32,7 @@ std::string what_lies_at(void const* address);
 /// Makes sure that faults come here. Other code may have taken the signal, such as a test framework. Costs a system
 /// call.
 void watch_faults() noexcept;
-/// Whether any block was ever taken: else there is nothing to watch.
+/// Whether there was ever such a block, or a mapping that is closed: else there is nothing to watch.
 bool in_use() noexcept;
 
 /// What one kernel opens, on the thread that runs it. Closes it at the end, and looks at the guard bytes.
