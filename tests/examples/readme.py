@@ -31,3 +31,17 @@ if "(simulated)" not in printed:  # another device has another size
     printed, expected = (re.sub(r"^  device .*\n", "", text, flags=re.M) for text in (printed, expected))
 if printed != expected:
     sys.exit(f"the README's refusal is not what the program prints:\n{done.stdout}\nREADME:\n{refusal}")
+
+# The message of the simulated device, with this machine's addresses.
+mistake = program.with_name("mistake")
+done = subprocess.run([mistake], capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_ORDER": "fatal"})
+if "(simulated)" in printed:
+    told = re.search(r"^\$ CUOTA_SIM_ORDER=fatal ./mistake\n(.*?)^```$", (root / "README.md").read_text(), re.M | re.S)[1]
+
+    def plain(text):
+        return re.sub(r"0x[0-9a-f]+|\(schedule .*?\)", "", " ".join(text.split()))
+
+    if plain(told) not in plain(done.stderr):
+        sys.exit(f"the README's race is not what the program prints:\n{done.stderr}\nREADME:\n{told}")
+    if done.returncode == 0:
+        sys.exit("a race that is fatal ended the program well")
