@@ -32,10 +32,12 @@ TEST_CASE("everything handed out is counted until it is given back", "[simulator
     CHECK(live.total() == 6);
 
     auto const leaks = sim::leaks();
-    REQUIRE(leaks.size() == 4);
+    REQUIRE(leaks.size() == 6);
     CHECK(leaks[0].find("device memory, 1000 bytes") != std::string::npos);
     CHECK(leaks[1].find("pinned memory, 1000 bytes") != std::string::npos);
     CHECK(leaks[3].find("from cudaMallocAsync") != std::string::npos);
+    CHECK(leaks[4].find("from cudaStreamCreateWithFlags") != std::string::npos);
+    CHECK(leaks[5].find("from cudaEventCreateWithFlags") != std::string::npos);
 
     CHECK(cudaFree(d) == cudaSuccess);
     CHECK(cudaFree(managed) == cudaSuccess);

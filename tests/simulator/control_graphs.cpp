@@ -3,6 +3,7 @@
 #include "simulator/control.hpp"
 #include "simulator/graphs.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -116,9 +117,12 @@ TEST_CASE("graphs and executable graphs are alive until they are destroyed, and 
     CHECK(sim::report().find("graphs 1  executable graphs 1") != std::string::npos);
     CHECK_THROWS_AS(sim::reset({.devices = 2}), std::logic_error);
     auto const leaks = sim::leaks();
-    REQUIRE(leaks.size() == 4);
-    CHECK(leaks[2] == "graph of 1 nodes");
-    CHECK(leaks[3] == "executable graph of 1 nodes");
+    auto const has_line = [&leaks](std::string const& start) {
+        return std::any_of(leaks.begin(), leaks.end(),
+                           [&](auto const& line) { return line.find(start) == 0; });
+    };
+    CHECK(has_line("graph of 1 node, from cudaStreamBeginCapture at "));
+    CHECK(has_line("executable graph of 1 node, from cudaGraphInstantiate at "));
     cudaGraphNode_t node = nullptr;
     std::size_t one = 1;
     REQUIRE(cudaGraphGetNodes(g, &node, &one) == cudaSuccess);

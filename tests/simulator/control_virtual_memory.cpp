@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/control.hpp"
+#include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
 using namespace control;
@@ -19,7 +19,7 @@ TEST_CASE("physical memory is charged from its creation to its last handle and m
         REQUIRE(d.create(&h, bytes, &wanted, 0) == CUDA_SUCCESS);
         CHECK(free_bytes() == 4 * MiB);
         CHECK(sim::live().device_bytes == bytes);
-        CHECK(sim::leaks().size() == 1);
+        CHECK(sim::leaks().size() == 2);  // the range as well
         CHECK(d.create(&more, 6 * MiB, &wanted, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 
         REQUIRE(d.map(r.start, bytes, 0, h, 0) == CUDA_SUCCESS);
@@ -178,4 +178,29 @@ TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_
     for (auto& h : handles) REQUIRE(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_SUCCESS);
     for (auto const h : handles) REQUIRE(d.release(h) == CUDA_SUCCESS);
     CHECK(free_bytes() == std::size_t{8} << 30);
+}
+
+TEST_CASE("a race is found in whichever mapping of a copy it is", "[simulator][virtual_memory][races]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
+    machine m;
+    sim::set_order_checks(sim::order_checks::report);
+    driver const d;
+    auto const bytes = d.granule();
+    auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
+    {
+        range const r{d, 3 * bytes};
+        memory const p{d, bytes}, q{d, bytes}, last{d, bytes};
+        mapped const first{d, r.start, p}, second{d, r.start + bytes, q}, third{d, r.start + 2 * bytes, last};
+        auto const wrong = GENERATE(0, 1, 2);
+        REQUIRE(cudaMemsetAsync(pointer(r.start + static_cast<std::size_t>(wrong) * bytes + 100), 1, 8, a) ==
+                cudaSuccess);
+        REQUIRE(cudaMemsetAsync(pointer(r.start), 2, 3 * bytes, b) == cudaSuccess);
+        CHECK(sim::misuse().races == 1);
+        cuota_simulator_declare(a, pointer(r.start + 100), 3 * bytes - 100, 0);
+        REQUIRE(launch(a, "reader", [] {}) == cudaSuccess);
+        CHECK(sim::misuse().races == 4);  // it meets the second memset in all three
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    }
+    CHECK(cudaStreamDestroy(a) == cudaSuccess);
+    CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }

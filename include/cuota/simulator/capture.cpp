@@ -187,7 +187,7 @@ cudaError_t begin(stream_handle const& s, cudaStreamCaptureMode mode) {
     auto& m = the_machine();
     auto g = std::make_shared<graph>();
     g->capturing = true;
-    auto const handle = reinterpret_cast<cudaGraph_t>(m.graphs.add(g));
+    auto const handle = reinterpret_cast<cudaGraph_t>(m.graphs.add(g, present_call()));
     auto c =
         std::make_shared<capture>(capture{++captures, std::move(g), handle, s.get(), mode, this_thread()});
     c->begun = here();

@@ -128,19 +128,57 @@ std::string where_in(allocation const& a, std::uintptr_t address) {
     return "byte " + std::to_string(address - start) + " of ";
 }
 
-/// The memory at an address, and why it is not to be touched if it is not.
-std::string what_lies_at(std::uintptr_t address) {
-    auto a = owner_of(address);
-    if (!a) a = find_memory(at(address));
-    if (!a) {
-        auto const freed = freed_memory_at(at(address));
-        return freed.empty() ? "an address at which nothing lies" : freed;
-    }
-    auto text = where_in(*a, address) + describe(*a);
-    if (a->now == allocation::phase::pending) text += ", which is not there yet";
-    if (a->now == allocation::phase::released) text += freed_text(*a);
+std::string describe_at(allocation const& a, std::uintptr_t address) {
+    auto text = where_in(a, address) + describe(a);
+    if (a.now == allocation::phase::pending) text += ", which is not there yet";
+    if (a.now == allocation::phase::released) text += freed_text(a);
     return text;
 }
+
+/// How far the address is from the allocation; zero inside of it.
+std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
+    auto const start = reinterpret_cast<std::uintptr_t>(a.address());
+    if (address < start) return start - address;
+    return address - start < a.bytes ? 0 : address - start - a.bytes + 1;
+}
+
+/// The blocks around an address, nearest first. One at least as near as alignment may put it is the only one.
+std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
+    constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
+    auto& t = known();
+    std::lock_guard lock{t.mutex};
+    std::vector<allocation_ref> all;
+    auto const next = t.owners.upper_bound(address);
+    auto from = next;
+    for (int i = 0; i < 2 && from != t.owners.begin(); ++i) --from;
+    for (auto const end = next == t.owners.end() ? next : std::next(next); from != end; ++from)
+        if (auto a = from->second.lock(); a && away_from(*a, address) < nearby) all.push_back(std::move(a));
+    auto const nearer = [address](auto const& x, auto const& y) {
+        return away_from(*x, address) < away_from(*y, address);
+    };
+    std::stable_sort(all.begin(), all.end(), nearer);
+    if (!all.empty() && away_from(*all.front(), address) <= alignment) all.resize(1);
+    return all;
+}
+
+}  // namespace
+
+std::string what_lies_at(void const* where) {
+    auto const address = reinterpret_cast<std::uintptr_t>(where);
+    if (auto const a = find_memory(where)) return describe_at(*a, address);
+    std::string text;
+    auto const around = blocks_around(address);
+    auto const freed = freed_memory_at(where);
+    bool const known_block = !around.empty() && away_from(*around.front(), address) <= alignment;
+    if (!known_block && !freed.empty()) return freed;
+    // The program may have meant any of them.
+    for (auto const& a : around) text += (text.empty() ? "" : ", and ") + describe_at(*a, address);
+    if (auto const range = reservation_at(where); !range.empty())
+        text += (text.empty() ? "" : ", in ") + range + ", where nothing is mapped";
+    return text.empty() ? "an address at which nothing lies" : text;
+}
+
+namespace {
 
 /// The stack of the code that faulted.
 call_sites::stack stack_of_fault(std::uintptr_t instruction) {
@@ -228,13 +266,13 @@ struct fault_handler {
         if (!running) {
             text = call_sites::resolved(
                 std::string{caller.doing == activity::callback ? "a host function" : "host code"} + by +
-                " touches " + what_lies_at(address));
+                " touches " + what_lies_at(where));
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
         auto& fault = running->fault;  // nothing of ours may be left behind when the kernel is jumped out of
         fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
-                what_lies_at(address);
+                what_lies_at(where);
         if (only_reads) fault += ", which may only be read";
         else if (live && inside)
             fault += ", which device " + std::to_string(running->owner_.index) + " cannot reach";

@@ -26,6 +26,9 @@ void belongs_to(allocation_ref const& a);
 /// Whether the address is that of a block, or could be: nothing else ever lies there.
 bool is_closed(void const* address) noexcept;
 
+/// The memory at an address, and why it is not to be touched if it is not; for messages. Under the lock.
+std::string what_lies_at(void const* address);
+
 /// Makes sure that faults come here. Other code may have taken the signal, such as a test framework. Costs a system
 /// call.
 void watch_faults() noexcept;

@@ -122,6 +122,7 @@ void reset(options wanted) {
     for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
     forget_faults();
     m.injected = 0;
+    m.recently_freed.clear();
     for (auto& c : m.calls) c = 0;
     forget_misuse();
     choose(m.initial_memory);
@@ -155,6 +156,13 @@ std::vector<std::string> leaks() {
     std::sort(all.begin(), all.end());
     std::vector<std::string> lines;
     for (auto& [number, line] : all) lines.push_back(std::move(line));
+    auto const add = [&lines](auto const& one, origin const& from) { lines.push_back(describe(*one, from)); };
+    the_machine().streams.for_each(add);
+    the_machine().events.for_each(add);
+    the_machine().pools.for_each([&](std::shared_ptr<pool> const& p, origin const& from) {
+        if (!p->is_default) add(p, from);
+    });
+    for (auto& line : describe_reservations()) lines.push_back(std::move(line));
     for (auto& line : describe_graphs()) lines.push_back(std::move(line));
     return with_places(std::move(lines));
 }
@@ -317,6 +325,7 @@ std::string report() {
          << "        host accesses " << wrong.host_accesses << "  illegal accesses " << wrong.illegal_accesses
          << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialised_reads
          << '\n';
+    for (auto const& line : leaks()) text << "alive   " << line << '\n';
     for (auto const& line : misuse_reports()) text << "misuse  " << line << '\n';
     for (auto const& race : order_reports()) text << "race    " << race << '\n';
     text << "work    by schedule " << schedule_in_words() << ", by a standstill " << scheduled().unseeded

@@ -132,12 +132,10 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
 /// Only what the runtime knows of: pageable memory is read before the call returns, or the call waits.
 void check_order(copy_request const& c, place const& to, place const& from, stream const& s,
                  operation const& work) {
-    std::array<ordering::access, 2> all;
-    std::size_t n = 0;
+    auto const* const what = name_of(caller.calling);
     if (from.memory && c.read != source_read::now)  // read before the call returned, in no stream's order
-        all[n++] = {from.memory.get(), from.offset(c.from), c.bytes, ordering::use::reads};
-    if (to.memory) all[n++] = {to.memory.get(), to.offset(c.to), c.bytes, ordering::use::writes};
-    ordering::accesses(s, work, name_of(caller.calling), {all.data(), n});
+        ordering::accesses(s, work, what, from.memory, c.from, c.bytes, ordering::use::reads);
+    if (to.memory) ordering::accesses(s, work, what, to.memory, c.to, c.bytes, ordering::use::writes);
 }
 
 }  // namespace
@@ -150,6 +148,8 @@ std::string what_is(void const* address) {
         auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
         if (offset != 0) text << "byte " << offset << " of ";
         text << describe(*a);
+    } else if (closed_memory::is_closed(address) || is_reserved(address)) {
+        text << closed_memory::what_lies_at(address);
     } else if (auto const gone = freed_memory_at(address); !gone.empty()) {
         text << gone;
     } else {
@@ -223,8 +223,7 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
         for (auto const& piece : all) std::memset(piece.data(), value, piece.size());
     });
     enqueue(lock, s, work);
-    ordering::access const written[] = {{where.memory.get(), where.offset(to), bytes, ordering::use::writes}};
-    ordering::accesses(*s, *work, name_of(caller.calling), written);
+    ordering::accesses(*s, *work, name_of(caller.calling), where.memory, to, bytes, ordering::use::writes);
     return cudaSuccess;
 }
 

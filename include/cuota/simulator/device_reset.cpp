@@ -15,7 +15,7 @@ struct leftovers {
 template <class T, class Of>
 std::vector<std::shared_ptr<T>> take_all(registry<T>& from, Of is_of_device) {
     std::vector<std::shared_ptr<T>> taken;
-    from.for_each([&](std::shared_ptr<T> const& one) {
+    from.for_each([&](std::shared_ptr<T> const& one, origin const&) {
         if (is_of_device(*one)) taken.push_back(one);
     });
     for (auto const& one : taken) from.remove(reinterpret_cast<void*>(from.handle_of(one)), here());

@@ -14,7 +14,7 @@ cudaError_t create(cudaEvent_t* out, unsigned flags) {
     if (!out || (flags & ~known_flags) != 0 || timed_ipc) return cudaErrorInvalidValue;
     auto& m = the_machine();
     auto e = std::make_shared<event>(event{current_device(), flags, nullptr, nullptr});
-    *out = reinterpret_cast<cudaEvent_t>(m.events.add(std::move(e)));
+    *out = reinterpret_cast<cudaEvent_t>(m.events.add(std::move(e), present_call()));
     ++m.live.events;
     return cudaSuccess;
 }
@@ -23,7 +23,10 @@ cudaError_t create(cudaEvent_t* out, unsigned flags) {
 cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle, unsigned flags) {
     auto const e = the_machine().events.find(event_handle);
     auto const s = find_stream(stream_handle);
-    if (!e || !s || &e->owner != &s->owner) return bad_handle();
+    if (!e || !s) return bad_handle();
+    if (&e->owner != &s->owner)
+        return mixed_devices(describe(*e, the_machine().events.made(event_handle)) + ", and " +
+                             describe(*s, the_machine().streams.made(stream_handle)));
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if ((flags & ~unsigned{cudaEventRecordExternal}) != 0) return cudaErrorInvalidValue;
     if (s->capturing.in) return record_in_capture(*s, e, flags);
@@ -98,8 +101,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
     return api(function::cudaEventElapsedTime, [&](guard& lock) {
-        auto const a = the_machine().events.find(start), b = the_machine().events.find(end);
-        if (!a || !b || &a->owner != &b->owner) return bad_handle();
+        auto const& events = the_machine().events;
+        auto const a = events.find(start), b = events.find(end);
+        if (!a || !b) return bad_handle();
+        if (&a->owner != &b->owner)
+            return mixed_devices(describe(*a, events.made(start)) + ", and " +
+                                 describe(*b, events.made(end)));
         if (!ms) return cudaErrorInvalidValue;
         if (a->captured.in) return refuse_captured(*a);
         if (b->captured.in) return refuse_captured(*b);

@@ -58,7 +58,7 @@ struct home {
 
 home home_of(std::shared_ptr<graph_node> const& n) {
     home found;
-    the_machine().graphs.for_each([&](std::shared_ptr<graph> const& g) {
+    the_machine().graphs.for_each([&](std::shared_ptr<graph> const& g, origin const&) {
         auto const at = std::find(g->nodes.begin(), g->nodes.end(), n);
         if (at != g->nodes.end()) found = {g, static_cast<std::size_t>(at - g->nodes.begin())};
     });
@@ -134,13 +134,14 @@ std::shared_ptr<graph> forget_graph(cudaGraph_t handle) {
 std::vector<std::string> describe_graphs() {
     std::vector<std::string> lines;
     auto& m = the_machine();
-    auto const add = [&lines](std::string what, graph const& g) {
-        lines.push_back(what + " of " + std::to_string(g.nodes.size()) + " nodes");
+    auto const add = [&lines](std::string what, graph const& g, origin const& from) {
+        auto const n = g.nodes.size();
+        lines.push_back(what + " of " + std::to_string(n) + (n == 1 ? " node" : " nodes") + from.text());
     };
-    m.graphs.for_each([&](auto const& g) {
-        if (!g->capturing) add("graph", *g);
+    m.graphs.for_each([&](auto const& g, origin const& from) {
+        if (!g->capturing) add("graph", *g, from);
     });
-    m.graph_execs.for_each([&](auto const& e) { add("executable graph", *e->of); });
+    m.graph_execs.for_each([&](auto const& e, origin const& from) { add("executable graph", *e->of, from); });
     return lines;
 }
 
@@ -152,7 +153,7 @@ cudaError_t cudaGraphCreate(cudaGraph_t* out, unsigned int flags) {
     return api(function::cudaGraphCreate, [&](guard&) {
         if (!out || flags != 0) return cudaErrorInvalidValue;
         auto& m = the_machine();
-        *out = reinterpret_cast<cudaGraph_t>(m.graphs.add(std::make_shared<graph>()));
+        *out = reinterpret_cast<cudaGraph_t>(m.graphs.add(std::make_shared<graph>(), present_call()));
         ++m.live.graphs;
         return cudaSuccess;
     });
@@ -174,7 +175,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
 cudaError_t cudaGraphClone(cudaGraph_t* out, cudaGraph_t handle) {
     return with_graph(function::cudaGraphClone, handle, [&](graph& g) {
         if (!out || g.capturing) return cudaErrorInvalidValue;
-        *out = reinterpret_cast<cudaGraph_t>(the_machine().graphs.add(copy_of(g)));
+        *out = reinterpret_cast<cudaGraph_t>(the_machine().graphs.add(copy_of(g), present_call()));
         ++the_machine().live.graphs;
         return cudaSuccess;
     });

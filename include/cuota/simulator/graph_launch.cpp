@@ -95,7 +95,7 @@ cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long 
     auto e = std::make_shared<graph_exec>(
         graph_exec{.of = g, .owner = &current_device(), .flags = flags, .steps = {}});
     plan(*e);
-    *out = reinterpret_cast<cudaGraphExec_t>(m.graph_execs.add(std::move(e)));
+    *out = reinterpret_cast<cudaGraphExec_t>(m.graph_execs.add(std::move(e), present_call()));
     ++m.live.graph_execs;
     return cudaSuccess;
 }

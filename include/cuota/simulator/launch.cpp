@@ -100,7 +100,10 @@ cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, v
                            void (*drop)(void*), void* body) {
     auto const s = find_stream(handle);
     // A kernel launches on the current device, unlike a copy.
-    if (!s || &s->owner != &current_device()) return bad_handle();
+    if (!s) return bad_handle();
+    if (&s->owner != &current_device())
+        return mixed_devices(describe(*s, the_machine().streams.made(handle)) + ", and device " +
+                             std::to_string(current_device().index) + " is the current one");
     auto const touched = take_declared(s);
     if (!run) return cudaErrorInvalidDeviceFunction;
     auto work = std::make_shared<kernel>();

@@ -184,7 +184,8 @@ std::string freed_memory_at(void const* address) {
 
 cudaError_t refuse_free(void const* address) {
     auto& m = the_machine();
-    auto const before = freed_lately(address);
+    auto const before =
+        find_memory(address) ? nullptr : freed_lately(address);  // the address may be in use again
     bool const again = before && before->address() == address;
     if (again) {
         note_misuse(m.misuse.double_frees,

@@ -16,6 +16,8 @@ constexpr std::size_t most_lines = 1000;
 
 call_sites::site here() { return call_sites::of(caller.from); }
 
+origin present_call() { return {name_of(caller.calling), here()}; }
+
 std::string this_call() { return name_of(caller.calling) + call_sites::mark(here()); }
 
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line) {
@@ -44,6 +46,24 @@ cudaError_t bad_handle() {
         line += " any more: it was destroyed" + call_sites::mark(gone);
     note_misuse(the_machine().misuse.bad_handles, std::move(line));
     return cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t mixed_devices(std::string const& things) {
+    note_misuse(the_machine().misuse.bad_handles, this_call() + " mixes devices: " + things);
+    return cudaErrorInvalidResourceHandle;
+}
+
+std::string describe(event const& e, origin const& from) {
+    return "an event of device " + std::to_string(e.owner.index) + from.text();
+}
+
+std::string describe(stream const& s, origin const& from) {
+    return "stream #" + std::to_string(s.legacy ? 1 : s.id) + " of device " + std::to_string(s.owner.index) +
+           from.text();
+}
+
+std::string describe(pool const& p, origin const& from) {
+    return "a pool of device " + std::to_string(p.device) + from.text();
 }
 
 }  // namespace cuota::inline v0::simulator

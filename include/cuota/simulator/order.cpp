@@ -217,14 +217,10 @@ void declared(stream const& s, operation const& work, char const* what, std::spa
     for (auto const& one : all) {
         if (one.bytes == 0) continue;
         auto const address = ~one.disguise;
-        if (auto const a = find_memory(reinterpret_cast<void const*>(address))) {
-            auto const offset = address - address_of(*a);
-            auto const bytes = std::min(one.bytes, a->bytes - offset);
-            access const known[] = {{a.get(), offset, bytes, one.writes ? use::writes : use::reads}};
-            accesses(s, work, what, known);
-        } else {
-            check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
-        }
+        auto const* const from = reinterpret_cast<void const*>(address);
+        if (auto const a = find_memory(from))
+            accesses(s, work, what, a, from, one.bytes, one.writes ? use::writes : use::reads);
+        else check_ended(record_of(s, work, what, one.writes), address, one.bytes, work.at);
     }
 }
 
@@ -301,6 +297,20 @@ void accesses(stream const& s, operation const& work, char const* what, std::spa
             case use::begins: a.order_shadow.birth = now; break;
             case use::ends: finish(a, now, work.at); break;
         }
+    }
+}
+
+void accesses(stream const& s, operation const& work, char const* what, allocation_ref const& first,
+              void const* from, std::size_t bytes, use how) {
+    auto a = first;
+    for (auto at = reinterpret_cast<std::uintptr_t>(from); a && bytes != 0;) {
+        auto const offset = at - address_of(*a);
+        auto const n = std::min(bytes, a->bytes - offset);
+        access const one[] = {{a.get(), offset, n, how}};
+        accesses(s, work, what, one);
+        at += n;
+        bytes -= n;
+        a = a->mapped && bytes != 0 ? find_memory(reinterpret_cast<void const*>(at)) : nullptr;
     }
 }
 

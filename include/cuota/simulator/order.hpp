@@ -147,6 +147,9 @@ void retires(stream& s);
 
 /// Checks the accesses of an operation that has arrived, and notes them.
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all);
+/// The same for a range that starts in an allocation and may go on in mappings that follow it.
+void accesses(stream const& s, operation const& work, char const* what,
+              std::shared_ptr<allocation> const& first, void const* from, std::size_t bytes, use how);
 /// The same for a kernel. Memory the runtime does not know is not checked.
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);

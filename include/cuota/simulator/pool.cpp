@@ -256,7 +256,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* out, cudaMemPoolProps const* wanted
         p->limit = wanted->maxSize;
         std::erase_if(d->pools, [](auto const& weak) { return weak.expired(); });
         d->pools.push_back(p);
-        *out = reinterpret_cast<cudaMemPool_t>(m.pools.add(std::move(p)));
+        *out = reinterpret_cast<cudaMemPool_t>(m.pools.add(std::move(p), present_call()));
         ++m.live.pools;
         return cudaSuccess;
     });

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,17 @@ namespace cuota::inline v0::simulator {
 /// Where the object was destroyed whose handle this thread has last looked up in vain, if it was the last of its slot.
 extern thread_local constinit call_sites::site last_handle_gone;
 
+/// The call that made something, for messages.
+struct origin {
+    char const* call = nullptr;
+    call_sites::site at{};
+
+    /// ", from cudaX at file.cpp:12", or nothing for what no call has made.
+    [[nodiscard]] std::string text() const {
+        return call ? std::string{", from "} + call + call_sites::mark(at) : std::string{};
+    }
+};
+
 /// Objects behind opaque handles. A handle is a number, never an address: it is not reused, so a destroyed
 /// one is known for what it is, and following it faults.
 template <class T>
@@ -22,7 +34,7 @@ class registry {
 public:
     explicit registry(std::uintptr_t tag) : tag_{tag << 56} {}
 
-    std::uintptr_t add(std::shared_ptr<T> object) {
+    std::uintptr_t add(std::shared_ptr<T> object, origin from = {}) {
         if (free_.empty()) {
             slots_.emplace_back();
             free_.reserve(slots_.size());
@@ -31,6 +43,7 @@ public:
         auto const index = free_.back();
         free_.pop_back();
         slots_[index].object = std::move(object);
+        slots_[index].made = from;
         return tag_ | (std::uintptr_t{slots_[index].generation} << 24) | index;
     }
 
@@ -62,10 +75,17 @@ public:
         return 0;
     }
 
+    /// Where the object behind a good handle was made.
+    [[nodiscard]] origin made(void const* handle) const {
+        auto const index = index_of(handle);
+        return index < slots_.size() ? slots_[index].made : origin{};
+    }
+
+    /// Calls `use(object, origin)` for all that live.
     template <class Use>
     void for_each(Use use) const {
         for (auto const& s : slots_)
-            if (s.object) use(s.object);
+            if (s.object) use(s.object, s.made);
     }
 
     std::size_t size() const noexcept { return slots_.size() - free_.size(); }
@@ -73,6 +93,7 @@ public:
 private:
     struct slot {
         std::shared_ptr<T> object;
+        origin made;
         std::uint32_t generation = 1;
         call_sites::site gone_at{};  ///< of the generation before
     };

@@ -58,7 +58,9 @@ void perform(stream& s, operation& work) {
     if (work.held) sanitizer::observe(&the_machine().hold_token);
     sanitizer::observe(work.token());
     delay_by_jitter();
+    auto const outer = std::exchange(caller.running, work.from);
     work.run();
+    caller.running = outer;
     sanitizer::publish(work.token());
 }
 

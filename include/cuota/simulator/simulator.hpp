@@ -154,9 +154,9 @@ public:
 /// Whether a planned fault goes away by itself.
 enum class fault_kind { once, until_cleared };
 
-/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, races, other
-/// programs, delays and times of kernels; jitter, link, schedule and order checks are what the environment says.
-/// What is alive stays alive.
+/// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, misuse, races, what
+/// was freed, other programs, delays and times of kernels; jitter, link, schedule and checks are what the environment
+/// says. What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
@@ -167,7 +167,8 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 
 [[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
 
-/// One line for each live device, managed or pinned allocation, oldest first, and then for each graph.
+/// One line for each live device, managed or pinned allocation, oldest first; then one for each stream, event, pool,
+/// reserved range of addresses and graph. All name the call that made it and its place.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
@@ -402,7 +403,8 @@ struct order_counts {
 
 [[nodiscard]] CUOTA_SIMULATOR_API order_counts order_checked();
 
-/// One screen for people: calls by function, what lives, peaks, faults, misuse and races.
+/// For people: what lives and where it was made, peaks, misuse and races with their places, faults, the schedule, and
+/// calls by function.
 [[nodiscard]] CUOTA_SIMULATOR_API std::string report();
 
 }  // namespace cuota::inline v0::simulator

@@ -321,6 +321,7 @@ struct thread_facts {
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
+    call_sites::site running{};                     ///< the call that enqueued what it runs
     function calling = function::cudaGetLastError;  ///< the call it has made last
     call_sites::stack from{};                       ///< where it made it
     char const* tag = nullptr;                      ///< for what, if the program has said so
@@ -452,6 +453,8 @@ bool too_large(std::size_t bytes);
 
 /// Where the program made the present call.
 call_sites::site here();
+/// The present call, as what makes something.
+origin present_call();
 /// The present call and its place, as a message begins.
 std::string this_call();
 /// Counts something that the program did wrong, and keeps what there is to say about it.
@@ -460,6 +463,11 @@ void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
 void illegal_access(device& d, std::string line);
 /// Nothing is behind the handle, or an ongoing capture refuses it to this call.
 cudaError_t bad_handle();
+/// The present call was given things of several devices, in words.
+cudaError_t mixed_devices(std::string const& things);
+std::string describe(event const& e, origin const& from);
+std::string describe(stream const& s, origin const& from);
+std::string describe(pool const& p, origin const& from);
 
 // ---- capture.cpp ----
 

@@ -50,7 +50,7 @@ cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
     auto& m = the_machine();
     auto const s =
         make_stream(current_device(), flags, std::clamp(priority, highest_priority, lowest_priority));
-    *out = reinterpret_cast<cudaStream_t>(m.streams.add(s));
+    *out = reinterpret_cast<cudaStream_t>(m.streams.add(s, present_call()));
     ++m.live.streams;
     return cudaSuccess;
 }

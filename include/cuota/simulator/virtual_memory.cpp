@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <sstream>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,8 +24,13 @@ bool in_granules(std::size_t bytes) { return bytes != 0 && bytes % granularity =
 
 void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
+struct reservation {
+    std::size_t bytes;
+    origin made;
+};
+
 struct tables {
-    std::map<std::uintptr_t, std::size_t> reserved;  ///< start and bytes
+    std::map<std::uintptr_t, reservation> reserved;  ///< by their start
     registry<physical_memory> physical{0x56};
     std::vector<std::weak_ptr<physical_memory>> alive;
     int file = -1;
@@ -45,16 +51,16 @@ std::uintptr_t reservation_of(std::uintptr_t start, std::size_t bytes) {
     auto const& all = known().reserved;
     auto next = all.upper_bound(start);
     if (next == all.begin()) return 0;
-    auto const& [first, size] = *--next;
+    auto const& [first, range] = *--next;
     auto const offset = start - first;
-    return offset < size && bytes <= size - offset ? first : 0;
+    return offset < range.bytes && bytes <= range.bytes - offset ? first : 0;
 }
 
 bool touches_a_reservation(std::uintptr_t start, std::size_t bytes) {
     auto const& all = known().reserved;
     if (all.empty()) return false;
     auto next = all.lower_bound(start + bytes);
-    return next != all.begin() && (--next, start - next->first < next->second || next->first >= start);
+    return next != all.begin() && (--next, start - next->first < next->second.bytes || next->first >= start);
 }
 
 void* map_nothing(void* where, std::size_t bytes, int flags) {
@@ -307,6 +313,30 @@ std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory() {
     return lines;
 }
 
+namespace {
+
+std::string describe(std::uintptr_t start, reservation const& range) {
+    std::ostringstream text;
+    text << "addresses, " << range.bytes << " bytes at " << at(start) << range.made.text();
+    return text.str();
+}
+
+}  // namespace
+
+std::vector<std::string> describe_reservations() {
+    std::vector<std::string> lines;
+    for (auto const& [start, range] : known().reserved) lines.push_back(describe(start, range));
+    return lines;
+}
+
+std::string reservation_at(void const* address) {
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    auto const start = reservation_of(wanted, 1);
+    if (start == 0) return {};
+    return "byte " + std::to_string(wanted - start) + " of reserved " +
+           describe(start, known().reserved[start]);
+}
+
 // ---- the driver's functions ----
 
 namespace driver {
@@ -331,7 +361,7 @@ CUresult mem_address_reserve(CUdeviceptr* out, std::size_t bytes, std::size_t al
         if (!makes_sense) return CUDA_ERROR_INVALID_VALUE;
         auto const start = find_space(bytes, std::max(alignment, granularity), hint);
         if (start == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-        known().reserved.emplace(start, bytes);
+        known().reserved.emplace(start, reservation{bytes, present_call()});
         ++the_machine().live.address_ranges;
         *out = start;
         return CUDA_SUCCESS;
@@ -342,7 +372,7 @@ CUresult mem_address_free(CUdeviceptr start, std::size_t bytes) {
     return driver_api(function::cuMemAddressFree, [&](guard&) {
         auto& all = known().reserved;
         auto const found = all.find(start);
-        if (found == all.end() || found->second != bytes || any_mapping_in(start, bytes))
+        if (found == all.end() || found->second.bytes != bytes || any_mapping_in(start, bytes))
             return CUDA_ERROR_INVALID_VALUE;
         all.erase(found);
         munmap(at(start), bytes);

@@ -47,6 +47,11 @@ std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const
 /// Whether the address lies in a range that cuMemAddressReserve gave out. Under the lock.
 bool is_reserved(void const* address);
 
+/// The ranges that cuMemAddressReserve gave out, for `leaks`.
+std::vector<std::string> describe_reservations();
+/// The one that the address lies in, or nothing. Under the lock.
+std::string reservation_at(void const* address);
+
 /// The physical memory that is alive, for `leaks`: its number and a line about it.
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory();
 
