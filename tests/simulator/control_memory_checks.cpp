@@ -317,6 +317,7 @@ TEST_CASE("stream-ordered memory is open from its allocation on, and until its r
         gate g{a};
         REQUIRE(cudaMallocAsync(reinterpret_cast<void**>(&p), 100, a) == cudaSuccess);
         if (early) {
+            g.wait_until_reached();  // what a device has not begun when it fails is never called
             REQUIRE(launch(b, "early", [p] { *p = 1; }) == cudaSuccess);
             CHECK(cudaStreamSynchronize(b) == cudaErrorIllegalAddress);
             CHECK(has(only_misuse(), ", which is not there yet"));

@@ -83,6 +83,7 @@ TEST_CASE("a copy between devices comes after the work of both, and before what 
         std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
     }
     CHECK(all_are(contents(here, 256), 7));
+    CHECK(sim::misuse().races == 0);
     CHECK(cudaMemcpyPeer(here, 1, there, 0, 256) == cudaErrorInvalidValue);
     CHECK(cudaMemcpyPeer(here, 0, there, 3, 256) == cudaErrorInvalidDevice);
     {

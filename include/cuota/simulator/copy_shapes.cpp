@@ -79,10 +79,13 @@ cudaError_t set_2d(function f, void* to, std::size_t pitch, int value, rectangle
 /// What happens in the stream comes after all that the devices have been given so far.
 void come_after_all(guard& lock, stream_handle const& s, std::vector<device*> const& devices) {
     auto barrier = make_task([] {});
+    auto const come_after = [&](stream const& other) {
+        if (other.last) order(*barrier, other.last);
+        ordering::learns(*s, other.order_lane.now);
+    };
     for (auto const* const d : devices) {
-        if (d->legacy->last) order(*barrier, d->legacy->last);
-        for (auto const& other : d->streams)
-            if (other->last) order(*barrier, other->last);
+        come_after(*d->legacy);
+        for (auto const& other : d->streams) come_after(*other);
     }
     enqueue(lock, s, std::move(barrier));
 }
@@ -91,6 +94,7 @@ void go_before_all(guard& lock, operation_ref const& work, std::vector<device*> 
     for (auto* const d : devices) {
         auto barrier = make_task([] {});
         order(*barrier, work);
+        ordering::learns(*d->legacy, work->at);
         enqueue(lock, d->legacy, std::move(barrier));
     }
 }
