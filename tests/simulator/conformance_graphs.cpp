@@ -38,6 +38,20 @@ std::size_t node_count(cudaGraph_t g) {
     return count;
 }
 
+/// How many nodes there are of each type.
+std::vector<int> kinds_of(cudaGraph_t g) {
+    auto count = node_count(g);
+    std::vector<cudaGraphNode_t> nodes(count);
+    std::vector<int> kinds(cudaGraphNodeTypeCount);
+    REQUIRE(cudaGraphGetNodes(g, nodes.data(), &count) == cudaSuccess);
+    for (auto* const n : nodes) {
+        auto type = cudaGraphNodeTypeEmpty;
+        REQUIRE(cudaGraphNodeGetType(n, &type) == cudaSuccess);
+        ++kinds[static_cast<std::size_t>(type)];
+    }
+    return kinds;
+}
+
 }  // namespace
 
 TEST_CASE("each launch runs all of the graph in order", "[simulator][graphs]") {
@@ -219,18 +233,14 @@ TEST_CASE("a graph tells its nodes and how they depend on each other", "[simulat
     CHECK(count == 4);
     CHECK(nodes[4] == nullptr);  // what is left over is emptied
     CHECK(nodes[5] == nullptr);
-    int kinds[cudaGraphNodeTypeCount] = {};
-    for (int i = 0; i < 4; ++i) {
-        auto type = cudaGraphNodeTypeEmpty;
-        REQUIRE(cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess);
-        ++kinds[type];
-    }
+    auto const kinds = kinds_of(g);
     CHECK(kinds[cudaGraphNodeTypeMemset] == 2);
     CHECK(kinds[cudaGraphNodeTypeMemcpy] == 1);
     CHECK(kinds[cudaGraphNodeTypeHost] == 1);
 
     cudaGraphNode_t root = nullptr;
-    count = 1;
+    CHECK(cudaGraphGetRootNodes(g, nullptr, &count) == cudaSuccess);
+    REQUIRE(count == 1);
     CHECK(cudaGraphGetRootNodes(g, &root, &count) == cudaSuccess);
     CHECK(count == 1);
 #if CUDART_VERSION >= 13000
@@ -276,7 +286,8 @@ TEST_CASE("a graph launched in a capture is a node of the new graph", "[simulato
     inner.launch(t.b);
     d.note('3', t.b);
     auto const g = end_capture(t.b);
-    CHECK(node_count(g) == 3);
+    REQUIRE(node_count(g) == 3);
+    CHECK(kinds_of(g)[cudaGraphNodeTypeGraph] == 1);
     executable const outer{g};
     CHECK(d.text.empty());
     outer.launch(t.b);
