@@ -131,7 +131,9 @@ std::string where_in(allocation const& a, std::uintptr_t address) {
 std::string describe_at(allocation const& a, std::uintptr_t address) {
     auto text = where_in(a, address) + describe(a);
     if (a.now == allocation::phase::pending) text += ", which is not there yet";
-    if (a.now == allocation::phase::released) text += freed_text(a);
+    // The call that frees it may have been made long before it is released, by late work even before it is there.
+    bool const given_up = a.freed_at != call_sites::site::unknown;
+    if (given_up || a.now == allocation::phase::released) text += freed_text(a);
     return text;
 }
 
