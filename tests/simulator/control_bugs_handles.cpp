@@ -262,6 +262,4 @@ TEST_CASE("seeded bugs: streams, events and pools that leak", "[simulator][bugs]
 
 TEST_CASE("seeded bugs: calls where CUDA allows none", "[simulator][bugs]") { check_all(calls); }
 
-TEST_CASE("seeded bugs: captures and graphs", "[simulator][bugs]") {
-    check_all(captures);
-}
+TEST_CASE("seeded bugs: captures and graphs", "[simulator][bugs]") { check_all(captures); }

@@ -198,7 +198,8 @@ TEST_CASE("a body can be ended, and launches under way keep theirs", "[simulator
     auto const lines = sim::misuse_reports();
     REQUIRE(lines.size() == 2);
     CHECK(lines[0].find("cudaLaunchKernel at control_host_kernels.cpp:") == 0);
-    CHECK(lines[0].find(" launches kernels::add(int*, int), which has no body for the host") != std::string::npos);
+    CHECK(lines[0].find(" launches kernels::add(int*, int), which has no body for the host") !=
+          std::string::npos);
     sim::reset();
     CHECK(sim::misuse_reports().empty());
     (void)cudaGetLastError();
