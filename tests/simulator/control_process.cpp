@@ -196,3 +196,47 @@ TEST_CASE("a forked child can go on with streams of its own and its parent's", "
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
+
+TEST_CASE("static objects give back after main, as long as the program runs", "[simulator][process]") {
+    constexpr char const* name = "static objects give back after main, as long as the program runs";
+    struct holder {
+        ~holder() {
+            std::printf("freed: %s, %s\n", cudaGetErrorName(cudaFree(memory)),
+                        cudaGetErrorName(cudaStreamDestroy(s)));
+            std::fflush(stdout);
+        }
+        void* memory = device_memory(100);
+        cudaStream_t s = new_stream();
+    };
+    if (std::getenv("CUOTA_PLANTED")) {
+        static holder const one;
+        REQUIRE(cudaMemsetAsync(one.memory, 1, 100, one.s) == cudaSuccess);
+        return;
+    }
+    auto const r = run_again("CUOTA_SIM_REPORT=stderr CUOTA_PLANTED=1", name);
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.text.find("freed: cudaSuccess, cudaSuccess") != std::string::npos);
+    CHECK(r.report.at("live_device_allocations") == 0);
+    CHECK(r.report.at("live_streams") == 0);
+    CHECK(r.report.at("misuse") == 0);
+}
+
+TEST_CASE("a program ends whatever is still queued", "[simulator][process]") {
+    constexpr char const* name = "a program ends whatever is still queued";
+    if (std::getenv("CUOTA_PLANTED")) {
+        static auto* const never = new sim::hold;  // nobody ends it
+        (void)never;
+        auto const s = new_stream();
+        auto* const d = device_memory(100);
+        REQUIRE(cudaMemsetAsync(d, 1, 100, s) == cudaSuccess);
+        REQUIRE(cudaLaunchHostFunc(
+                    s, [](void*) { std::puts("it ran"); }, nullptr) == cudaSuccess);
+        std::exit(3);
+    }
+    auto const r = run_again("ASAN_OPTIONS=detect_leaks=0 CUOTA_SIM_REPORT=stderr CUOTA_PLANTED=1", name);
+    INFO(r.text);
+    CHECK(r.status == 3);
+    CHECK(r.text.find("it ran") == std::string::npos);
+    CHECK(r.report.at("live_device_allocations") == 1);
+}
