@@ -148,7 +148,7 @@ void help() {
 void give_to_helper(stream_handle s) {
     auto& l = the_schedule();
     if (l.for_helpers.size() < l.idle_helpers) l.wake_helper.notify_one();
-    else l.threads.emplace_back(help);
+    else start_thread(l.threads, help);
     take(s);
     l.for_helpers.push_back(std::move(s));
 }
@@ -194,7 +194,7 @@ void keep_watch() {
     auto& l = the_schedule();
     if (l.watch_sleeps) l.wake_watch.notify_one();
     if (l.has_watch || l.stop) return;
-    l.threads.emplace_back(watch);
+    start_thread(l.threads, watch);
     l.has_watch = true;
 }
 

@@ -87,7 +87,7 @@ void wake_worker(std::shared_ptr<crew> const& c) {
     }
     if (c->threads.size() >= c->most || c->stop) return;
     try {
-        c->threads.emplace_back([c] { work_until_told(c); });
+        start_thread(c->threads, [c] { work_until_told(c); });
         ++c->coming;
     } catch (std::system_error const&) {
         if (c->threads.empty()) throw;  // nobody would ever run the work
@@ -300,10 +300,19 @@ void resume_all() {
     });
 }
 
-void prepare_to_fork() { the_machine().mutex.lock(); }
+void prepare_to_fork() {
+    auto& mutex = the_machine().mutex;
+    mutex.lock();
+    for (int i = 0; i < 1000 && starting_threads != 0; ++i) {
+        mutex.unlock();
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        mutex.lock();
+    }
+}
 void after_fork_in_parent() { the_machine().mutex.unlock(); }
 
 void after_fork_in_child() {
+    starting_threads = 0;
     late::threads_are_gone();
     for_each_stream([](stream& s) {
         auto const& c = crew_of(s);  // its threads did not come along

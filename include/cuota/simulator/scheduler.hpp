@@ -20,6 +20,28 @@ bool step(guard& lock, stream_handle const& s);
 /// Whether no stream has anything left to do.
 bool all_idle();
 
+/// Threads that have been made and have not had the lock yet. A program that forks waits for them: a thread that is
+/// being made holds locks of the C library and of sanitizers, which a child would find locked for ever.
+inline int starting_threads = 0;
+
+template <class F>
+void start_thread(std::vector<std::thread>& among, F run) {
+    ++starting_threads;
+    try {
+        among.emplace_back([run = std::move(run)] {
+            {
+                sanitizer::quiet quiet;
+                guard lock{the_machine().mutex};
+                --starting_threads;
+            }
+            run();
+        });
+    } catch (...) {
+        --starting_threads;
+        throw;
+    }
+}
+
 /// The seeded schedule: work runs only for a host thread that waits, as late as the rules of order allow.
 namespace late {
 
