@@ -475,6 +475,39 @@ TEST_CASE("batch_loader survives every failing call", "[data][batch_loader]") {
     CHECK(pinned.held() == 0);
 }
 
+TEST_CASE("batch_loader ends well when the device is lost, and when calls fail by chance",
+          "[data][batch_loader]") {
+    for (unsigned round = 0; round != 60; ++round) {
+        machine on;
+        cuota::budget const device{"device", cuota::unlimited};
+        cuota::budget const pinned{"pinned", cuota::unlimited};
+        bool const by_chance = round % 2 == 0;
+        unsigned const lost_at = round / 2 % 15;
+        if (by_chance)
+            for (char const* const name :
+                 {"cudaMalloc", "cudaHostAlloc", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent",
+                  "cudaEventCreateWithFlags"})
+                sim::fail_randomly(name, 0.03, round);
+        try {
+            cuota::stream const s;
+            cuota::batch_loader loader{numbered_source{60}, {.batch = 4, .device = device, .pinned = pinned}};
+            unsigned seen = 0;
+            for (cuota::batch b : loader.epoch(0)) {
+                (void)b.view<std::uint32_t>(s);
+                if (!by_chance && seen++ == lost_at) sim::lose_device(0);
+            }
+            CHECK((by_chance || lost_at == 14));  // the last batch needs nothing more
+        } catch (cuota::cuda_error const&) {
+        } catch (cuota::out_of_memory const&) {}
+        sim::clear_faults();
+        sim::reset();
+        (void)on.errors.take();
+        CHECK(device.held() == 0);
+        CHECK(pinned.held() == 0);
+        CHECK(sim::live().total() == 0);
+    }
+}
+
 TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;

@@ -51,10 +51,10 @@ class Digits:
 class Run:
     """One run of the program. `sim` is what the simulated device counted; empty on a GPU."""
 
-    def __init__(self, *arguments, fail=None):
+    def __init__(self, *arguments, fail=None, **variables):
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder) / "report"
-            environment = dict(os.environ, CUOTA_SIM_REPORT=str(report), TMPDIR=folder)
+            environment = dict(os.environ, CUOTA_SIM_REPORT=str(report), TMPDIR=folder, **variables)
             if fail:
                 environment["CUOTA_SIM_FAIL"] = fail
             done = subprocess.run([PROGRAM, *map(str, arguments)], env=environment, capture_output=True, text=True)
