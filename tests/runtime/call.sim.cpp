@@ -57,6 +57,20 @@ TEST_CASE("give_back reports a failure and tries once more", "[runtime][call]") 
     REQUIRE(sim.errors.take().size() == 1);
 }
 
+TEST_CASE("give_back does not ask a device twice that has failed for good", "[runtime][call]") {
+    support::machine sim;
+    void* p = nullptr;
+    REQUIRE(cudaMalloc(&p, 16) == cudaSuccess);
+    cuota::simulator::lose_device(0);
+    int calls = 0;
+    REQUIRE(!cuota::rt::give_back("cudaFree", [&] { return ++calls, cudaFree(p); }));
+    REQUIRE(calls == 1);
+    REQUIRE(sim.errors.take().size() == 1);
+    REQUIRE(cuota::simulator::misuse().double_frees == 0);
+    cuota::simulator::reset();
+    (void)cudaGetLastError();
+}
+
 TEST_CASE("give_back says nothing when the process ends", "[runtime][call]") {
     support::machine sim;
     int calls = 0;

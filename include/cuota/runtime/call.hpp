@@ -29,7 +29,8 @@ inline void check(cudaError_t code, char const* call, place where = {}) {
 }
 
 /// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
-/// call is made once more: what fails for a passing reason must not leave a leak. True when it was given back.
+/// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
+/// good, which may have taken it back all the same. True when it is known to be given back.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     cudaError_t code = call();
@@ -37,6 +38,8 @@ bool give_back(char const* name, Call call) noexcept {
     if (code == cudaErrorCudartUnloading)
         return false;  // the process ends and the driver takes everything back
     report_failure_of([&] { throw error_of(code, name, {}); });
+    if (cudaGetLastError() != cudaSuccess)
+        return false;  // the device has failed for good: to ask again is of no use
     code = call();
     if (code != cudaSuccess) (void)cudaGetLastError();
     return code == cudaSuccess;
