@@ -94,6 +94,15 @@ class Run:
                 self.check(f"the simulated device counted the same {side} peak",
                            self.number(f"peak_{side}_bytes") == peak)
 
+    def check_typed_end(self, why):
+        """It ended with a typed error, or more, of its own; whatever a refusal adds in further lines is indented."""
+        self.check(f"{why}: the status is 1", self.status == 1)
+        self.check(f"{why}: only typed errors are printed",
+                   re.fullmatch(r"(train: (while giving back: )?cuota::(cuda_error|out_of_memory|budget_exceeded): "
+                                r"[^\n]+\n(  .*\n)*)+", self.err))
+        self.check(f"{why}: nothing is alive at the end", not self.live())
+        self.check(f"{why}: no file is left behind", not self.left_behind)
+
     def check_refused_line(self, status, *words):
         self.check(f"the status is {status}", self.status == status)
         self.check("standard error is one line of the program's", re.fullmatch(r"train: [^\n]+\n", self.err))

@@ -3,7 +3,6 @@
 """Every CUDA call fails once, the n-th in run n: a typed error, status 1, nothing alive, whichever it was."""
 
 import pathlib
-import re
 import sys
 
 from _train import Digits, Run, scratch, skip
@@ -24,12 +23,7 @@ with scratch() as folder:
             run.check_success()
             break
         calls += 1
-        run.check(f"call {n}: the status is 1", run.status == 1)
-        run.check(f"call {n}: only typed errors are printed",
-                  re.fullmatch(r"(train: (while giving back: )?cuota::(cuda_error|out_of_memory|budget_exceeded): "
-                               r"[^\n]+\n)+", run.err))
-        run.check(f"call {n}: nothing is alive at the end", not run.live())
-        run.check(f"call {n}: no file is left behind", not run.left_behind)
+        run.check_typed_end(f"call {n}")
     else:
         sys.exit("the faults never ended")
     whole.check("as many calls failed as a whole run makes, give or take what two threads race for",

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/control.hpp"
 
+#include <cuota/simulator/host_kernel.hpp>
+
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+#include <cuota/simulator/host_kernel.hpp>
+
 #include <cstring>
 #include <stdexcept>
 #include <string>

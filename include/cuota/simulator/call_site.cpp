@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::uint64_t kept = std::uint64_t{1} << 63;  // the rest is a number
 constexpr std::uint64_t told = std::uint64_t{1} << 62;  // the rest is a pointer and a line
-constexpr int line_bits = 15;
+constexpr int line_bits = 14;                           // which leaves 48 for an address
 constexpr unsigned most_line = (1u << line_bits) - 1;
 constexpr std::size_t most_shown = 3;
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "host_kernel.hpp"  // after it, whose CUDA header makes what is defined here visible
+
 #include <algorithm>
 #include <cstdlib>
 

@@ -5,15 +5,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
-#define CUOTA_SIMULATOR_API [[gnu::visibility("default")]]
+#include <cuota/simulator/export.hpp>
 
 /// Control of the simulated CUDA runtime, for tests and for programs that run where there is no GPU.
 ///
@@ -78,7 +76,8 @@ struct live_counts {
     }
 };
 
-/// Calls that broke a rule of CUDA. All but `races` were refused.
+/// What broke a rule of CUDA. Wrong calls are refused; work that touches what is not there fails its device; races,
+/// writes beside an allocation and uninitialised reads are told, and the work goes on.
 struct misuse_counts {
     std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
     std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
@@ -86,12 +85,13 @@ struct misuse_counts {
     std::uint64_t bad_directions = 0;      ///< a copy whose kind does not fit its pointers
     std::uint64_t bad_handles = 0;         ///< a stream, event, pool or graph that is unknown or destroyed
     std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
-    std::uint64_t device_kernels = 0;    ///< launches of kernels without a body for the host: see run_on_host
-    std::uint64_t bad_captures = 0;      ///< what a stream capture forbids
-    std::uint64_t races = 0;             ///< pairs of accesses that nothing orders: see order_reports
-    std::uint64_t host_accesses = 0;     ///< host code touched memory of a device
-    std::uint64_t illegal_accesses = 0;  ///< work touched memory that is not there, or not there yet
-    std::uint64_t out_of_bounds = 0;     ///< writes beside an allocation
+    std::uint64_t device_kernels =
+        0;                           ///< launches of kernels without a body for the host: see host_kernel.hpp
+    std::uint64_t bad_captures = 0;  ///< what a stream capture forbids
+    std::uint64_t races = 0;         ///< pairs of accesses that nothing orders: see order_reports
+    std::uint64_t host_accesses = 0;        ///< host code touched memory of a device
+    std::uint64_t illegal_accesses = 0;     ///< work touched memory that is not there, or not there yet
+    std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
     std::uint64_t uninitialised_reads = 0;  ///< copies to the host of bytes that nobody has written
 
     [[nodiscard]] std::uint64_t total() const noexcept {
@@ -333,55 +333,14 @@ public:
     hold& operator=(hold const&) = delete;
 };
 
-/// The launch of a kernel, as <<<grid, block, shared_bytes>>> gave it.
-struct launch_shape {
-    dim3 grid, block;
-    std::size_t shared_bytes = 0;
-
-    [[nodiscard]] std::size_t threads() const noexcept {
-        auto const of = [](dim3 d) { return std::size_t{d.x} * d.y * d.z; };
-        return of(grid) * of(block);
-    }
-};
-
-/// What a kernel that nvcc has compiled does on the simulator, where code for a device cannot run.
-struct host_kernel {
-    struct parameter {
-        std::size_t bytes, alignment;
-    };
-
-    std::vector<parameter> parameters;  ///< a launch copies its arguments, so it must know how large they are
-    std::function<void(launch_shape const&, void** arguments)> body;
-};
-
-/// From now on a launch of `kernel` (its host address, as <<<>>> and cudaLaunchKernel have it) runs the body in
-/// its place: once for the whole grid, in stream order, as a kernel. What it throws fails the device. A body
-/// outlives `reset`; an empty one ends it, and launches are again refused with cudaErrorInvalidDeviceFunction.
-/// Launches that are under way keep the body they were made with; those of several streams call it at once.
-CUOTA_SIMULATOR_API void run_on_host(void const* kernel, host_kernel what);
-
-/// The same for a body that takes the shape of the launch and the kernel's own parameters.
-template <class... Parameters, class Body>
-void run_on_host(void (*kernel)(Parameters...), Body body) {
-    auto call = [body = std::move(body)]<std::size_t... I>(
-        std::index_sequence<I...>, launch_shape const& shape, [[maybe_unused]] void** arguments) {
-        body(shape, *static_cast<Parameters*>(arguments[I])...);
-    };
-    host_kernel what;
-    (what.parameters.push_back({sizeof(Parameters), alignof(Parameters)}), ...);
-    what.body = [call = std::move(call)](launch_shape const& shape, void** arguments) {
-        call(std::index_sequence_for<Parameters...>{}, shape, arguments);
-    };
-    run_on_host(reinterpret_cast<void const*>(kernel), std::move(what));
-}
-
 /// What the happens-before checker does about two conflicting accesses that nothing orders.
 ///
-/// It knows what copies, memsets, cudaMallocAsync and the frees touch, and what kernels have declared: the
-/// launcher calls `cuota_simulator_declare(stream, pointer, bytes, writes)` before a launch, for the next launch of
-/// its own thread on that stream; what was freed in stream order is then a race too. Accesses of host code are ThreadSanitizer's business. A race is found by the
-/// order of the calls alone, on every run, however the work happened to fall; only a query that was answered
-/// cudaSuccess in time makes an order that the next run may not have.
+/// It knows what copies, memsets, cudaMallocAsync and the frees touch, in graphs as well, and what kernels may touch:
+/// the memory of every lease and viewed batch that is open on their stream, and what was declared for them by
+/// `cuota_simulator_declare(stream, pointer, bytes, writes)`, for the next launch of the calling thread on that stream.
+/// What was freed in stream order is then a race too. Accesses of host code are ThreadSanitizer's business. A race is
+/// found by the order of the calls alone, on every run, however the work happened to fall; only a query that was
+/// answered cudaSuccess in time makes an order that the next run may not have.
 enum class order_checks {
     off,     ///< nothing is checked, and nothing noted for later
     report,  ///< counted in `misuse().races` and told in `order_reports()`
@@ -396,7 +355,7 @@ CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
 
 /// How much the checker has looked at.
 struct order_counts {
-    std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when declared
+    std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when borrowed or declared
     std::uint64_t conflicts =
         0;  ///< times that one met another that nothing orders it with, repeats included
 };

@@ -6,20 +6,20 @@
 #include <cuda_runtime_api.h>
 #pragma GCC visibility pop
 
-#include "backing.hpp"
 #include "call_site.hpp"
 #include "functions.hpp"
+#include "memory.hpp"
 #include "order.hpp"
 #include "registry.hpp"
 #include "sanitizer.hpp"
 #include "simulator.hpp"
+#include "work.hpp"
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -36,170 +36,9 @@
 namespace cuota::inline v0::simulator {
 
 struct capture;
-struct crew;
-struct device;
 struct graph;
 struct graph_exec;
 struct graph_node;
-struct stream;
-using guard = std::unique_lock<std::mutex>;
-
-// ---- work ----
-
-/// One piece of work of a stream. Whoever may still ask about it keeps it after its end, such as an event.
-struct operation {
-    std::shared_ptr<stream> on;                     ///< null once done
-    std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
-    std::vector<std::shared_ptr<stream>> awaited_by;
-    std::atomic<int> done{0};
-    bool held = false;           ///< enqueued while a hold was alive
-    graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
-    call_sites::site from{};     ///< the call that enqueued it
-    ordering::moment at;         ///< set when it is enqueued
-    std::uint64_t turn = 0;      ///< its number among all that was enqueued
-
-    operation() = default;
-    operation(operation const&) = delete;
-    operation& operator=(operation const&) = delete;
-    virtual ~operation() = default;
-
-    virtual void run() = 0;  ///< quiet and without the lock; must not throw
-    void* token() noexcept { return this; }
-};
-
-using operation_ref = std::shared_ptr<operation>;
-
-template <class F>
-struct task final : operation {
-    explicit task(F f) : body{new (storage) F(std::move(f))} {}
-    ~task() override { drop(); }
-    void run() override {
-        (*body)();
-        if (!node) drop();
-    }
-    /// The operation may live long. What it held must not, nor may the bytes: LeakSanitizer reads pointers.
-    void drop() noexcept {
-        if (!body) return;
-        std::exchange(body, nullptr)->~F();
-        std::memset(storage, 0, sizeof storage);
-    }
-
-    alignas(F) std::byte storage[sizeof(F)];
-    F* body;
-};
-
-template <class F>
-operation_ref make_task(F f) {
-    return std::make_shared<task<F>>(std::move(f));
-}
-
-/// Where a capture stands in a stream, or stood when an event was recorded.
-struct capture_point {
-    std::shared_ptr<capture> in;    ///< null: no capture
-    std::vector<std::size_t> tips;  ///< the nodes that the next one comes after
-};
-
-struct stream {
-    enum class progress { idle, blocked, ready, running };
-
-    stream(device& d, unsigned flag_bits, int prio, bool is_legacy = false);
-    stream(stream const&) = delete;
-    stream& operator=(stream const&) = delete;
-
-    [[nodiscard]] bool blocking() const noexcept { return !legacy && !(flags & cudaStreamNonBlocking); }
-
-    device& owner;
-    unsigned flags;
-    int priority;
-    bool legacy;
-    bool destroyed = false;
-    unsigned long long id;
-    progress state = progress::idle;
-    std::deque<operation_ref> queue;
-    operation_ref last;  ///< the newest work ever given to the stream, done or not
-    capture_point capturing;
-    std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
-    ordering::lane order_lane;
-    std::vector<ordering::borrowing> borrowed;
-};
-
-using stream_handle = std::shared_ptr<stream>;
-
-struct event {
-    device& owner;
-    unsigned flags;
-    operation_ref recorded;  ///< null: never recorded, which counts as done
-    std::shared_ptr<std::chrono::steady_clock::time_point> when;
-    capture_point captured{};  ///< of the last record, if that was captured
-};
-
-// ---- memory ----
-
-enum class memory_kind { device, managed, pinned, registered };
-
-struct advice;
-struct mapping;
-struct pool;
-
-/// One allocation. It knows its address only in disguise, or LeakSanitizer would find every leak reachable.
-struct allocation {
-    enum class phase { pending, live, released };
-
-    std::uintptr_t disguise;  ///< ~address
-    std::size_t bytes;        ///< as asked for
-    std::size_t units;        ///< bytes in units of 512, what the device is charged; zero for host memory
-    memory_kind kind;
-    int device;
-    unsigned flags;
-    std::uint64_t number;
-    function made_by;
-    call_sites::site made_at{};
-    char const* tag = nullptr;    ///< lives for ever
-    call_sites::site freed_at{};  ///< set by the call, before it is released
-    function freed_by{};
-    backing block;
-    int open = 0;                     ///< kernels that use it now, where memory is closed
-    std::shared_ptr<pool> from;       ///< null for plain allocations
-    std::shared_ptr<advice> advised;  ///< null until something was said about managed memory
-    std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
-    std::atomic<phase> now{phase::live};
-    ordering::shadow order_shadow;
-
-    void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
-    /// Where the simulator may touch it.
-    std::byte* view() const noexcept { return static_cast<std::byte*>(address()) + block.shift; }
-    std::byte* view(void const* inside) const noexcept {
-        return static_cast<std::byte*>(const_cast<void*>(inside)) + block.shift;
-    }
-};
-
-using allocation_ref = std::shared_ptr<allocation>;
-
-/// A cudaFreeAsync that has not run yet.
-struct pending_free {
-    operation_ref work;
-    stream_handle on;
-    std::size_t units;
-};
-
-struct pool {
-    int device;
-    memory_kind kind = memory_kind::device;
-    bool is_default = false;
-    bool destroyed = false;
-    std::size_t limit = 0;  ///< zero: none
-    std::size_t used = 0;   ///< held by allocations and by frees that have not run
-    std::size_t used_peak = 0;
-    std::size_t cached = 0;  ///< free, but kept from the device
-    std::size_t reserved_peak = 0;
-    std::uint64_t threshold = 0;
-    int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
-    std::uint32_t open_to = 0;       ///< other devices that may reach its memory, one bit each
-    bool for_decompression = false;  ///< as the program has asked
-    std::vector<pending_free> frees;
-
-    [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
-};
 
 struct device {
     explicit device(int number);
@@ -384,7 +223,7 @@ void note_kernel(void const* address, char const* mangled_name);
 /// The most dynamic shared memory that a launch of the kernel may ask for.
 int dynamic_shared_of(void const* kernel);
 
-// ---- stream.cpp, device.cpp, memory.cpp, pool.cpp ----
+// ---- stream.cpp, device.cpp, pool.cpp ----
 
 /// The stream behind a handle, default streams included; null when there is none.
 stream_handle known_stream(cudaStream_t handle);
@@ -396,30 +235,6 @@ device* find_device(int index);
 int attribute_of(device const& d, cudaDeviceAttr which);
 /// Marks the device as failed for good; the first failure wins.
 void fail_device(device& d, cudaError_t code, std::string text);
-/// The allocation that contains the address, or null.
-allocation_ref find_memory(void const* address);
-/// "1 byte", "2 bytes".
-inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-/// For people: number, kind, size, address, device, the function that made it.
-std::string describe(allocation const& a);
-/// Makes memory known, with the place of the present call.
-allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
-                           int device, function by);
-/// Nobody can free it any more, or find it; the present call does.
-void forget_memory(allocation_ref const& a);
-/// For messages to come: the present call frees it.
-void remember_freed(allocation_ref const& a);
-/// Tells of writes beside the memory, which is about to go. With or without the lock.
-void check_guards(allocation const& a);
-/// CUDA frees only when nothing runs that could use the memory.
-void release(guard& lock, allocation_ref const& a);
-/// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
-cudaError_t refuse_free(void const* address);
-/// What the address was part of, lately, and who freed it; empty when nothing is known.
-std::string freed_memory_at(void const* address);
-std::string freed_text(allocation const& a);
-bool take_from_device(device& d, std::size_t units);
-void give_to_device(device& d, std::size_t units);
 /// Gives back what pools keep beyond their thresholds, as CUDA does whenever the host synchronises.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
