@@ -15,6 +15,8 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/sync.hpp>
+#include <cuota/core/thread_record.hpp>
 
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/copy.hpp>
@@ -36,6 +38,8 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/pressure.hpp>
+#include <cuota/guard/stock.hpp>
 
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_state.hpp>

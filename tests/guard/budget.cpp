@@ -143,7 +143,8 @@ TEST_CASE("refunding more than is held is reported, and changes nothing", "[guar
     b.refund(31);
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    REQUIRE(told[0] == "cuota::misuse: budget model: refund of 31 B when only 30 B are held (budget.cpp:" +
+    REQUIRE(told[0] == "cuota::misuse: budget model: refund of 31 B when only 30 B of charges are left to "
+                       "refund (budget.cpp:" +
                            std::to_string(line) + ")");
     REQUIRE(b.held() == 30);
     REQUIRE(root.held() == 30);

@@ -3,244 +3,397 @@
 
 #include <cuota/guard/ledger.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include <cuota/guard/budget.hpp>
+#include <cuota/core/bytes.hpp>
 
 #include "support/catch.hpp"
-#include "support/thrown.hpp"
 
-using cuota::budget;
+using cuota::unlimited;
+using cuota::detail::ledger;
+using node = cuota::shared<ledger>;
 
 namespace {
 
-// Holds bytes that nobody uses, as a pool does.
-class cache final : public cuota::detail::stakeholder {
+node root_of(std::size_t limit) { return node::make("root", limit, node{}); }
+node child_of(node const& parent, std::size_t limit = unlimited) {
+    return node::make("child", limit, parent);
+}
+
+// A thread that does what it is told, one thing after the other, and is idle in between: its record, and with it the
+// stocks that it holds, are nobody else's.
+class worker {
 public:
-    cache(budget b, std::size_t bytes) : budget_{std::move(b)}, cached_{bytes} {
-        budget_.charge(bytes);
-        cuota::budget_access::node(budget_).join(*this);
+    worker()
+        : thread_{[this] {
+              for (std::unique_lock lock{guard_};;) {
+                  changed_.wait(lock, [this] { return task_ != nullptr; });
+                  if (!*task_) return;
+                  (*task_)();
+                  task_ = nullptr;
+                  changed_.notify_all();
+              }
+          }} {}
+    ~worker() {
+        std::function<void()> const end;
+        run(end);
+        thread_.join();
     }
-    ~cache() {
-        cuota::budget_access::node(budget_).leave(*this);
-        budget_.refund(cached_);
+    void run(std::function<void()> const& task) {
+        std::unique_lock lock{guard_};
+        task_ = &task;
+        changed_.notify_all();
+        if (task) changed_.wait(lock, [this] { return task_ == nullptr; });
     }
-
-    std::size_t reclaim(std::size_t wanted) noexcept override {
-        asked.push_back(wanted);
-        std::size_t const given = std::min({wanted, cached_, most_at_once});
-        cached_ -= given;
-        budget_.refund(given);
-        if (meanwhile) meanwhile();
-        return says_nothing ? 0 : given;
-    }
-    void holdings(std::vector<cuota::holding>& into) const override {
-        into.insert(into.end(), held.begin(), held.end());
-    }
-    std::size_t largest_free() const noexcept override { return largest; }
-
-    std::vector<std::size_t> asked;
-    std::vector<cuota::holding> held;
-    std::size_t most_at_once = cuota::unlimited;
-    std::size_t largest = 0;
-    bool says_nothing = false;
-    std::function<void()> meanwhile;
 
 private:
-    budget budget_;
-    std::size_t cached_;
+    std::mutex guard_;
+    std::condition_variable changed_;
+    std::function<void()> const* task_ = nullptr;
+    std::thread thread_;
 };
-using cache_owner = cuota::shared<cache>;
-using asked = std::vector<std::size_t>;
+
+// What a ledger is to be, without a thought for speed.
+struct naive {
+    std::size_t limit;
+    naive* parent;
+    std::size_t held = 0;
+    std::size_t own = 0;
+    std::size_t peak = 0;
+
+    bool charge(std::size_t bytes) {
+        for (naive const* n = this; n; n = n->parent)
+            if (bytes > n->limit - n->held) return false;
+        own += bytes;
+        for (naive* n = this; n; n = n->parent) n->peak = std::max(n->peak, n->held += bytes);
+        return true;
+    }
+    bool refund(std::size_t bytes) {
+        if (bytes > own) return false;
+        own -= bytes;
+        for (naive* n = this; n; n = n->parent) n->held -= bytes;
+        return true;
+    }
+    std::size_t room() const {
+        std::size_t room = unlimited;
+        for (naive const* n = this; n; n = n->parent) room = std::min(room, n->limit - n->held);
+        return room;
+    }
+};
 
 }  // namespace
 
-TEST_CASE("a charge that fits asks nobody", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(40);
-    REQUIRE(idle->asked.empty());
-    REQUIRE(!b.try_charge(1));  // at once, so it does not ask either
-    REQUIRE(idle->asked.empty());
-    b.refund(40);
+TEST_CASE("a thread that gave back charges again without a lock", "[guard][ledger]") {
+    node const n = root_of(100);
+    REQUIRE(!n->try_charge_alone(10));
+    REQUIRE(n->try_charge(60));
+    REQUIRE(!n->try_charge_alone(1));
+    REQUIRE(n->try_refund(50));
+    REQUIRE(n->try_charge_alone(30));
+    REQUIRE(n->try_charge_alone(20));
+    REQUIRE(!n->try_charge_alone(1));
+    REQUIRE(n->now().held == 60);
+    REQUIRE(n->now().peak == 60);
+    REQUIRE(n->try_refund(60));
 }
 
-TEST_CASE("a charge under pressure asks caches for what is missing, and no more", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(70);
-    REQUIRE(idle->asked == asked{30});
-    REQUIRE(b.held() == 100);
-    b.refund(70);
-}
-
-TEST_CASE("caches are asked in turn, until there is enough", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const first = cache_owner::make(b, 20u);
-    cache_owner const second = cache_owner::make(b, 30u);
-    cache_owner const third = cache_owner::make(b, 40u);
-    b.charge(40);  // 10 are free
-    REQUIRE(first->asked == asked{30});
-    REQUIRE(second->asked == asked{10});
-    REQUIRE(third->asked.empty());
-    b.refund(40);
-}
-
-TEST_CASE("a cache that gives in pieces is asked again", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    idle->most_at_once = 10;
-    b.charge(65);
-    REQUIRE(idle->asked == asked{25, 15, 5});
-    b.refund(65);
-}
-
-TEST_CASE("a refusal says what was given back in vain", "[guard][ledger]") {
-    budget b{"b", 100};
-    b.charge(50);
-    cache_owner const idle = cache_owner::make(b, 20u);
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
-    REQUIRE(refused.facts().reclaimed == 20);
-    REQUIRE(refused.facts().would_fit == 50);
-    REQUIRE(b.held() == 50);
-    b.refund(50);
-}
-
-TEST_CASE("no cache is dropped for what could never fit", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    REQUIRE_THROWS_AS(b.charge(101), cuota::budget_exceeded);
-    REQUIRE(idle->asked.empty());
-}
-
-TEST_CASE("what fits by the time of the refusal is not refused", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    idle->says_nothing = true;  // as when somebody else's charge got the credit
-    REQUIRE_NOTHROW(b.charge(100));
-    b.refund(100);
-}
-
-TEST_CASE("a cache that charges while it gives back is not asked again meanwhile", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(40);
-    int refused = 0;
-    idle->meanwhile = [&] {
-        for (int i = 0; i != 3; ++i) try {
-                b.charge(90);
-            } catch (cuota::budget_exceeded const&) { ++refused; }
-    };
-    b.charge(10);
-    REQUIRE(idle->asked == asked{10});
-    REQUIRE(refused == 3);
-    idle->meanwhile = {};
-    b.refund(50);
-}
-
-TEST_CASE("those are asked who hold of the budget that refuses", "[guard][ledger]") {
-    budget root{"gpu", 100};
-    budget left{"left", 60, root};
-    budget right{"right", 60, root};
-    cache_owner const of_left = cache_owner::make(left, 30u);
-    cache_owner const of_right = cache_owner::make(right, 30u);
-    left.charge(40);  // left refuses: what right holds would not help
-    REQUIRE(of_left->asked == asked{10});
-    REQUIRE(of_right->asked.empty());
-    root.charge(20);  // root refuses: all of them may
-    REQUIRE(of_left->asked == asked{10, 10});
-    REQUIRE(of_right->asked.empty());
-    root.charge(20);
-    REQUIRE(of_right->asked == asked{10});
-    left.refund(40);
-    root.refund(40);
-}
-
-TEST_CASE("what a reservation holds back is not asked for: it would not come back", "[guard][ledger]") {
-    budget b{"b", 100};
-    cuota::reservation const r = b.reserve(60);
-    cache_owner const inside = cache_owner::make(r.as_budget(), 60u);
-    REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(inside->asked.empty());
-
-    r.as_budget().charge(10);  // inside it, it would
-    REQUIRE(inside->asked == asked{10});
-    r.as_budget().refund(10);
-}
-
-TEST_CASE("a reservation that grows asks caches, too", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    cuota::reservation r = b.reserve(30);
-    REQUIRE(idle->asked.empty());
-    r.grow(30);
-    REQUIRE(r.bytes() == 60);
-    REQUIRE(idle->asked == asked{20});
-}
-
-TEST_CASE("a cache lives while it is asked", "[guard][ledger]") {
-    budget b{"b", 100};
-    cache_owner idle = cache_owner::make(b, 60u);
-    idle->meanwhile = [&idle] { idle = {}; };
-    b.charge(70);
-    REQUIRE(!idle);
-    REQUIRE(b.held() == 70);  // the rest came back with it
-    b.refund(70);
-}
-
-TEST_CASE("a refusal names who holds what, the largest first", "[guard][ledger]") {
-    budget root{"gpu", 1000};
-    budget model{"model", 1000, root};
-    cache_owner const first = cache_owner::make(model, 300u);
-    cache_owner const second = cache_owner::make(root, 200u);
-    first->most_at_once = second->most_at_once = 0;
-    first->held = {
-        {"weights", {"a.cpp", 1}, 100}, {"weights", {"a.cpp", 1}, 150}, {"weights", {"a.cpp", 2}, 50}};
-    second->held = {{"cached", {}, 200}};
-    first->largest = 7;
-    second->largest = 9;
-    model.charge(70);
-
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] {
-        cuota::budget_access::node(model).charge(512, {500, 64, {"activations", {"a.cpp", 9}}, std::nullopt});
+TEST_CASE("what one thread holds ready is another's for the asking", "[guard][ledger]") {
+    node const n = root_of(100);
+    worker first;
+    first.run([&] {
+        REQUIRE(n->try_charge(100));
+        REQUIRE(n->try_refund(100));
+        REQUIRE(n->try_charge(1));
     });
-    cuota::refusal const& facts = refused.facts();
-    REQUIRE(facts.asked == 500);
-    REQUIRE(facts.charged == 512);
-    REQUIRE(facts.granule == 64);
-    REQUIRE(facts.refused_by == 1);
-    REQUIRE(facts.would_fit == 384);  // 430 are free, and 384 is the multiple of 64 in that
-    REQUIRE(facts.largest_free == 9);
-    std::vector<std::pair<std::string, std::size_t>> holders;
-    for (cuota::holding const& h : facts.holders) holders.emplace_back(h.name.text(), h.bytes);
-    REQUIRE(holders ==
-            std::vector<std::pair<std::string, std::size_t>>{
-                {"weights", 250}, {"cached", 200}, {"charged without a tag", 70}, {"weights", 50}});
-    model.refund(70);
+    REQUIRE(n->try_charge(99));
+    REQUIRE(!n->try_charge(1));
+    REQUIRE(n->now().held == 100);
+    REQUIRE(n->now().peak == 100);
+    REQUIRE(n->try_refund(99));
+    REQUIRE(n->try_refund(1));
+    REQUIRE(n->now().held == 0);
 }
 
-TEST_CASE("threads under pressure share what a cache gives back", "[guard][ledger]") {
-    // Four threads take turns at 60 of 100; a cache holds what they leave. Nobody may be refused for good.
-    budget b{"b", 400};
+TEST_CASE("what one thread holds ready at a child is another's at the root", "[guard][ledger]") {
+    node const root = root_of(100);
+    node const left = child_of(root);
+    node const right = child_of(root, 80);
+    worker first;
+    worker second;
+    first.run([&] {
+        REQUIRE(left->try_charge(90));
+        REQUIRE(left->try_refund(90));
+    });
+    second.run([&] {
+        REQUIRE(right->try_charge(70));
+        REQUIRE(right->try_refund(40));
+    });
+    REQUIRE(root->now().peak == 90);
+    REQUIRE(root->try_charge(70));
+    REQUIRE(!root->try_charge(1));
+    REQUIRE(!left->try_charge(1));
+    REQUIRE(root->try_refund(20));
+    REQUIRE(!right->try_charge(51));
+    REQUIRE(right->try_charge(20));
+    REQUIRE(root->now().held == 100);
+    REQUIRE(root->try_refund(50));
+    REQUIRE(!right->try_charge(31));  // its own limit
+    REQUIRE(right->try_charge(30));
+    REQUIRE(right->try_refund(80));
+    REQUIRE(root->now().held == 0);
+}
+
+TEST_CASE("a peak is what was held at one moment, not what threads held ready", "[guard][ledger]") {
+    node const n = root_of(unlimited);
+    std::vector<worker> others(19);  // more than there are stocks
+    for (std::size_t i = 1; i != 20; ++i) {
+        others[i - 1].run([&] {
+            REQUIRE(n->try_charge(10 * i));
+            REQUIRE(n->try_refund(10 * i));
+        });
+        REQUIRE(n->now().held == 0);
+        REQUIRE(n->now().peak == 10 * i);
+    }
+    n->reset_peak();
+    REQUIRE(n->now().peak == 0);
+    REQUIRE(n->try_charge(7));
+    REQUIRE(n->now().peak == 7);
+    REQUIRE(n->try_refund(7));
+}
+
+TEST_CASE("bytes charged by one thread are refunded by another", "[guard][ledger]") {
+    node const root = root_of(100);
+    node const n = child_of(root);
+    worker charges;
+    worker refunds;
+    for (int round = 0; round != 50; ++round) {
+        charges.run([&] { REQUIRE(n->try_charge(100)); });
+        refunds.run([&] { REQUIRE(n->try_refund(50)); });
+        REQUIRE(!n->try_refund(51));
+        REQUIRE(n->now().held == 50);
+        REQUIRE(n->try_refund(50));
+        REQUIRE(root->now().held == 0);
+        REQUIRE(!n->try_refund(1));
+    }
+}
+
+TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger]") {
+    node const root = root_of(100);
+    node const n = child_of(root);
+    REQUIRE(n->try_charge(60));
+    REQUIRE(root->try_charge(10));
+    REQUIRE(root->charged_here() == 10);
+    REQUIRE(!root->try_refund(11));
+    REQUIRE(root->now().held == 70);
+    REQUIRE(root->try_refund(10));
+    REQUIRE(n->try_refund(60));
+}
+
+TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", "[guard][ledger]") {
+    node const root = root_of(100);
+    REQUIRE(root->try_charge(10));
+    node const prepaid = ledger::prepaid("prepaid", root);
+    REQUIRE(!prepaid->fund(50).refuser);
+    REQUIRE(!root->try_refund(11));
+    auto const refused = prepaid->fund(41);
+    REQUIRE(refused.refuser == root.get());
+    REQUIRE(refused.missing == 1);
+    REQUIRE(prepaid->now().limit == 50);
+    worker first;
+    worker second;
+    first.run([&] { REQUIRE(prepaid->try_charge(30)); });
+    second.run([&] { REQUIRE(prepaid->try_charge(20)); });
+    first.run([&] { REQUIRE(prepaid->try_refund(40)); });
+    REQUIRE(!prepaid->try_unfund(41));
+    REQUIRE(prepaid->try_unfund(40));
+    REQUIRE(root->now().held == 20);
+    prepaid->settle();
+    REQUIRE(prepaid->try_refund(5));
+    REQUIRE(root->now().held == 15);
+    REQUIRE(!prepaid->try_charge(1));
+    REQUIRE(prepaid->try_refund(5));
+    REQUIRE(root->try_refund(10));
+    REQUIRE(root->now().held == 0);
+}
+
+TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][ledger]") {
+    node const root = root_of(100);
+    worker other;
+    other.run([&] {
+        node const n = child_of(root);
+        REQUIRE(n->try_charge(100));
+        REQUIRE(n->try_refund(100));
+    });
+    REQUIRE(root->now().held == 0);
+    REQUIRE(root->try_charge(100));
+    REQUIRE(root->try_refund(100));
+}
+
+TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger]") {
+    node const root = root_of(unlimited);
+    node const n = child_of(root, unlimited - 1);
+    REQUIRE(n->try_charge(unlimited - 1));
+    REQUIRE(n->try_refund(10));
+    worker other;
+    other.run([&] {
+        REQUIRE(!n->try_charge(unlimited));
+        REQUIRE(!n->try_charge(unlimited - 1));
+        REQUIRE(!n->try_charge(11));
+        REQUIRE(root->try_charge(11));
+        REQUIRE(!root->try_charge(1));
+        REQUIRE(!root->try_refund(12));
+        REQUIRE(!root->try_refund(unlimited));
+        REQUIRE(root->try_refund(11));
+    });
+    REQUIRE(n->try_charge(10));
+    REQUIRE(!n->try_charge(1));
+    REQUIRE(n->try_refund(unlimited - 1));
+    REQUIRE(root->now().held == 0);
+}
+
+TEST_CASE("a ledger agrees with a naive one in every number, over random trees", "[guard][ledger]") {
+    // The steps are made by several threads in turn, so that stocks of all of them are in the way.
+    constexpr int trees = 100;
+    constexpr int steps = 10'000;
+    std::vector<worker> workers(3);
+    for (int seed = 0; seed != trees; ++seed) {
+        std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+        auto const below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+        std::vector<node> real{root_of(1000)};
+        std::vector<std::unique_ptr<naive>> model;
+        model.push_back(std::make_unique<naive>(naive{1000, nullptr}));
+        std::size_t const nodes = 2 + below(7);
+        for (std::size_t i = 1; i != nodes; ++i) {
+            std::size_t const parent = below(i);
+            std::size_t const limit = below(4) == 0 ? unlimited : 100 + below(1000);
+            real.push_back(child_of(real[parent], limit));
+            model.push_back(std::make_unique<naive>(naive{limit, model[parent].get()}));
+        }
+
+        bool agrees = true;
+        auto const step = [&](int number) {
+            std::size_t const at = below(real.size());
+            std::size_t const bytes = below(3) == 0 ? below(1100) : below(60);
+            if (below(100) == 0) {
+                real[at]->reset_peak();
+                model[at]->peak = model[at]->held;
+            } else if (below(2) == 0) {
+                agrees &= real[at]->try_charge(bytes) == model[at]->charge(bytes);
+            } else {
+                agrees &= real[at]->try_refund(bytes) == model[at]->refund(bytes);
+            }
+            for (std::size_t i = 0; i != real.size() && number % 7 == 0; ++i) {
+                cuota::budget_facts const now = real[i]->now();
+                agrees &= now.held == model[i]->held && now.peak == model[i]->peak &&
+                          real[i]->room() == model[i]->room() && real[i]->charged_here() == model[i]->own;
+            }
+        };
+        for (int done = 0; done < steps;) {
+            int const turn = 1 + static_cast<int>(below(60));
+            workers[below(workers.size())].run([&] {
+                for (int i = 0; i != turn; ++i) step(done + i);
+            });
+            done += turn;
+        }
+        REQUIRE(agrees);
+        for (std::size_t i = 0; i != real.size(); ++i) {
+            REQUIRE(real[i]->now().held == model[i]->held);
+            REQUIRE(real[i]->now().peak == model[i]->peak);
+            while (model[i]->own != 0) {
+                std::size_t const some = 1 + below(model[i]->own);
+                REQUIRE(real[i]->try_refund(some));
+                REQUIRE(model[i]->refund(some));
+            }
+        }
+        REQUIRE(real[0]->now().held == 0);
+    }
+}
+
+TEST_CASE("charges that always fit are never refused beside those that never do", "[guard][ledger]") {
+    // Of 1000 bytes two threads use up to 400 each, at two children; two more ask for what can never be had.
+    node const root = root_of(1000);
+    std::vector<node> const children{child_of(root), child_of(root, 400), child_of(root)};
+    constexpr int rounds = 100'000;
+    std::atomic<int> falsely = 0;
+    std::atomic<int> wrongly = 0;
+    std::atomic<bool> over = false;
     std::vector<std::thread> threads;
-    std::atomic<int> refused = 0;
-    for (int t = 0; t != 4; ++t)
-        threads.emplace_back([b, &refused]() mutable {
-            for (int i = 0; i != 2000; ++i) {
-                cache_owner const idle = cache_owner::make(b, 0u);
-                try {
-                    b.charge(100);  // 4 x 100 always fit
-                } catch (cuota::budget_exceeded const&) {
-                    ++refused;
-                    continue;
+    for (int t = 0; t != 2; ++t)
+        threads.emplace_back([&, t] {
+            std::mt19937 random(static_cast<unsigned>(t));
+            std::size_t held = 0;
+            ledger& mine = *children[static_cast<std::size_t>(t)];
+            for (int i = 0; i != rounds; ++i) {
+                std::size_t const bytes = random() % 200;
+                if (held + bytes <= 400) {
+                    if (mine.try_charge(bytes)) held += bytes;
+                    else ++falsely;
+                } else {
+                    if (!mine.try_refund(held)) ++wrongly;
+                    held = 0;
                 }
-                b.refund(100);
+                if (root->now().peak > 800) over = true;
+            }
+            if (!mine.try_refund(held)) ++wrongly;
+        });
+    for (int t = 0; t != 2; ++t)
+        threads.emplace_back([&] {
+            for (int i = 0; i != rounds; ++i) {
+                if (root->try_charge(1001)) ++wrongly;
+                if (children[2]->try_charge(unlimited)) ++wrongly;
             }
         });
     for (std::thread& t : threads) t.join();
-    REQUIRE(refused == 0);
-    REQUIRE(b.held() == 0);
+    REQUIRE(falsely == 0);
+    REQUIRE(wrongly == 0);
+    REQUIRE(!over);
+    REQUIRE(root->now().held == 0);
+}
+
+TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][ledger]") {
+    // What is held is counted a second time, by the threads themselves, before a refund and after a charge: so the
+    // count is never above what the ledger says, and must stay under its limit.
+    node const root = root_of(100);
+    node const n = child_of(root, 90);
+    std::atomic<std::size_t> counted = 0;
+    std::atomic<std::size_t> charged = 0;
+    std::atomic<bool> over = false;
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t != 4; ++t)
+        threads.emplace_back([&, t] {
+            std::mt19937 random(t);
+            ledger& at = t % 2 == 0 ? *root : *n;
+            std::vector<std::size_t> mine;
+            for (int i = 0; i != 50'000; ++i) {
+                std::size_t const bytes = 1 + random() % 40;
+                if (mine.size() < 4 && at.try_charge(bytes)) {
+                    mine.push_back(bytes);
+                    charged += 1;
+                    if ((counted += bytes) > 100) over = true;
+                } else if (!mine.empty()) {
+                    counted -= mine.back();
+                    if (!at.try_refund(mine.back())) over = true;
+                    mine.pop_back();
+                }
+            }
+            for (std::size_t const bytes : mine) {
+                counted -= bytes;
+                if (!at.try_refund(bytes)) over = true;
+            }
+        });
+    for (std::thread& t : threads) t.join();
+    REQUIRE(!over);
+    REQUIRE(charged > 10'000);
+    REQUIRE(root->now().peak <= 100);
+    REQUIRE(n->now().peak <= 90);
+    REQUIRE(root->now().held == 0);
+    REQUIRE(n->now().held == 0);
 }

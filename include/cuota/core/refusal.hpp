@@ -31,6 +31,13 @@ struct budget_facts {
     [[nodiscard]] std::size_t free() const noexcept { return limit - held; }
 };
 
+/// What one pool or cache was asked for before a refusal, and gave. Bytes.
+struct reclaim_facts {
+    std::string name;
+    std::size_t asked = 0;
+    std::size_t given = 0;
+};
+
 /// The device at the moment of a refusal, as its driver tells it. Bytes.
 struct device_facts {
     int ordinal = 0;
@@ -57,9 +64,10 @@ struct refusal {
     std::optional<device_facts> device{};  ///< absent for host memory
     std::vector<holding> holders{};        ///< largest first
     std::size_t reclaimed = 0;             ///< what caches gave back before the refusal
-    std::size_t largest_free = 0;          ///< the largest block a pool had ready, when a pool was asked
-    std::size_t would_fit = 0;             ///< the most that a request from here could have got
-    std::string cause{};                   ///< what a lower layer said, when it was not a budget that refused
+    std::vector<reclaim_facts> reclaimers{};  ///< who was asked for it, in order
+    std::size_t largest_free = 0;             ///< the largest block a pool had ready, when a pool was asked
+    std::size_t would_fit = 0;                ///< the most that a request from here could have got
+    std::string cause{};  ///< what a lower layer said, when it was not a budget that refused
 
     /// The largest count of the request's unit that would have fitted.
     [[nodiscard]] std::size_t fitting_count() const noexcept { return would_fit / request.unit_bytes; }

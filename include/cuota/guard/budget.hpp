@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include <cuota/guard/ledger.hpp>
+#include <cuota/guard/pressure.hpp>
 
 namespace cuota::inline v0 {
 
@@ -51,18 +51,20 @@ public:
     /// Takes bytes of the budget, here and at every ancestor.
     /// Throws: budget_exceeded with the facts; nothing is charged then. May give back caches first.
     void charge(std::size_t bytes, tag name = {}, place where = place::here()) {
-        node_->charge(bytes, {bytes, 1, label{name, where}, std::nullopt});
+        detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
     }
 
     /// As charge, but answers instead of throwing, at once and without reclaiming anything.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
 
-    /// Gives bytes back. More than is held is a misuse that goes to the error sink, and changes nothing.
+    /// Gives back bytes that were charged here. More than is still charged here (what budgets inside it hold is
+    /// theirs) is a misuse that goes to the error sink, and changes nothing.
     void refund(std::size_t bytes, place where = place::here()) noexcept {
-        if (node_->try_refund(bytes)) return;
+        if (node_->try_refund(bytes)) [[likely]]
+            return;
         report_failure_of([&] {
             throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " +
-                             bytes_text(held()) + " are held",
+                             bytes_text(node_->charged_here()) + " of charges are left to refund",
                          where};
         });
     }
@@ -80,6 +82,8 @@ public:
     /// Name, limit, held and peak of one moment.
     [[nodiscard]] budget_facts now() const { return node_->now(); }
     void reset_peak() noexcept { node_->reset_peak(); }
+    /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
+    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const { return node_->last_refusal(); }
     [[nodiscard]] std::optional<budget> parent() const {
         if (!node_->parent()) return std::nullopt;
         return budget{node_->parent()};
@@ -100,6 +104,42 @@ struct budget_access {
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
 };
 
+namespace detail {
+
+/// What a reservation shares with the account: who holds what it has not spent.
+class prepayment final : public stakeholder {
+public:
+    prepayment(shared<ledger> from, label const& who)
+        : node_{ledger::prepaid(who.name.is_empty() ? "reservation" : who.name.text(), std::move(from))},
+          who_{who} {
+        node_->parent()->join(*this);
+    }
+    ~prepayment() {
+        node_->parent()->leave(*this);
+        node_->settle();
+    }
+
+    void fund(std::size_t bytes, place where) {
+        charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
+        charge_by([&] { return node_->fund(bytes); }, *node_->parent(), bytes, request);
+    }
+    [[nodiscard]] shared<ledger> const& node() const noexcept { return node_; }
+
+    std::size_t reclaim(std::size_t) noexcept override { return 0; }
+    [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
+    [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
+    void holdings(std::vector<holding>& into) const override {
+        budget_facts const now = node_->now();
+        if (now.free() != 0) into.push_back({tag::named("reserved for " + now.name), who_.where, now.free()});
+    }
+
+private:
+    shared<ledger> node_;
+    label who_;
+};
+
+}  // namespace detail
+
 /// Bytes of a budget that are taken in advance. Spend them through `as_budget()`.
 ///
 /// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
@@ -107,32 +147,20 @@ struct budget_access {
 /// Threads: as budget.
 class reservation {
 public:
-    reservation(reservation&& other) noexcept = default;
-    reservation& operator=(reservation&& other) noexcept {
-        if (this != &other) {
-            settle();
-            node_ = std::move(other.node_);
-        }
-        return *this;
-    }
-    ~reservation() { settle(); }
+    reservation(reservation&&) noexcept = default;
+    reservation& operator=(reservation&&) noexcept = default;
 
     /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
-    [[nodiscard]] budget as_budget() const {
-        if (!node_) throw misuse{"a reservation was used after it was moved from"};
-        return budget{node_};
-    }
-    [[nodiscard]] std::size_t bytes() const { return as_budget().limit(); }
+    [[nodiscard]] budget as_budget() const { return budget{state().node()}; }
+    [[nodiscard]] std::size_t bytes() const { return state().node()->limit(); }
 
     /// Takes `more` bytes, as a charge to the budget it came from. Throws: budget_exceeded; unchanged then.
-    void grow(std::size_t more, place where = place::here()) {
-        as_budget().parent()->charge(more, {}, where);
-        node_->fund(more);
-    }
+    void grow(std::size_t more, place where = place::here()) { state().fund(more, where); }
+
     /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
     void shrink(std::size_t less, place where = place::here()) {
         budget const prepaid = as_budget();
-        if (!node_->try_unfund(less))
+        if (!state().node()->try_unfund(less))
             throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " +
                              bytes_text(less) + ": " + bytes_text(prepaid.held()) + " of it are in use",
                          where};
@@ -140,19 +168,20 @@ public:
 
 private:
     friend class budget;
-    explicit reservation(shared<detail::ledger> node) noexcept : node_{std::move(node)} {}
-    void settle() noexcept {
-        if (node_) node_->settle();
+    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who)
+        : state_{shared<detail::prepayment>::make(from, who)} {
+        state_->fund(bytes, who.where);
+    }
+    [[nodiscard]] detail::prepayment& state() const {
+        if (!state_) throw misuse{"a reservation was used after it was moved from"};
+        return *state_;
     }
 
-    shared<detail::ledger> node_;
+    shared<detail::prepayment> state_;
 };
 
 inline reservation budget::reserve(std::size_t bytes, tag name, place where) {
-    auto child = detail::ledger::prepaid(name.is_empty() ? "reservation" : name.text(), node_);
-    node_->charge(bytes, {bytes, 1, label{name, where}, std::nullopt});
-    child->fund(bytes);
-    return reservation{std::move(child)};
+    return reservation{node_, bytes, label{name, where}};
 }
 
 }  // namespace cuota::inline v0

@@ -38,7 +38,7 @@ public:
         std::size_t const cost = round_up(bytes, upstream_.granule());
         charge_request request{bytes, upstream_.granule(), who, std::nullopt};
         if constexpr (knows_device<Upstream>) request.on = upstream_.device();
-        node().charge(cost, request);
+        charge(node(), cost, request);
 
         void* p = nullptr;
         try {
@@ -62,7 +62,10 @@ public:
         budget_.refund(cost);
     }
 
-    std::size_t reclaim(std::size_t) noexcept override { return 0; }  // everything here is in use
+    // Everything here is in use.
+    std::size_t reclaim(std::size_t) noexcept override { return 0; }
+    [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
+    [[nodiscard]] std::string title() const override { return "budget " + budget_.name(); }
 
     void holdings(std::vector<holding>& into) const override {
         std::scoped_lock const lock{guard_};

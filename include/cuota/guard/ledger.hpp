@@ -1,124 +1,206 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The account behind a budget: a tree of nodes under one lock. For guard/ and those who hold charged memory.
+/// The account behind a budget: exact, in a tree, and mostly without a lock.
+///
+/// Of every node the tree knows under its lock what is *taken*: what is held there and below, and what stocks (see
+/// stock.hpp) hold ready. So held <= taken, and taken is never over the limit, nor over the most that was ever held:
+/// with that, no stock can pass a limit or a peak, and both are exact although nobody tells them of each charge. Who
+/// needs bytes that idle in the stocks of others calls those in, and knows then exactly what is held.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
-#include <functional>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include <cuota/core/error_sink.hpp>
-#include <cuota/core/refusal.hpp>
+#include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
-#include <cuota/resource/resource.hpp>
+#include <cuota/guard/stock.hpp>
 
 namespace cuota::inline v0::detail {
 
-/// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
-/// Both are called outside every lock of the ledger, from whichever thread met the pressure.
-class stakeholder : public ref_counted {
-public:
-    virtual ~stakeholder() = default;
-
-    /// Gives back about `wanted` bytes that nobody uses; returns what it really gave back.
-    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
-
-    /// Appends what is held, by tag and place, and what is cached.
-    virtual void holdings(std::vector<holding>& into) const = 0;
-
-    /// The largest request that needs no further charge; 0 when there is no such thing.
-    [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
-};
-
-/// What a charge says about itself, for the refusal it may become.
-struct charge_request {
-    std::size_t asked = 0;
-    std::size_t granule = 1;
-    label who{};
-    std::optional<device> on{};
-};
-
 class ledger;
+class stakeholder;
+
+/// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
+class figure {
+public:
+    explicit figure(std::size_t n = 0) noexcept : n_{n} {}
+    operator std::size_t() const noexcept { return n_.load(std::memory_order_acquire); }
+    figure& operator=(std::size_t n) noexcept {
+        n_.store(n, std::memory_order_release);
+        return *this;
+    }
+    figure& operator+=(std::size_t more) noexcept { return *this = *this + more; }
+    figure& operator-=(std::size_t less) noexcept { return *this = *this - less; }
+
+private:
+    published<std::size_t> n_;
+};
 
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
-    std::mutex guard;
-    std::vector<std::pair<ledger const*, stakeholder*>>
-        stakeholders;  // under guard; each leaves before it dies
+    mutex guard;
+    published<std::size_t> version = 0;                                // odd while figures change
+    stock* open = nullptr;                                             // all that are open, of all nodes
+    std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
 };
 
-/// One node. A node that is prepaid has its whole limit charged to its parent already.
+/// The tree's lock, held to change figures.
+class [[nodiscard]] ledger_change {
+public:
+    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} { step(); }
+    ledger_change(ledger_change const&) = delete;
+    ledger_change& operator=(ledger_change const&) = delete;
+    ~ledger_change() { step(); }
+
+private:
+    void step() noexcept {
+        tree_.version.store(tree_.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+    std::scoped_lock<mutex> lock_;
+    ledger_tree& tree_;
+};
+
+/// One node. A charge is made here and at every ancestor; a prepaid node's limit was charged to its parent before.
 class ledger final : public ref_counted {
 public:
+    /// What a charge met: the node that cannot take it and how much it lacks; no node when it was charged.
+    struct outcome {
+        ledger* refuser = nullptr;
+        std::size_t missing = 0;
+    };
+
     ledger(std::string name, std::size_t limit, shared<ledger> parent)
         : name_{std::move(name)},
           limit_{limit},
           parent_{std::move(parent)},
           tree_{parent_ ? parent_->tree_ : shared<ledger_tree>::make()} {}
+    ~ledger() {
+        ledger_change const change{*tree_};
+        collect([this](stock& s) { return s.node() == this; }, nullptr);
+    }
 
-    /// A node whose limit, 0 at first, is what its parent has been charged for it.
+    /// A node whose limit, 0 at first, is what its parent is charged for it.
     [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent) {
         auto child = shared<ledger>::make(std::move(name), std::size_t{0}, std::move(parent));
         child->prepaid_ = true;
         return child;
     }
 
-    /// Makes bytes that the parent has just been charged spendable here.
-    void fund(std::size_t bytes) noexcept {
-        std::scoped_lock const lock{tree_->guard};
+    /// Charges this node and its ancestors, or none of them. Exact under any number of threads: no node is over its
+    /// limit for an instant, and false means that at one instant since the call the bytes did not fit.
+    /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
+    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
+        if (try_charge_alone(bytes)) [[likely]]
+            return true;
+        return !will_not_fit(bytes) && !charge_or_say(bytes).refuser;
+    }
+
+    /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
+    [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept {
+        thread_record* const me = this_thread();
+        return me && stock_of(*me).try_use(*me, bytes);
+    }
+
+    /// As try_charge, always by the tree's lock; says who refused.
+    [[nodiscard]] outcome charge_or_say(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        plan const p = plan_for(bytes, this_thread());
+        if (ledger* const refuser = refuser_of(p.need, p.from))
+            return {refuser, p.need - refuser->room_here()};
+        if (p.from) {
+            p.from->extend(p.need, bytes);
+            for (ledger* node = this; node; node = node->next()) node->lent_ += p.need;
+        } else {
+            own_ += bytes;
+        }
+        take(p.need, p.from);
+        return {};
+    }
+
+    /// False when more would be given back than was charged here and is still held: then nothing changed.
+    [[nodiscard]] bool try_refund(std::size_t bytes) noexcept {
+        thread_record* const me = this_thread();
+        if (me && stock_of(*me).try_put_back(*me, bytes)) [[likely]]
+            return true;
+        return refund_by_lock(bytes, me);
+    }
+
+    /// Charges the parent of a prepaid node and makes the bytes spendable here.
+    [[nodiscard]] outcome fund(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        if (ledger* const refuser = parent_->refuser_of(bytes, nullptr))
+            return {refuser, bytes - refuser->room_here()};
         limit_ += bytes;
+        parent_->take(bytes, nullptr);
+        return {};
     }
-
-    /// The unused part of a prepaid node goes back; what is used stays charged until it is refunded, and is then gone.
-    void settle() noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        if (!std::exchange(prepaid_, false)) return;
-        settled_ = true;
-        parent_->remove(limit_ - held_);
-        limit_ = held_;
-    }
-
     /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        if (!prepaid_ || bytes > limit_ - held_) return false;
-        limit_ -= bytes;
-        parent_->remove(bytes);
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        if (bytes > room_here()) return false;
+        shrink(bytes);
         return true;
     }
-
-    /// Charges this node and its ancestors, or none of them. Exact: decided and done under the tree's lock, so no
-    /// node is over its limit for an instant, and no charge that is about to be undone refuses another.
-    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        if (refuser_of(bytes)) return false;
-        add(bytes);
-        return true;
+    /// A prepaid node gives back what nobody uses, now, and from now on what is refunded.
+    void settle() noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        settled_ = true;
+        shrink(room_here());
     }
 
-    /// False when more would be given back than is held: then nothing changed.
-    [[nodiscard]] bool try_refund(std::size_t bytes) noexcept {
+    [[nodiscard]] std::string const& name() const noexcept { return name_; }
+    [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
+    [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
+    /// What was charged to this node itself and not refunded. Bytes.
+    [[nodiscard]] std::size_t charged_here() const noexcept {
         std::scoped_lock const lock{tree_->guard};
-        if (bytes > held_) return false;
-        remove(bytes);
-        return true;
+        std::size_t used = 0;
+        for (stock const& s : stocks_) used += s.used();
+        return own_ + used;
+    }
+    /// Exact while no other thread charges; else each thread's part is of its own moment.
+    [[nodiscard]] budget_facts now() const {
+        std::scoped_lock const lock{tree_->guard};
+        return {name_, limit_, held(), peak_};
+    }
+    /// The most that can be charged here at this moment, by every node up to the root.
+    [[nodiscard]] std::size_t room() const noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        std::size_t room = unlimited;
+        for (ledger const* node = this; node; node = node->next()) room = std::min(room, node->free());
+        return room;
+    }
+    void reset_peak() noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        peak_ = taken_;
     }
 
-    /// Charges, asking the stakeholders for what is missing before it gives up.
-    /// Throws: budget_exceeded with all the facts; nothing is charged then.
-    void charge(std::size_t bytes, charge_request const& request);
+    /// Calls `see(facts of a node)` from here up to the root, all of one instant; returns the node that would refuse
+    /// `bytes` then, if any.
+    template <class See>
+    [[nodiscard]] ledger* look_up(std::size_t bytes, See see) {
+        ledger_change const change{*tree_};
+        ledger* refuser = nullptr;
+        collect_under(top(), nullptr);
+        for (ledger* node = this; node; node = node->next()) {
+            if (!refuser && bytes > node->room_here()) refuser = node;
+            see(budget_facts{node->name_, node->limit_, node->taken_, node->peak_});
+        }
+        return refuser;
+    }
 
-    /// The facts of a refusal of `bytes`, as of now.
-    [[nodiscard]] refusal facts(std::size_t bytes, charge_request const& request,
-                                std::size_t reclaimed) const;
-
+    /// Those who hold bytes that `concerns(node)`.
+    template <class Concerns>
+    [[nodiscard]] std::vector<shared<stakeholder>> stakeholders(Concerns concerns) const;
     void join(stakeholder& s) {
         std::scoped_lock const lock{tree_->guard};
         tree_->stakeholders.emplace_back(this, &s);
@@ -128,169 +210,188 @@ public:
         std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
     }
 
-    [[nodiscard]] std::string const& name() const noexcept { return name_; }
-    [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
-    [[nodiscard]] budget_facts now() const {
-        std::scoped_lock const lock{tree_->guard};
-        return {name_, limit_, held_, peak_};
+    /// Keeps the refusal here and at every ancestor, until the next one.
+    void remember(budget_exceeded const& refused) {
+        for (ledger* node = this; node; node = node->parent_.get()) {
+            std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
+            std::scoped_lock const lock{tree_->guard};
+            std::swap(node->last_refusal_, before);
+        }
     }
-    /// The most that can be charged here at this moment, by every node up to the root.
-    [[nodiscard]] std::size_t room() const noexcept {
+    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const {
         std::scoped_lock const lock{tree_->guard};
-        return room_locked();
+        return last_refusal_;
     }
-    void reset_peak() noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        peak_ = held_;
+
+    [[nodiscard]] bool is_under(ledger const& ancestor) const noexcept {
+        for (ledger const* node = this; node; node = node->parent_.get())
+            if (node == &ancestor) return true;
+        return false;
+    }
+    /// As is_under, but what is refunded under a prepaid node stays there.
+    [[nodiscard]] bool refunds_to(ledger const& ancestor) const noexcept {
+        for (ledger const* node = this; node; node = node->next())
+            if (node == &ancestor) return true;
+        return false;
     }
 
 private:
-    // All of these under the tree's lock.
-    [[nodiscard]] ledger const* next() const noexcept { return prepaid_ ? nullptr : parent_.get(); }
+    friend struct ledger_probe;  // the model checker's
+
+    static constexpr std::size_t stocks = 16;  // threads beyond that many share, and mostly go by the lock
+
+    // How a charge will be made: `need` more bytes from the tree, into a stock or not.
+    struct plan {
+        stock* from;
+        std::size_t need;
+    };
+
     [[nodiscard]] ledger* next() noexcept { return prepaid_ ? nullptr : parent_.get(); }
-    [[nodiscard]] ledger const* refuser_of(std::size_t bytes) const noexcept {
-        for (ledger const* node = this; node; node = node->next())
-            if (bytes > node->limit_ - node->held_) return node;
-        return nullptr;
-    }
-    void add(std::size_t bytes) noexcept {
-        for (ledger* node = this; node; node = node->next()) {
-            node->held_ += bytes;
-            node->peak_ = std::max(node->peak_, node->held_);
+    [[nodiscard]] ledger const* next() const noexcept { return prepaid_ ? nullptr : parent_.get(); }
+    [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
+
+    // Without the lock: true when it certainly does not fit, even if all others had their stocks empty. Proved by
+    // figures of one instant, which is when nobody has changed any meanwhile.
+    [[nodiscard]] bool will_not_fit(std::size_t bytes) noexcept {
+        thread_record* const me = this_thread();
+        std::size_t const version = tree_->version.load(std::memory_order_acquire);
+        if (version % 2 != 0) return false;
+        stock const* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
+        std::size_t const granted = mine ? mine->grant() : 0;
+        std::size_t const need = bytes - std::min(bytes, mine ? mine->idle() : 0);
+        for (ledger const* node = this; node; node = node->next()) {
+            std::size_t const limit = node->limit_;
+            std::size_t const taken = node->taken_;
+            std::size_t const lent = node->lent_;
+            std::size_t const least = taken - std::min(taken, lent - std::min(lent, granted));
+            if (need > limit - std::min(limit, least))
+                return tree_->version.load(std::memory_order_acquire) == version;
         }
-    }
-    void remove(std::size_t bytes) noexcept {
-        for (ledger* node = this; node; node = node->next()) {
-            node->held_ -= bytes;
-            if (node->settled_) node->limit_ = node->held_;  // nothing more can be spent
-        }
-    }
-    [[nodiscard]] std::size_t room_locked() const noexcept {
-        std::size_t room = unlimited;
-        for (ledger const* node = this; node; node = node->next())
-            room = std::min(room, node->limit_ - node->held_);
-        return room;
-    }
-    [[nodiscard]] bool is_under(ledger const* ancestor) const noexcept {
-        for (ledger const* node = this; node; node = node->parent_.get())
-            if (node == ancestor) return true;
-        return false;
-    }
-    // What is refunded under a prepaid node stays there.
-    [[nodiscard]] bool refunds_to(ledger const* ancestor) const noexcept {
-        for (ledger const* node = this; node; node = node->next())
-            if (node == ancestor) return true;
         return false;
     }
 
-    template <class Concerns>
-    [[nodiscard]] std::vector<shared<stakeholder>> stakeholders(Concerns concerns) const {
-        std::vector<shared<stakeholder>> found;
-        found.reserve(tree_->stakeholders
-                          .size());  // the last owner must not go under the lock, so nothing throws below
-        for (auto const& [at, who] : tree_->stakeholders)
-            if (concerns(*at) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
-        return found;
+    [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
+        ledger_change const change{*tree_};
+        stock* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
+        std::size_t const used = mine ? mine->used() : 0;
+        if (bytes > own_ + used) {
+            collect([&](stock& s) { return s.node() == this && &s != mine; }, me);
+            if (bytes > own_ + used) return false;
+        }
+        std::size_t const from_own = std::min(bytes, own_);
+        own_ -= from_own;
+        if (mine) mine->put_back(bytes - from_own);
+        drop(from_own);
+        return true;
+    }
+
+    // All of these under the tree's lock.
+
+    [[nodiscard]] std::size_t room_here() const noexcept {
+        return limit_ - std::min<std::size_t>(limit_, taken_);
+    }
+    [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
+    [[nodiscard]] std::size_t held() const noexcept {
+        std::size_t idle = 0;
+        for (stock* s = tree_->open; s; s = s->next_open())
+            if (s->node()->refunds_to(*this)) idle += s->idle();
+        return taken_ - std::min<std::size_t>(taken_, idle);
+    }
+    [[nodiscard]] ledger& top() noexcept {
+        ledger* node = this;
+        while (ledger* const above = node->next()) node = above;
+        return *node;
+    }
+
+    [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept {
+        if (!me) return {nullptr, bytes};
+        stock& mine = stock_of(*me);
+        if (mine.is_of(*me)) return {&mine, bytes - std::min(bytes, mine.idle())};
+        if (mine.is_open() || !mine.pays() || top().settled_) return {nullptr, bytes};
+        mine.open(*this, *me);
+        mine.next_open() = std::exchange(tree_->open, &mine);
+        return {&mine, bytes};
+    }
+
+    // The first node that cannot take the bytes, not even with what is called in from stocks other than `mine`.
+    [[nodiscard]] ledger* refuser_of(std::size_t need, stock const* mine) noexcept {
+        std::size_t const granted = mine ? mine->grant() : 0;
+        for (ledger* node = this; node; node = node->next()) {
+            if (need <= node->room_here()) continue;
+            if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);
+            if (need > node->room_here()) return node;
+        }
+        return nullptr;
+    }
+
+    // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
+    void take(std::size_t need, stock const* mine) noexcept {
+        std::size_t const granted = mine ? mine->grant() : 0;
+        for (ledger* node = this; node; node = node->next()) node->taken_ += need;
+        for (ledger* node = this; node; node = node->next()) {
+            if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+            node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+        }
+    }
+    void drop(std::size_t bytes) noexcept {
+        for (ledger* node = this; node; node = node->next()) node->taken_ -= bytes;
+        if (ledger& last = top(); last.settled_) last.shrink(last.room_here());
+    }
+    void shrink(std::size_t bytes) noexcept {
+        limit_ -= bytes;
+        parent_->drop(bytes);
+    }
+
+    void collect_under(ledger const& node, stock const* but) noexcept {
+        collect([&](stock& s) { return &s != but && s.node()->refunds_to(node); }, this_thread());
+    }
+
+    // Closes the open stocks that `chosen`; what they hold ready is given back, what is used belongs to their node.
+    template <class Chosen>
+    void collect(Chosen chosen, thread_record const* me) noexcept {
+        stock* closed = nullptr;
+        bool others = false;
+        for (stock** at = &tree_->open; *at;) {
+            stock& s = **at;
+            if (!chosen(s)) {
+                at = &s.next_open();
+                continue;
+            }
+            s.close();
+            others |= s.holder() != me;
+            *at = s.next_open();
+            s.next_open() = std::exchange(closed, &s);
+        }
+        if (others && fences_are_asymmetric()) heavy_fence();
+        for (; closed; closed = closed->next_open()) {
+            if (closed->holder() != me) {
+                see_section_end(*closed->holder());
+                closed->note_collected();
+            }
+            closed->node()->take_back(*closed);
+        }
+    }
+    void take_back(stock& s) noexcept {
+        own_ += s.used();
+        for (ledger* node = this; node; node = node->next()) {
+            node->taken_ -= s.idle();
+            node->lent_ -= s.grant();
+        }
+        s.clear();
     }
 
     std::string const name_;
-    std::size_t limit_;
-    std::size_t held_ = 0;
-    std::size_t peak_ = 0;
+    figure limit_;
+    figure taken_;          // held here and below, or idle in a stock here or below
+    figure lent_;           // granted to stocks here and below: all that may change without the lock
+    std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
+    std::size_t peak_ = 0;  // the most that was held at an instant
     bool prepaid_ = false;
     bool settled_ = false;
+    std::optional<budget_exceeded> last_refusal_;
     shared<ledger> parent_;
     shared<ledger_tree> tree_;
+    std::array<stock, stocks> stocks_;
 };
-
-/// While one is alive, what this thread's stakeholders do must not ask others for memory in turn.
-class reclaiming {
-public:
-    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
-    reclaiming(reclaiming const&) = delete;
-    reclaiming& operator=(reclaiming const&) = delete;
-    ~reclaiming() { is_on() = before_; }
-
-    [[nodiscard]] static bool& is_on() noexcept {
-        static thread_local bool on = false;
-        return on;
-    }
-
-private:
-    bool before_;
-};
-
-/// Holdings of one tag and place in one, the largest first.
-inline void sum_up(std::vector<holding>& holders) {
-    auto const key = [](holding const& h) {
-        return std::tuple{std::string_view{h.name.text()}, std::string_view{h.where.file}, h.where.line};
-    };
-    std::ranges::sort(holders, {}, key);
-    std::vector<holding> sums;
-    for (holding const& h : holders)
-        if (sums.empty() || key(sums.back()) != key(h)) sums.push_back(h);
-        else sums.back().bytes += h.bytes;
-    std::ranges::stable_sort(sums, std::greater{}, &holding::bytes);
-    holders = std::move(sums);
-}
-
-inline void ledger::charge(std::size_t bytes, charge_request const& request) {
-    std::size_t reclaimed = 0;
-    for (;;) {
-        std::size_t missing = 0;
-        std::vector<shared<stakeholder>> asked;
-        {
-            std::scoped_lock const lock{tree_->guard};
-            ledger const* const refuser = refuser_of(bytes);
-            if (!refuser) return add(bytes);
-            missing = bytes - (refuser->limit_ - refuser->held_);
-            // What is more than the whole limit will not fit whatever is given back.
-            if (bytes <= refuser->limit_ && !reclaiming::is_on())
-                asked = stakeholders([&](ledger const& at) { return at.refunds_to(refuser); });
-        }
-        std::size_t got = 0;
-        {
-            reclaiming const here;
-            for (auto const& who : asked)
-                if (got < missing) got += who->reclaim(missing - got);
-        }
-        reclaimed += got;
-        if (got != 0) continue;
-        refusal r = facts(bytes, request, reclaimed);
-        if (r.missing() != 0) throw budget_exceeded{std::move(r)};
-        // By now it fits: somebody else has given back meanwhile.
-    }
-}
-
-inline refusal ledger::facts(std::size_t bytes, charge_request const& request, std::size_t reclaimed) const {
-    refusal r;
-    r.asked = request.asked;
-    r.charged = bytes;
-    r.granule = request.granule;
-    r.request = request.who;
-    r.reclaimed = reclaimed;
-    std::vector<shared<stakeholder>> held_by;
-    {
-        std::scoped_lock const lock{tree_->guard};
-        ledger const* const refuser = refuser_of(bytes);
-        for (ledger const* node = this; node; node = node->next()) {
-            if (node == refuser) r.refused_by = r.budgets.size();
-            r.budgets.push_back({node->name_, node->limit_, node->held_, node->peak_});
-        }
-        held_by = stakeholders([&](ledger const& at) { return at.is_under(refuser ? refuser : this); });
-        r.would_fit = round_down(room_locked(), request.granule);
-    }
-    for (auto const& who : held_by) {
-        who->holdings(r.holders);
-        r.largest_free = std::max(r.largest_free, who->largest_free());
-    }
-    std::size_t named = 0;
-    for (holding const& h : r.holders) named += h.bytes;
-    std::size_t const held = r.budgets[r.refused_by].held;
-    if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
-    sum_up(r.holders);
-    if (request.on) r.device = facts_of(*request.on);
-    return r;
-}
 
 }  // namespace cuota::inline v0::detail

@@ -89,6 +89,12 @@ public:
     void for_each_free(Visit visit) const {
         for (block* b : free_) visit(*b);
     }
+    /// Until visit(block) says false.
+    template <class Visit>
+    void for_each_free_from_largest(Visit visit) const {
+        for (auto it = free_.rbegin(); it != free_.rend(); ++it)
+            if (!visit(**it)) return;
+    }
     template <class Visit>
     void for_each_live(Visit visit) const {
         for (auto const& [at, b] : live_) visit(*b);

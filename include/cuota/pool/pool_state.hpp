@@ -114,6 +114,26 @@ public:
         return trim(reserved > wanted ? reserved - wanted : 0);
     }
 
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        std::size_t given = 0;
+        std::scoped_lock const lock{guard_};
+        // As trim does it: the largest segments while one does not do, then the smallest that does.
+        blocks_.for_each_free_from_largest([&](block const& b) {
+            if (given >= wanted) return false;
+            if (!b.is_whole_segment()) return true;
+            if (b.size < wanted - given) {
+                given += b.size;
+                return true;
+            }
+            blocks_.for_each_fit(wanted - given, [&](block const& fit) {
+                if (fit.is_whole_segment()) given += fit.size;
+                return !fit.is_whole_segment();
+            });
+            return false;
+        });
+        return given;
+    }
+
     void holdings(std::vector<holding>& into) const override {
         std::scoped_lock const lock{guard_};
         std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
@@ -174,7 +194,7 @@ public:
 
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] memory_kind kind() const noexcept { return source_.kind(); }
-    [[nodiscard]] std::string title() const {
+    [[nodiscard]] std::string title() const override {
         return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
     }
 
@@ -311,7 +331,7 @@ private:
 
     void charge_or_explain(std::size_t bytes, charge_request const& request) {
         try {
-            node().charge(bytes, request);
+            charge(node(), bytes, request);
         } catch (budget_exceeded const& refused) {
             refusal facts = refused.facts();
             facts.largest_free = largest_free();  // the one that is ours to give
@@ -322,7 +342,7 @@ private:
 
     [[noreturn]] void refuse(std::size_t asked, std::size_t exact, label const& who) {
         std::size_t const step = std::max(source_.granule(), granule);
-        refusal r = node().facts(exact, {asked, step, who, device_}, 0);
+        refusal r = detail::facts_of(node(), exact, {asked, step, who, device_});
         r.cause = "the budget would allow it, but " + title() + " got too little memory from its source";
         r.largest_free = r.would_fit = largest_free();
         if (r.device)

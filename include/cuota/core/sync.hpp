@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the accounts synchronise by, in one place, so that a model checker can stand in for it (tests/model).
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace cuota::inline v0::detail {
+
+template <class T>
+using atomic = std::atomic<T>;
+/// An atomic that is written under a lock and read without it.
+template <class T>
+using published = std::atomic<T>;
+using mutex = std::mutex;
+
+/// True when heavy_fence does the work of light_fence too: the side that runs often pays nothing.
+/// membarrier(2), private and expedited: Linux 4.14. Asked once; registers the process.
+[[nodiscard]] inline bool fences_are_asymmetric() noexcept {
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+    static bool const registered =
+        ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
+    return registered;
+#else
+    return false;
+#endif
+}
+
+/// Keeps the compiler from moving loads over stores. Against the processor, other threads have heavy_fence.
+inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+/// After it, every other thread has passed a full fence: what it stored before a light_fence is visible, and what it
+/// loads after one is no older than this call. Only where fences_are_asymmetric().
+inline void heavy_fence() noexcept {
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+    ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+#endif
+}
+
+/// Lets others run while this thread waits for one of them to leave a few instructions.
+inline void pause() noexcept { std::this_thread::yield(); }
+
+}  // namespace cuota::inline v0::detail

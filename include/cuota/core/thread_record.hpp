@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A number and a flag for each thread: what lets a thread own something that others can still call in.
+#pragma once
+
+#include <cstdint>
+#include <new>
+
+#include <cuota/core/sync.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One thread at a time. Records are numbered from 0 and go to the next new thread when theirs ends, so the numbers
+/// stay as small as the number of threads that were ever alive together. Never freed.
+struct alignas(64) thread_record {
+    atomic<std::uint64_t> sections = 0;  // entered and left; odd inside of one
+    bool asymmetric = fences_are_asymmetric();
+    unsigned index = 0;
+    thread_record* next_free = nullptr;
+};
+
+/// The calling thread's record, if it has one.
+[[nodiscard]] inline thread_record*& known_thread() noexcept {
+    static constinit thread_local thread_record* record = nullptr;
+    return record;
+}
+
+struct thread_registry {
+    mutex guard;
+    thread_record* free = nullptr;
+    unsigned made = 0;
+
+    [[nodiscard]] static thread_registry* instance() noexcept {
+        static thread_registry* const all = new (std::nothrow) thread_registry;  // threads outlive statics
+        return all;
+    }
+
+    [[nodiscard]] thread_record* enter() noexcept {
+        std::scoped_lock const lock{guard};
+        if (thread_record* const used = free) {
+            free = used->next_free;
+            return used;
+        }
+        auto* const fresh = new (std::nothrow) thread_record;
+        if (fresh) fresh->index = made++;
+        return fresh;
+    }
+    void leave(thread_record* record) noexcept {
+        std::scoped_lock const lock{guard};
+        record->next_free = free;
+        free = record;
+    }
+};
+
+/// Gives the calling thread a record until it ends. Null when there is no memory for one, and while a thread's own
+/// objects are being destroyed at its end.
+[[nodiscard]] inline thread_record* enrol_thread() noexcept {
+    enum class stage : unsigned char { before, enrolled, ended };
+    static constinit thread_local stage now = stage::before;
+    struct at_thread_end {
+        ~at_thread_end() {
+            now = stage::ended;
+            if (thread_record* const mine = known_thread()) thread_registry::instance()->leave(mine);
+            known_thread() = nullptr;
+        }
+    };
+    if (now == stage::ended || !thread_registry::instance()) return nullptr;
+    static thread_local at_thread_end const goodbye;
+    (void)goodbye;
+    now = stage::enrolled;
+    if (!known_thread()) known_thread() = thread_registry::instance()->enter();
+    return known_thread();
+}
+
+/// The calling thread's record; null when it can have none. Cost: a load, after the first time.
+[[nodiscard]] inline thread_record* this_thread() noexcept {
+    if (thread_record* const mine = known_thread()) [[likely]]
+        return mine;
+    return enrol_thread();
+}
+
+/// A few loads and stores that nobody can come between who has called in what they are about.
+///
+/// The owner enters a section, then looks whether the thing is still his. Who calls it in says so first, then waits
+/// by `see_sections_end` for sections that may not have seen it. Of the two, one sees the other: Dekker's rule, with the
+/// fence on the side of who calls in (membarrier) or, where there is none, on both.
+class section {
+public:
+    explicit section(thread_record& me) noexcept
+        : me_{me}, count_{me.sections.load(std::memory_order_relaxed) + 1} {
+        if (me.asymmetric) [[likely]] {
+            me.sections.store(count_, std::memory_order_relaxed);
+            light_fence();
+        } else {
+            me.sections.exchange(count_, std::memory_order_seq_cst);
+        }
+    }
+    section(section const&) = delete;
+    section& operator=(section const&) = delete;
+    ~section() { me_.sections.store(count_ + 1, std::memory_order_release); }
+
+private:
+    thread_record& me_;
+    std::uint64_t const count_;
+};
+
+/// Waits until `other` is outside of the section in which it may be. After heavy_fence.
+inline void see_section_end(thread_record const& other) noexcept {
+    auto const seen = other.sections.load(std::memory_order_seq_cst);
+    if (seen % 2 == 0) return;
+    while (other.sections.load(std::memory_order_acquire) == seen) pause();
+}
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What happens when a charge does not fit: who can give back is asked, then it is tried again, then it is refused.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/guard/ledger.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
+/// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
+class stakeholder : public ref_counted {
+public:
+    virtual ~stakeholder() = default;
+
+    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns what
+    /// it really gave back.
+    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
+
+    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
+    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
+
+    /// Who gives first: the higher. The same is asked by who gives least more than is missing.
+    [[nodiscard]] virtual int priority() const noexcept { return 0; }
+
+    /// For messages.
+    [[nodiscard]] virtual std::string title() const = 0;
+
+    /// Appends what is held, by tag and place, and what is cached.
+    virtual void holdings(std::vector<holding>& into) const = 0;
+
+    /// The largest request that needs no further charge; 0 when there is no such thing.
+    [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
+};
+
+/// What a charge says about itself, for the refusal it may become.
+struct charge_request {
+    std::size_t asked = 0;
+    std::size_t granule = 1;
+    label who{};
+    std::optional<device> on{};
+};
+
+template <class Concerns>
+std::vector<shared<stakeholder>> ledger::stakeholders(Concerns concerns) const {
+    std::scoped_lock const lock{tree_->guard};
+    std::vector<shared<stakeholder>> found;
+    found.reserve(
+        tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
+    for (auto const& [at, who] : tree_->stakeholders)
+        if (concerns(*at) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
+    return found;
+}
+
+/// While one is alive, what this thread's stakeholders do must not ask others for memory in turn.
+class reclaiming {
+public:
+    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
+    reclaiming(reclaiming const&) = delete;
+    reclaiming& operator=(reclaiming const&) = delete;
+    ~reclaiming() { is_on() = before_; }
+
+    [[nodiscard]] static bool& is_on() noexcept {
+        static thread_local bool on = false;
+        return on;
+    }
+
+private:
+    bool before_;
+};
+
+/// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
+class reclaim_round {
+public:
+    explicit reclaim_round(std::vector<shared<stakeholder>> asked) : left_{std::move(asked)} {
+        std::ranges::stable_sort(left_, std::greater{}, [](auto const& who) { return who->priority(); });
+    }
+
+    /// Returns what was given back: 0 at once when all together could not give what is missing.
+    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaim_facts>& told) {
+        if (!can_give(missing)) return 0;
+        reclaiming const here;
+        std::size_t got = 0;
+        while (got < missing && !left_.empty()) {
+            auto const next = best_for(missing - got);
+            shared<stakeholder> const who = std::move(*next);
+            left_.erase(next);
+            std::size_t const wanted = missing - got;
+            std::size_t const given = who->reclaim(wanted);
+            told.push_back({who->title(), wanted, given});
+            got += given;
+        }
+        return got;
+    }
+
+private:
+    using candidates = std::vector<shared<stakeholder>>;
+
+    [[nodiscard]] bool can_give(std::size_t missing) const noexcept {
+        std::size_t sum = 0;
+        for (auto const& who : left_) sum = checked_add(sum, who->reclaimable(missing)).value_or(unlimited);
+        return sum >= missing;
+    }
+    // Of the highest priority: who covers it with the least excess, else who gives most.
+    [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept {
+        auto best = left_.begin();
+        std::size_t most = (*best)->reclaimable(missing);
+        for (auto at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
+            std::size_t const gives = (*at)->reclaimable(missing);
+            if (most >= missing ? gives >= missing && gives < most : gives > most) {
+                best = at;
+                most = gives;
+            }
+        }
+        return best;
+    }
+
+    candidates left_;
+};
+
+/// Holdings of one tag and place in one, the largest first.
+inline void sum_up(std::vector<holding>& holders) {
+    auto const key = [](holding const& h) {
+        return std::tuple{std::string_view{h.name.text()}, std::string_view{h.where.file}, h.where.line};
+    };
+    std::ranges::sort(holders, {}, key);
+    std::vector<holding> sums;
+    for (holding const& h : holders)
+        if (sums.empty() || key(sums.back()) != key(h)) sums.push_back(h);
+        else sums.back().bytes += h.bytes;
+    std::ranges::stable_sort(sums, std::greater{}, &holding::bytes);
+    holders = std::move(sums);
+}
+
+/// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
+[[nodiscard]] inline refusal facts_of(ledger& node, std::size_t bytes, charge_request const& request) {
+    refusal r;
+    r.asked = request.asked;
+    r.charged = bytes;
+    r.granule = request.granule;
+    r.request = request.who;
+    std::size_t room = unlimited;
+    std::size_t at = 0;
+    ledger* const refuser = node.look_up(bytes, [&](budget_facts facts) {
+        room = std::min(room, facts.free());
+        r.budgets.push_back(std::move(facts));
+    });
+    for (ledger const* n = &node; refuser && n != refuser; n = n->parent().get()) ++at;
+    r.refused_by = at;
+    r.would_fit = round_down(room, request.granule);
+
+    ledger const& holds = refuser ? *refuser : node;
+    for (auto const& who : node.stakeholders([&](ledger const& of) { return of.is_under(holds); })) {
+        who->holdings(r.holders);
+        r.largest_free = std::max(r.largest_free, who->largest_free());
+    }
+    std::size_t named = 0;
+    for (holding const& h : r.holders) named = checked_add(named, h.bytes).value_or(unlimited);
+    std::size_t const held = r.budgets[r.refused_by].held;
+    if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
+    sum_up(r.holders);
+    if (request.on) r.device = facts_of(*request.on);
+    return r;
+}
+
+/// Charges, asking those who can give back for what is missing before it gives up.
+/// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
+template <class Attempt>
+void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
+    std::vector<reclaim_facts> told;
+    for (;;) {
+        auto const [refuser, missing] = attempt();
+        if (!refuser) return;
+        // What is more than the whole limit will not fit whatever is given back.
+        if (bytes <= refuser->limit() && !reclaiming::is_on()) {
+            reclaim_round round{node.stakeholders([&](ledger const& at) { return at.refunds_to(*refuser); })};
+            if (round.ask_for(missing, told) != 0) continue;
+        }
+        refusal r = facts_of(node, bytes, request);
+        if (r.missing() == 0) continue;  // somebody else has given back meanwhile
+        r.reclaimers = std::move(told);
+        for (reclaim_facts const& t : r.reclaimers) r.reclaimed += t.given;
+        budget_exceeded refused{std::move(r)};
+        node.remember(refused);
+        throw refused;
+    }
+}
+
+inline void charge(ledger& node, std::size_t bytes, charge_request const& request) {
+    if (node.try_charge_alone(bytes)) [[likely]]
+        return;
+    charge_by([&] { return node.charge_or_say(bytes); }, node, bytes, request);
+}
+
+}  // namespace cuota::inline v0::detail

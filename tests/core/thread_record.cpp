@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/core/thread_record.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using cuota::detail::section;
+using cuota::detail::this_thread;
+using cuota::detail::thread_record;
+
+namespace {
+
+// Destroyed after the thread's record has gone, if it was made before.
+struct last_of_a_thread {
+    thread_record** tell = nullptr;
+    ~last_of_a_thread() {
+        if (tell) *tell = this_thread();
+    }
+};
+last_of_a_thread& this_thread_last() {
+    static thread_local last_of_a_thread last;
+    return last;
+}
+
+}  // namespace
+
+TEST_CASE("threads that live together have records of their own, numbered without gaps",
+          "[core][thread_record]") {
+    constexpr std::size_t count = 20;
+    thread_record* const mine = this_thread();
+    std::vector<thread_record*> seen(count);
+    std::latch all{count};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i != count; ++i)
+        threads.emplace_back([&, i] {
+            seen[i] = this_thread();
+            if (seen[i] != this_thread()) seen[i] = nullptr;
+            all.arrive_and_wait();
+        });
+    for (std::thread& t : threads) t.join();
+    seen.push_back(mine);
+    std::ranges::sort(seen);
+    REQUIRE(seen.front() != nullptr);
+    REQUIRE(std::ranges::adjacent_find(seen) == seen.end());
+    std::ranges::sort(seen, {}, &thread_record::index);
+    REQUIRE(std::ranges::adjacent_find(seen, {}, &thread_record::index) == seen.end());
+
+    // What has ended makes room: threads one after the other need no more records.
+    unsigned const before = seen.back()->index;
+    for (int i = 0; i != 100; ++i) std::thread{[&] { REQUIRE(this_thread()->index <= before); }}.join();
+}
+
+TEST_CASE("a thread that is ending has no record any more", "[core][thread_record]") {
+    thread_record* seen = nullptr;
+    std::thread{[&] {
+        this_thread_last().tell = &seen;
+        seen = this_thread();
+        REQUIRE(seen != nullptr);
+    }}.join();
+    REQUIRE(seen == nullptr);
+}
+
+TEST_CASE("a section that may not have seen a change is waited for", "[core][thread_record]") {
+    // Dekker's rule, many times: of the owner in its section and the caller-in, one must see the other.
+    for (bool const asymmetric : {true, false}) {
+        if (asymmetric && !cuota::detail::fences_are_asymmetric()) continue;
+        thread_record owner;
+        owner.asymmetric = asymmetric;
+        std::atomic<int> is_his = 0;
+        std::atomic<bool> stop = false;
+        std::atomic<long> balance = 0;  // written by the owner in his sections, and by who has called in
+        std::thread works{[&] {
+            while (!stop) {
+                section const here{owner};
+                if (is_his.load(std::memory_order_seq_cst) == 0) continue;
+                long const now = balance.load(std::memory_order_relaxed);
+                balance.store(now + 1, std::memory_order_relaxed);
+                balance.store(now, std::memory_order_relaxed);
+            }
+        }};
+        bool untouched = true;
+        for (int i = 0; i != 20'000; ++i) {
+            is_his.store(1, std::memory_order_seq_cst);
+            is_his.store(0, std::memory_order_seq_cst);
+            if (asymmetric) cuota::detail::heavy_fence();
+            see_section_end(owner);
+            untouched = untouched && balance.load(std::memory_order_relaxed) == 0;
+            balance.store(5, std::memory_order_relaxed);
+            untouched = untouched && balance.load(std::memory_order_relaxed) == 5;
+            balance.store(0, std::memory_order_relaxed);
+        }
+        stop = true;
+        works.join();
+        REQUIRE(untouched);
+    }
+}

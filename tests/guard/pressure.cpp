@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/pressure.hpp>
+
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budget.hpp>
+
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+
+using cuota::budget;
+
+namespace {
+
+// Holds bytes that nobody uses, as a pool does.
+class cache final : public cuota::detail::stakeholder {
+public:
+    cache(budget b, std::size_t bytes) : budget_{std::move(b)}, cached_{bytes} {
+        budget_.charge(bytes);
+        cuota::budget_access::node(budget_).join(*this);
+    }
+    ~cache() {
+        cuota::budget_access::node(budget_).leave(*this);
+        budget_.refund(cached_);
+    }
+
+    std::size_t reclaim(std::size_t wanted) noexcept override {
+        asked.push_back(wanted);
+        std::size_t const given = gives(wanted);
+        cached_ -= given;
+        budget_.refund(given);
+        if (meanwhile) meanwhile();
+        return says_nothing ? 0 : given;
+    }
+    std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        return expects.value_or(gives(wanted));
+    }
+    int priority() const noexcept override { return rank; }
+    std::string title() const override { return name; }
+    void holdings(std::vector<cuota::holding>& into) const override {
+        into.insert(into.end(), held.begin(), held.end());
+    }
+    std::size_t largest_free() const noexcept override { return largest; }
+
+    // In pieces, and in whole ones.
+    std::size_t gives(std::size_t wanted) const noexcept {
+        return std::min({cuota::round_up(wanted, piece), cached_, most_at_once});
+    }
+
+    std::string name = "a cache";
+    int rank = 0;
+    std::size_t piece = 1;
+    std::optional<std::size_t> expects;  // what it says that it could give, if not the truth
+    std::vector<std::size_t> asked;
+    std::vector<cuota::holding> held;
+    std::size_t most_at_once = cuota::unlimited;
+    std::size_t largest = 0;
+    bool says_nothing = false;
+    std::function<void()> meanwhile;
+
+private:
+    budget budget_;
+    std::size_t cached_;
+};
+using cache_owner = cuota::shared<cache>;
+using asked = std::vector<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("a charge that fits asks nobody", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    b.charge(40);
+    REQUIRE(idle->asked.empty());
+    REQUIRE(!b.try_charge(1));  // at once, so it does not ask either
+    REQUIRE(idle->asked.empty());
+    b.refund(40);
+}
+
+TEST_CASE("a charge under pressure asks caches for what is missing, and no more", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    b.charge(70);
+    REQUIRE(idle->asked == asked{30});
+    REQUIRE(b.held() == 100);
+    b.refund(70);
+}
+
+TEST_CASE("caches that are alike are asked in turn, until there is enough", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const first = cache_owner::make(b, 30u);
+    cache_owner const second = cache_owner::make(b, 30u);
+    cache_owner const third = cache_owner::make(b, 30u);
+    b.charge(50);  // 10 are free
+    REQUIRE(first->asked == asked{40});
+    REQUIRE(second->asked == asked{10});
+    REQUIRE(third->asked.empty());
+    b.refund(50);
+}
+
+TEST_CASE("a cache that gives in pieces is asked again", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    idle->most_at_once = 10;
+    idle->expects = 60;
+    b.charge(65);
+    REQUIRE(idle->asked == asked{25, 15, 5});
+    b.refund(65);
+}
+
+TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pressure]") {
+    budget b{"b", 100};
+    b.charge(50);
+    cache_owner const idle = cache_owner::make(b, 20u);
+    cache_owner const other = cache_owner::make(b, 0u);
+    idle->name = "pool a";
+    other->name = "pool b";
+    idle->expects = other->expects = 50;  // more than they have
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
+    REQUIRE(refused.facts().reclaimed == 20);
+    REQUIRE(refused.facts().would_fit == 50);
+    auto const& asked = refused.facts().reclaimers;
+    REQUIRE(asked.size() == 4);  // a second round, because the first one got something
+    REQUIRE(asked[0].name == "pool a");
+    REQUIRE(asked[0].asked == 30);
+    REQUIRE(asked[0].given == 20);
+    REQUIRE(asked[1].name == "pool b");
+    REQUIRE(asked[1].asked == 10);
+    REQUIRE(asked[1].given == 0);
+    REQUIRE(asked[2].given + asked[3].given == 0);
+    REQUIRE(b.held() == 50);
+    b.refund(50);
+}
+
+TEST_CASE("nobody is asked for what all together could not give", "[guard][pressure]") {
+    budget b{"b", 100};
+    b.charge(50);
+    cache_owner const first = cache_owner::make(b, 20u);
+    cache_owner const second = cache_owner::make(b, 10u);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(51); });
+    REQUIRE(first->asked.empty());
+    REQUIRE(second->asked.empty());
+    REQUIRE(refused.facts().reclaimed == 0);
+    b.charge(50);
+    REQUIRE(first->asked == asked{30});
+    REQUIRE(second->asked == asked{10});
+    b.refund(100);
+}
+
+TEST_CASE("caches are asked by priority", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const last = cache_owner::make(b, 30u);
+    cache_owner const first = cache_owner::make(b, 30u);
+    cache_owner const second = cache_owner::make(b, 30u);
+    last->rank = -1;
+    first->rank = 7;
+    second->rank = 3;
+    b.charge(60);  // 10 are free
+    REQUIRE(first->asked == asked{50});
+    REQUIRE(second->asked == asked{20});
+    REQUIRE(last->asked.empty());
+    b.refund(60);
+}
+
+TEST_CASE("among equals, who gives least more than is missing is asked", "[guard][pressure]") {
+    budget b{"b", 400};
+    cache_owner const coarse = cache_owner::make(b, 200u);
+    cache_owner const fine = cache_owner::make(b, 100u);
+    cache_owner const exact = cache_owner::make(b, 20u);
+    coarse->piece = 64;
+    fine->piece = 32;
+    b.charge(80);
+    b.charge(30);
+    REQUIRE(fine->asked == asked{30});  // 32 for 30; coarse would give 64, and exact has not so much
+    REQUIRE(coarse->asked.empty());
+    REQUIRE(exact->asked.empty());
+    b.charge(2);  // what was given in excess
+    b.charge(10);
+    REQUIRE(exact->asked == asked{10});
+    b.refund(122);
+}
+
+TEST_CASE("when no one has enough, who has most is asked first", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const little = cache_owner::make(b, 10u);
+    cache_owner const much = cache_owner::make(b, 40u);
+    cache_owner const some = cache_owner::make(b, 20u);
+    b.charge(85);  // 30 are free
+    REQUIRE(much->asked == asked{55});
+    REQUIRE(some->asked == asked{15});
+    REQUIRE(little->asked.empty());
+    b.refund(85);
+}
+
+TEST_CASE("a budget remembers what it refused last, and so do those above it", "[guard][pressure]") {
+    budget root{"gpu", 100};
+    budget left{"left", 50, root};
+    budget right{"right", 50, root};
+    REQUIRE(!root.last_refusal());
+    REQUIRE_THROWS_AS(left.charge(51, "weights"), cuota::budget_exceeded);
+    for (budget const& b : {left, root}) {
+        REQUIRE(b.last_refusal());
+        REQUIRE(b.last_refusal()->facts().asked == 51);
+        REQUIRE(b.last_refusal()->facts().request.name == cuota::tag{"weights"});
+    }
+    REQUIRE(!right.last_refusal());
+    REQUIRE(!right.try_charge(51));  // says so itself
+    REQUIRE(!right.last_refusal());
+    REQUIRE_THROWS_AS(right.reserve(60), cuota::budget_exceeded);
+    REQUIRE(root.last_refusal()->facts().asked == 60);
+    REQUIRE(left.last_refusal()->facts().asked == 51);
+}
+
+TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pressure]") {
+    budget b{"b", 100};
+    unsigned const line = __LINE__ + 1;
+    cuota::reservation const r = b.reserve(60, "loader");
+    r.as_budget().charge(20);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(50); });
+    auto const& holders = refused.facts().holders;
+    REQUIRE(holders.size() == 2);
+    REQUIRE(holders[0].name == cuota::tag::named("reserved for loader"));
+    REQUIRE(holders[0].where.line == line);
+    REQUIRE(holders[0].bytes == 40);
+    REQUIRE(holders[1].name == cuota::tag{"charged without a tag"});
+    REQUIRE(holders[1].bytes == 20);
+
+    // Inside it, what is free is nobody's.
+    auto const inside = support::thrown<cuota::budget_exceeded>([&] { r.as_budget().charge(41); });
+    REQUIRE(inside.facts().holders.size() == 1);
+    REQUIRE(inside.facts().holders[0].bytes == 20);
+    r.as_budget().refund(20);
+}
+
+TEST_CASE("no cache is dropped for what could never fit", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    REQUIRE_THROWS_AS(b.charge(101), cuota::budget_exceeded);
+    REQUIRE(idle->asked.empty());
+}
+
+TEST_CASE("what fits by the time of the refusal is not refused", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    idle->says_nothing = true;  // as when somebody else's charge got the credit
+    REQUIRE_NOTHROW(b.charge(100));
+    b.refund(100);
+}
+
+TEST_CASE("a cache that charges while it gives back is not asked again meanwhile", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    b.charge(40);
+    int refused = 0;
+    idle->meanwhile = [&] {
+        for (int i = 0; i != 3; ++i) try {
+                b.charge(90);
+            } catch (cuota::budget_exceeded const&) { ++refused; }
+    };
+    b.charge(10);
+    REQUIRE(idle->asked == asked{10});
+    REQUIRE(refused == 3);
+    idle->meanwhile = {};
+    b.refund(50);
+}
+
+TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressure]") {
+    budget root{"gpu", 100};
+    budget left{"left", 60, root};
+    budget right{"right", 60, root};
+    cache_owner const of_left = cache_owner::make(left, 30u);
+    cache_owner const of_right = cache_owner::make(right, 30u);
+    left.charge(40);  // left refuses: what right holds would not help
+    REQUIRE(of_left->asked == asked{10});
+    REQUIRE(of_right->asked.empty());
+    root.charge(20);  // root refuses: all of them may
+    REQUIRE(of_left->asked == asked{10, 10});
+    REQUIRE(of_right->asked.empty());
+    root.charge(20);
+    REQUIRE(of_right->asked == asked{20});  // left has only 10 more
+    left.refund(40);
+    root.refund(40);
+}
+
+TEST_CASE("what a reservation holds back is not asked for: it would not come back", "[guard][pressure]") {
+    budget b{"b", 100};
+    cuota::reservation const r = b.reserve(60);
+    cache_owner const inside = cache_owner::make(r.as_budget(), 60u);
+    REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
+    REQUIRE(inside->asked.empty());
+
+    r.as_budget().charge(10);  // inside it, it would
+    REQUIRE(inside->asked == asked{10});
+    r.as_budget().refund(10);
+}
+
+TEST_CASE("a reservation that grows asks caches, too", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    cuota::reservation r = b.reserve(30);
+    REQUIRE(idle->asked.empty());
+    r.grow(30);
+    REQUIRE(r.bytes() == 60);
+    REQUIRE(idle->asked == asked{20});
+}
+
+TEST_CASE("a cache lives while it is asked", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner idle = cache_owner::make(b, 60u);
+    idle->meanwhile = [&idle] { idle = {}; };
+    b.charge(70);
+    REQUIRE(!idle);
+    REQUIRE(b.held() == 70);  // the rest came back with it
+    b.refund(70);
+}
+
+TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure]") {
+    budget root{"gpu", 1000};
+    budget model{"model", 1000, root};
+    cache_owner const first = cache_owner::make(model, 300u);
+    cache_owner const second = cache_owner::make(root, 200u);
+    first->most_at_once = second->most_at_once = 0;
+    first->held = {
+        {"weights", {"a.cpp", 1}, 100}, {"weights", {"a.cpp", 1}, 150}, {"weights", {"a.cpp", 2}, 50}};
+    second->held = {{"cached", {}, 200}};
+    first->largest = 7;
+    second->largest = 9;
+    model.charge(70);
+
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] {
+        cuota::detail::charge(cuota::budget_access::node(model), 512,
+                              {500, 64, {"activations", {"a.cpp", 9}}, std::nullopt});
+    });
+    cuota::refusal const& facts = refused.facts();
+    REQUIRE(facts.asked == 500);
+    REQUIRE(facts.charged == 512);
+    REQUIRE(facts.granule == 64);
+    REQUIRE(facts.refused_by == 1);
+    REQUIRE(facts.would_fit == 384);  // 430 are free, and 384 is the multiple of 64 in that
+    REQUIRE(facts.largest_free == 9);
+    std::vector<std::pair<std::string, std::size_t>> holders;
+    for (cuota::holding const& h : facts.holders) holders.emplace_back(h.name.text(), h.bytes);
+    REQUIRE(holders ==
+            std::vector<std::pair<std::string, std::size_t>>{
+                {"weights", 250}, {"cached", 200}, {"charged without a tag", 70}, {"weights", 50}});
+    model.refund(70);
+}
+
+TEST_CASE("threads under pressure share what a cache gives back", "[guard][pressure]") {
+    // Four threads take turns at 60 of 100; a cache holds what they leave. Nobody may be refused for good.
+    budget b{"b", 400};
+    std::vector<std::thread> threads;
+    std::atomic<int> refused = 0;
+    for (int t = 0; t != 4; ++t)
+        threads.emplace_back([b, &refused]() mutable {
+            for (int i = 0; i != 2000; ++i) {
+                cache_owner const idle = cache_owner::make(b, 0u);
+                try {
+                    b.charge(100);  // 4 x 100 always fit
+                } catch (cuota::budget_exceeded const&) {
+                    ++refused;
+                    continue;
+                }
+                b.refund(100);
+            }
+        });
+    for (std::thread& t : threads) t.join();
+    REQUIRE(refused == 0);
+    REQUIRE(b.held() == 0);
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/stock.hpp>
+
+#include <cuota/guard/ledger.hpp>
+
+#include "support/catch.hpp"
+
+using cuota::detail::stock;
+using cuota::detail::thread_record;
+
+namespace {
+
+struct shelf {
+    cuota::shared<cuota::detail::ledger> node =
+        cuota::shared<cuota::detail::ledger>::make("node", 100u, cuota::shared<cuota::detail::ledger>{});
+    thread_record me;
+    thread_record other;
+    stock ready;
+};
+
+}  // namespace
+
+TEST_CASE("a stock serves its owner alone", "[guard][stock]") {
+    shelf s;
+    REQUIRE(!s.ready.try_use(s.me, 0));
+    s.ready.open(*s.node, s.me);
+    s.ready.extend(50, 20);
+    REQUIRE(s.ready.idle() == 30);
+    REQUIRE(!s.ready.try_use(s.other, 1));
+    REQUIRE(!s.ready.try_put_back(s.other, 1));
+    REQUIRE(s.ready.try_use(s.me, 30));
+    REQUIRE(!s.ready.try_use(s.me, 1));
+    REQUIRE(s.ready.try_put_back(s.me, 50));
+    REQUIRE(!s.ready.try_put_back(s.me, 1));
+    REQUIRE(!s.ready.try_use(s.me, 51));
+    REQUIRE(!s.ready.try_use(s.me, static_cast<std::size_t>(-1)));
+    REQUIRE(s.me.sections % 2 == 0);
+}
+
+TEST_CASE("a stock that was closed serves nobody", "[guard][stock]") {
+    shelf s;
+    s.ready.open(*s.node, s.me);
+    s.ready.extend(50, 20);
+    s.ready.close();
+    REQUIRE(!s.ready.try_use(s.me, 1));
+    REQUIRE(!s.ready.try_put_back(s.me, 1));
+    REQUIRE(s.ready.used() == 20);
+    s.ready.clear();
+    REQUIRE(!s.ready.is_open());
+    REQUIRE(s.ready.idle() == 0);
+}
+
+TEST_CASE("a stock that is called in again and again does not pay, until it has served", "[guard][stock]") {
+    shelf s;
+    unsigned waited = 0;
+    for (int i = 0; i != 20; ++i) {
+        unsigned here = 0;
+        while (!s.ready.pays()) ++here;
+        REQUIRE(here >= waited);
+        waited = here;
+        s.ready.open(*s.node, s.me);
+        s.ready.close();
+        s.ready.note_collected();
+        s.ready.clear();
+    }
+    REQUIRE(waited == 1023);
+    while (!s.ready.pays()) {}
+    s.ready.open(*s.node, s.me);
+    s.ready.extend(10, 0);
+    for (int i = 0; i != 2048; ++i) REQUIRE(s.ready.try_use(s.me, 0));
+    s.ready.close();
+    s.ready.note_collected();
+    s.ready.clear();
+    REQUIRE(s.ready.pays());
+}
