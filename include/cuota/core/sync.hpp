@@ -46,7 +46,18 @@ inline void heavy_fence() noexcept {
 #endif
 }
 
-/// Lets others run while this thread waits for one of them to leave a few instructions.
-inline void pause() noexcept { std::this_thread::yield(); }
+/// Waits, which is not for long, until `what` is not `value` any more. Acquires.
+template <class T>
+void wait_while(atomic<T> const& what, T value) noexcept {
+    while (what.load(std::memory_order_acquire) == value) std::this_thread::yield();
+}
+
+struct thread_record;
+
+/// A place for the calling thread's record (thread_record.hpp); null at first.
+[[nodiscard]] inline thread_record*& this_thread_record() noexcept {
+    static constinit thread_local thread_record* record = nullptr;
+    return record;
+}
 
 }  // namespace cuota::inline v0::detail

@@ -20,12 +20,6 @@ struct alignas(64) thread_record {
     thread_record* next_free = nullptr;
 };
 
-/// The calling thread's record, if it has one.
-[[nodiscard]] inline thread_record*& known_thread() noexcept {
-    static constinit thread_local thread_record* record = nullptr;
-    return record;
-}
-
 struct thread_registry {
     mutex guard;
     thread_record* free = nullptr;
@@ -61,21 +55,21 @@ struct thread_registry {
     struct at_thread_end {
         ~at_thread_end() {
             now = stage::ended;
-            if (thread_record* const mine = known_thread()) thread_registry::instance()->leave(mine);
-            known_thread() = nullptr;
+            if (thread_record* const mine = this_thread_record()) thread_registry::instance()->leave(mine);
+            this_thread_record() = nullptr;
         }
     };
     if (now == stage::ended || !thread_registry::instance()) return nullptr;
     static thread_local at_thread_end const goodbye;
     (void)goodbye;
     now = stage::enrolled;
-    if (!known_thread()) known_thread() = thread_registry::instance()->enter();
-    return known_thread();
+    if (!this_thread_record()) this_thread_record() = thread_registry::instance()->enter();
+    return this_thread_record();
 }
 
 /// The calling thread's record; null when it can have none. Cost: a load, after the first time.
 [[nodiscard]] inline thread_record* this_thread() noexcept {
-    if (thread_record* const mine = known_thread()) [[likely]]
+    if (thread_record* const mine = this_thread_record()) [[likely]]
         return mine;
     return enrol_thread();
 }
@@ -108,8 +102,7 @@ private:
 /// Waits until `other` is outside of the section in which it may be. After heavy_fence.
 inline void see_section_end(thread_record const& other) noexcept {
     auto const seen = other.sections.load(std::memory_order_seq_cst);
-    if (seen % 2 == 0) return;
-    while (other.sections.load(std::memory_order_acquire) == seen) pause();
+    if (seen % 2 != 0) wait_while(other.sections, seen);
 }
 
 }  // namespace cuota::inline v0::detail
