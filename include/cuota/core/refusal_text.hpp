@@ -100,21 +100,26 @@ struct headline_room {
     return r.device ? text + "\n  " + device_line(*r.device, width) : text;
 }
 
+// "2 others 7 B": those from index `first` on; empty when there are none.
+[[nodiscard]] inline std::string others_text(std::vector<holding> const& holders, std::size_t first) {
+    if (first >= holders.size()) return {};
+    std::size_t bytes = 0;
+    for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
+    std::size_t const count = holders.size() - first;
+    return "   " + count_text(count) + (count == 1 ? " other " : " others ") + bytes_text(bytes);
+}
+
 [[nodiscard]] inline std::string holders_text(std::vector<holding> const& holders) {
     constexpr std::size_t named = 4;
     std::string text;
     std::size_t i = 0;
     for (; i != holders.size() && i != named; ++i) {
         std::string const next = (i == 0 ? "" : "   ") + holder_text(holders[i], true);
-        std::size_t const for_the_rest = i + 1 == holders.size() ? 0 : 32;
-        if (i != 0 && text.size() + next.size() + for_the_rest > step_columns) break;
+        std::size_t const for_others = others_text(holders, i + 1).size();
+        if (i != 0 && text.size() + next.size() + for_others > step_columns) break;
         text += next;
     }
-    if (i == holders.size()) return text;
-    std::size_t rest = 0;
-    for (std::size_t j = i; j != holders.size(); ++j) rest = saturating_add(rest, holders[j].bytes);
-    std::size_t const others = holders.size() - i;
-    return text + "   " + count_text(others) + (others == 1 ? " other " : " others ") + bytes_text(rest);
+    return text + others_text(holders, i);
 }
 
 [[nodiscard]] inline std::string reclaimed_text(refusal const& r) {
