@@ -360,14 +360,15 @@ void run(options how) {
     else run(how, cuota::idx_source{images}, cuota::idx_source{labels});
 }
 
-/// An error as one line: a refusal's first line, and what would fit.
+/// An error as one line: of a refusal the first line, and what to do next.
 [[nodiscard]] std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
-    std::size_t const first = text.find('\n');
-    if (first == std::string_view::npos) return std::string{text};
-    std::string_view last = text.substr(text.rfind('\n') + 1);
-    last.remove_prefix(std::min(last.find_first_not_of(' '), last.size()));
-    return std::string{text.substr(0, first)} + "; " + std::string{last};
+    std::string line{text.substr(0, text.find('\n'))};
+    auto const* const refused = dynamic_cast<cuota::out_of_memory const*>(&error);
+    if (!refused) return line;
+    for (cuota::next_step const& step : cuota::next_steps(refused->facts()))
+        if (step.suffices) return line + "; " + step.text;
+    return line;
 }
 
 }  // namespace

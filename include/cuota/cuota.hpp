@@ -12,10 +12,15 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
+#include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/next_steps.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/refusal_json.hpp>
+#include <cuota/core/refusal_text.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/core/thread_record.hpp>
 
 #include <cuota/runtime/call.hpp>

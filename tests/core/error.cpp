@@ -3,10 +3,14 @@
 
 #include <cuota/core/error.hpp>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 
 using namespace cuota::literals;
 
@@ -80,6 +84,62 @@ TEST_CASE("a copy of an error outlives the original", "[core][error]") {
 
     REQUIRE(copy.facts().asked == 5_MiB);
     REQUIRE(std::string{copy.what()}.starts_with("cuota::budget_exceeded: 5.0 MiB"));
+}
+
+TEST_CASE("the text of a refusal is made once, for all copies", "[core][error]") {
+    cuota::budget_exceeded const error{refusal_of(5_MiB)};
+    cuota::out_of_memory const copy = error;
+    REQUIRE(copy.what() == error.what());
+    REQUIRE(error.what() == error.what());
+    REQUIRE(std::string{copy.what()} == cuota::refusal_text("budget_exceeded", error.facts()));
+}
+
+TEST_CASE("threads that ask copies of one error for its text are told the same one", "[core][error]") {
+    for (int round = 0; round != 50; ++round) {
+        cuota::budget_exceeded const error{refusal_of(5_MiB)};
+        std::atomic<int> waiting = 4;
+        std::vector<char const*> told(4);
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i != told.size(); ++i)
+            threads.emplace_back([&, i, copy = error] {
+                --waiting;
+                while (waiting != 0) std::this_thread::yield();
+                told[i] = copy.what();
+            });
+        for (std::thread& t : threads) t.join();
+        for (char const* const text : told) REQUIRE(text == error.what());
+        REQUIRE(std::string{told[0]} == cuota::refusal_text("budget_exceeded", error.facts()));
+    }
+}
+
+TEST_CASE("a refusal is told with no host memory left, and in full when there is some again",
+          "[core][error]") {
+    cuota::refusal r = refusal_of(5_MiB);
+    r.budgets = {{"a budget whose name does not fit into a string object", 1_MiB, 0, 0}};
+    for (bool const is_budget : {false, true}) {
+        char const* const in_need =
+            is_budget ? "cuota::budget_exceeded: refused, and no host memory left to say more"
+                      : "cuota::out_of_memory: refused, and no host memory left to say more";
+        bool told = false;
+        std::size_t allowed = 0;
+        for (; !told; ++allowed) {
+            cuota::out_of_memory const error =
+                is_budget ? cuota::budget_exceeded{r} : cuota::out_of_memory{r};
+            std::string const full =
+                cuota::refusal_text(is_budget ? "budget_exceeded" : "out_of_memory", error.facts());
+            char const* text = nullptr;
+            std::size_t refused = 0;
+            {
+                support::failing_heap const heap{allowed};
+                text = error.what();
+                refused = heap.refused();
+            }
+            told = refused == 0;
+            REQUIRE(std::string{text} == (told ? full : in_need));
+            REQUIRE(std::string{error.what()} == full);
+        }
+        REQUIRE(allowed > 5);
+    }
 }
 
 TEST_CASE("data_error names the file, the offset and why", "[core][error]") {

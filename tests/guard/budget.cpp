@@ -189,11 +189,13 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
     REQUIRE(!facts.device);
     REQUIRE(std::string{refused.what()} ==
             "cuota::budget_exceeded: 41 B refused at budget.cpp:" + std::to_string(line) +
-                " for weights, before anything was allocated\n"
+                " for weights by budget trainer\n"
                 "  budget trainer        limit 100 B       held 60 B        free 40 B        peak 60 B\n"
                 "  held by   charged without a tag 60 B\n"
                 "  reclaimed 0 B: nothing cached could be given back\n"
-                "  would fit: 40 B; or a limit of 101 B; or release 1 B");
+                "  either    raise the limit of trainer to 101 B\n"
+                "  or        ask for what would fit: 40 B\n"
+                "  or        release 60 B: charged without a tag");
     b.refund(60);
 }
 

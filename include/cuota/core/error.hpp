@@ -4,6 +4,7 @@
 /// The errors of the library: five types, each with the facts a program or a person can act on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -13,6 +14,7 @@
 
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/refusal_text.hpp>
 
 namespace cuota::inline v0 {
 
@@ -39,33 +41,73 @@ private:
     place where_;
 };
 
-/// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
-/// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
-class out_of_memory : public std::bad_alloc {
+namespace detail {
+
+/// The facts of a refusal, and the text that is made of them when somebody asks for it first.
+class refusal_state {
 public:
-    explicit out_of_memory(refusal facts) : out_of_memory{"out_of_memory", std::move(facts)} {}
+    refusal_state(char const* type, char const* in_need, refusal facts) noexcept
+        : type_{type}, in_need_{in_need}, facts_{std::move(facts)} {}
+    refusal_state(refusal_state const&) = delete;
+    refusal_state& operator=(refusal_state const&) = delete;
+    ~refusal_state() { delete text_.load(std::memory_order_acquire); }
 
-    [[nodiscard]] refusal const& facts() const noexcept { return state_->facts; }
-    [[nodiscard]] char const* what() const noexcept override { return state_->text.c_str(); }
+    [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
 
-protected:
-    out_of_memory(char const* type, refusal facts) {
-        std::string text = refusal_text(type, facts);
-        state_ = std::make_shared<state const>(state{std::move(facts), std::move(text)});
+    /// Threads: any. Those that come first together each make the text; one of them is kept, and all are told that one.
+    [[nodiscard]] char const* text() const noexcept {
+        if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
+        try {
+            auto mine = std::make_unique<std::string const>(refusal_text(type_, facts_));
+            std::string const* kept = nullptr;
+            bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
+                                                               std::memory_order_acquire);
+            return (is_mine ? mine.release() : kept)->c_str();
+        } catch (...) {
+            return in_need_;
+        }  // not even the text fits in host memory: the next call tries again
     }
 
 private:
-    struct state {
-        refusal facts;
-        std::string text;
-    };
-    std::shared_ptr<state const> state_;
+    char const* type_;
+    char const* in_need_;
+    refusal facts_;
+    mutable std::atomic<std::string const*> text_ = nullptr;
+};
+
+}  // namespace detail
+
+/// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
+/// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
+/// Copies share the facts and the text. Threads: any, on one object or on copies.
+class out_of_memory : public std::bad_alloc {
+public:
+    /// Throws: std::bad_alloc.
+    explicit out_of_memory(refusal facts)
+        : out_of_memory{"out_of_memory", "cuota::out_of_memory: refused, and no host memory left to say more",
+                        std::move(facts)} {}
+
+    [[nodiscard]] refusal const& facts() const noexcept { return state_->facts(); }
+    /// refusal_text of the facts. Made by the first call, which costs microseconds: who only catches pays nothing.
+    [[nodiscard]] char const* what() const noexcept override { return state_->text(); }
+
+protected:
+    // What to say in need is for a host that has no memory left for the text.
+    out_of_memory(char const* type, char const* in_need, refusal facts)
+        : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
+
+private:
+    std::shared_ptr<detail::refusal_state const> state_;
 };
 
 /// A budget on the way from the asked one to its root could not hold the request.
 class budget_exceeded : public out_of_memory {
 public:
-    explicit budget_exceeded(refusal facts) : out_of_memory{"budget_exceeded", std::move(facts)} {}
+    /// Throws: std::bad_alloc.
+    explicit budget_exceeded(refusal facts)
+        : out_of_memory{"budget_exceeded",
+                        "cuota::budget_exceeded: refused, and no host memory left to say more",
+                        std::move(facts)} {}
 };
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.

@@ -75,6 +75,12 @@ public:
         std::size_t missing = 0;
     };
 
+    /// Who holds bytes, and of which node. The node is alive while the tree's lock, or he, is held.
+    struct stake {
+        ledger const* at;
+        shared<stakeholder> who;
+    };
+
     ledger(std::string name, std::size_t limit, shared<ledger> parent)
         : name_{std::move(name)},
           limit_{limit},
@@ -184,7 +190,7 @@ public:
         peak_ = taken_;
     }
 
-    /// Calls `see(facts of a node)` from here up to the root, all of one instant; returns the node that would refuse
+    /// Calls `see(node, its facts)` from here up to the root, all of one instant; returns the node that would refuse
     /// `bytes` then, if any.
     template <class See>
     [[nodiscard]] ledger* look_up(std::size_t bytes, See see) {
@@ -193,14 +199,14 @@ public:
         collect_under(top(), nullptr);
         for (ledger* node = this; node; node = node->next()) {
             if (!refuser && bytes > node->room_here()) refuser = node;
-            see(budget_facts{node->name_, node->limit_, node->taken_, node->peak_});
+            see(*node, budget_facts{node->name_, node->limit_, node->taken_, node->peak_});
         }
         return refuser;
     }
 
     /// Those who hold bytes that `concerns(node)`.
     template <class Concerns>
-    [[nodiscard]] std::vector<shared<stakeholder>> stakeholders(Concerns concerns) const;
+    [[nodiscard]] std::vector<stake> stakeholders(Concerns concerns) const;
     void join(stakeholder& s) {
         std::scoped_lock const lock{tree_->guard};
         tree_->stakeholders.emplace_back(this, &s);

@@ -56,13 +56,12 @@ struct charge_request {
 };
 
 template <class Concerns>
-std::vector<shared<stakeholder>> ledger::stakeholders(Concerns concerns) const {
+std::vector<ledger::stake> ledger::stakeholders(Concerns concerns) const {
     std::scoped_lock const lock{tree_->guard};
-    std::vector<shared<stakeholder>> found;
-    found.reserve(
-        tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
+    std::vector<stake> found;
+    found.reserve(tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
     for (auto const& [at, who] : tree_->stakeholders)
-        if (concerns(*at) && who->try_add_owner()) found.push_back(shared<stakeholder>::adopt(who));
+        if (concerns(*at) && who->try_add_owner()) found.push_back({at, shared<stakeholder>::adopt(who)});
     return found;
 }
 
@@ -86,29 +85,29 @@ private:
 /// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
 class reclaim_round {
 public:
-    explicit reclaim_round(std::vector<shared<stakeholder>> asked) : left_{std::move(asked)} {
-        std::ranges::stable_sort(left_, std::greater{}, [](auto const& who) { return who->priority(); });
+    explicit reclaim_round(std::vector<ledger::stake> asked) : left_{std::move(asked)} {
+        std::ranges::stable_sort(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
     }
 
     /// Returns what was given back: 0 at once when all together could not give what is missing.
-    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaim_facts>& told) {
+    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaimer_facts>& told) {
         if (!can_give(missing)) return 0;
         reclaiming const here;
         std::size_t got = 0;
         while (got < missing && !left_.empty()) {
             auto const next = best_for(missing - got);
-            shared<stakeholder> const who = std::move(*next);
+            shared<stakeholder> const who = std::move(next->who);
             left_.erase(next);
             std::size_t const wanted = missing - got;
             std::size_t const given = who->reclaim(wanted);
-            told.push_back({who->title(), wanted, given});
+            told.push_back({who->title(), wanted, given, 0});
             got += given;
         }
         return got;
     }
 
 private:
-    using candidates = std::vector<shared<stakeholder>>;
+    using candidates = std::vector<ledger::stake>;
 
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept {
         std::size_t sum = 0;
@@ -118,9 +117,9 @@ private:
     // Of the highest priority: who covers it with the least excess, else who gives most.
     [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept {
         auto best = left_.begin();
-        std::size_t most = (*best)->reclaimable(missing);
-        for (auto at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
-            std::size_t const gives = (*at)->reclaimable(missing);
+        std::size_t most = best->who->reclaimable(missing);
+        for (auto at = best + 1; at != left_.end() && at->who->priority() == best->who->priority(); ++at) {
+            std::size_t const gives = at->who->reclaimable(missing);
             if (most >= missing ? gives >= missing && gives < most : gives > most) {
                 best = at;
                 most = gives;
@@ -153,23 +152,33 @@ inline void sum_up(std::vector<holding>& holders) {
     r.charged = bytes;
     r.granule = request.granule;
     r.request = request.who;
-    std::size_t room = unlimited;
-    std::size_t at = 0;
-    ledger* const refuser = node.look_up(bytes, [&](budget_facts facts) {
-        room = std::min(room, facts.free());
+    std::vector<ledger const*> way;
+    ledger const* const refuser = node.look_up(bytes, [&](ledger const& at, budget_facts facts) {
+        way.push_back(&at);
         r.budgets.push_back(std::move(facts));
     });
-    for (ledger const* n = &node; refuser && n != refuser; n = n->parent().get()) ++at;
-    r.refused_by = at;
-    r.would_fit = round_down(room, request.granule);
+    while (refuser && way[r.refused_by] != refuser) ++r.refused_by;
 
-    ledger const& holds = refuser ? *refuser : node;
-    for (auto const& who : node.stakeholders([&](ledger const& of) { return of.is_under(holds); })) {
+    ledger const& holds = *way[r.refused_by];
+    std::vector<std::size_t> reclaimable(way.size());
+    r.reclaimers.emplace();
+    for (auto const& [at, who] : node.stakeholders([&](ledger const& of) { return of.is_under(*way.back()); })) {
+        std::size_t const could = who->reclaimable(unlimited);
+        for (std::size_t i = 0; i != way.size(); ++i)
+            if (at->refunds_to(*way[i])) reclaimable[i] = saturating_add(reclaimable[i], could);
+        if (could != 0 && at->refunds_to(holds)) r.reclaimers->push_back({who->title(), 0, 0, could});
+        if (!at->is_under(holds)) continue;
         who->holdings(r.holders);
         r.largest_free = std::max(r.largest_free, who->largest_free());
     }
+    std::size_t room = unlimited;
+    for (std::size_t i = 0; i != way.size(); ++i)
+        room = std::min(room, saturating_add(r.budgets[i].free(), reclaimable[i]));
+    r.would_fit = round_down(room, request.granule);
+    r.reclaimable = reclaimable[r.refused_by];
+
     std::size_t named = 0;
-    for (holding const& h : r.holders) named = checked_add(named, h.bytes).value_or(unlimited);
+    for (holding const& h : r.holders) named = saturating_add(named, h.bytes);
     std::size_t const held = r.budgets[r.refused_by].held;
     if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
     sum_up(r.holders);
@@ -181,19 +190,19 @@ inline void sum_up(std::vector<holding>& holders) {
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt>
 void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
-    std::vector<reclaim_facts> told;
+    std::vector<reclaimer_facts> told;
     for (;;) {
-        auto const [refuser, missing] = attempt();
-        if (!refuser) return;
+        ledger::outcome const met = attempt();
+        if (!met.refuser) return;
         // What is more than the whole limit will not fit whatever is given back.
-        if (bytes <= refuser->limit() && !reclaiming::is_on()) {
-            reclaim_round round{node.stakeholders([&](ledger const& at) { return at.refunds_to(*refuser); })};
-            if (round.ask_for(missing, told) != 0) continue;
+        if (bytes <= met.refuser->limit() && !reclaiming::is_on()) {
+            reclaim_round round{node.stakeholders([&](ledger const& at) { return at.refunds_to(*met.refuser); })};
+            if (round.ask_for(met.missing, told) != 0) continue;
         }
         refusal r = facts_of(node, bytes, request);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
-        r.reclaimers = std::move(told);
-        for (reclaim_facts const& t : r.reclaimers) r.reclaimed += t.given;
+        for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
+        r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
         budget_exceeded refused{std::move(r)};
         node.remember(refused);
         throw refused;

@@ -145,7 +145,7 @@ public:
         });
         for (auto const& [key, h] : by_tag) into.push_back(h);
         if (std::size_t const cached = stats_.reserved - stats_.allocated; cached != 0)
-            into.push_back({tag::named("free in " + title()), {}, cached});
+            into.push_back({tag::named("free in " + title()), {}, cached, true});
     }
 
     [[nodiscard]] std::size_t largest_free() const noexcept override {

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A refusal as one line of JSON, for programs behind log collectors.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <cuota/core/json.hpp>
+#include <cuota/core/next_steps.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+// Whole paths: where a line of a log is read, the file is not at hand. Null for a place that nobody gave.
+[[nodiscard]] inline std::string json_place(place where) {
+    if (where.line == 0) return "null";
+    return json_object{}.add("file", where.file).add("line", std::size_t{where.line}).text();
+}
+
+[[nodiscard]] inline std::string json_holder(holding const& h) {
+    return json_object{}
+        .add("tag", h.name.text())
+        .add_json("place", json_place(h.where))
+        .add("bytes", h.bytes)
+        .add("cached", h.is_cached)
+        .text();
+}
+
+[[nodiscard]] inline std::string json_budget(budget_facts const& b) {
+    std::size_t const free = b.limit == unlimited ? unlimited : b.free();
+    return json_object{}
+        .add("name", b.name)
+        .add("limit", b.limit)
+        .add("held", b.held)
+        .add("free", free)
+        .add("peak", b.peak)
+        .text();
+}
+
+[[nodiscard]] inline std::string json_device(device_facts const& d) {
+    return json_object{}
+        .add_json("ordinal", std::to_string(d.ordinal))
+        .add("name", d.name)
+        .add("total", d.total)
+        .add("free", d.free)
+        .add("ours", d.ours)
+        .add("elsewhere", d.elsewhere())
+        .text();
+}
+
+[[nodiscard]] inline std::string json_reclaimer(reclaimer_facts const& who) {
+    return json_object{}.add("name", who.name).add("asked", who.asked).add("given", who.given).text();
+}
+
+[[nodiscard]] inline std::string json_limit(raised_limit const& l) {
+    return json_object{}.add("budget", l.budget).add("level", l.level).add("limit", l.limit).text();
+}
+
+[[nodiscard]] inline std::string json_step(next_step const& s, std::size_t most) {
+    return json_object{}
+        .add("kind", name_of(s.kind))
+        .add("suffices", s.suffices)
+        .add("text", s.text)
+        .add("bytes", s.bytes)
+        .add("count", s.count)
+        .add_json("holders", json_list(s.holders, json_holder, most))
+        .add_json("limits", json_list(s.limits, json_limit))
+        .text();
+}
+
+// Of the holders that a list leaves out: their number and their bytes.
+inline void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most) {
+    std::size_t bytes = 0;
+    for (std::size_t i = most; i < holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
+    to.add("other_holders", holders.size() > most ? holders.size() - most : 0).add("other_bytes", bytes);
+}
+
+}  // namespace detail
+
+/// The refusal and its next steps as one line of JSON, without a line's end. For logs: the keys are those of the
+/// facts, sizes are bytes and integers, `unlimited` is null (a limit there is none; a count that overflowed).
+///
+/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD. `most_holders` bounds the
+/// lists of holders, because collectors cut long lines: the rest are "other_holders", "other_bytes".
+/// Throws: std::bad_alloc. Cost: microseconds.
+[[nodiscard]] inline std::string refusal_json(refusal const& r, std::size_t most_holders = 32) {
+    using namespace detail;
+    json_object line;
+    line.add("asked", r.asked).add("charged", r.charged).add("granule", r.granule);
+    line.add("tag", r.request.name.text()).add_json("place", json_place(r.request.where));
+    line.add("unit", r.request.unit).add("unit_bytes", r.request.unit_bytes);
+    line.add("missing", r.missing()).add("would_fit", r.would_fit).add("fitting_count", r.fitting_count());
+    line.add_json("refused_by", r.missing() == 0 ? "null" : std::to_string(r.refused_by));
+    line.add_json("budgets", json_list(r.budgets, json_budget));
+    line.add_json("device", r.device ? json_device(*r.device) : "null");
+    line.add_json("holders", json_list(r.holders, json_holder, most_holders));
+    add_rest(line, r.holders, most_holders);
+    line.add("reclaimed", r.reclaimed);
+    line.add_json("reclaimers", r.reclaimers ? json_list(*r.reclaimers, json_reclaimer) : "null");
+    line.add("largest_free", r.largest_free).add("cause", r.cause);
+    line.add_json("next_steps",
+                  json_list(next_steps(r), [&](next_step const& s) { return json_step(s, most_holders); }));
+    return line.text();
+}
+
+}  // namespace cuota::inline v0

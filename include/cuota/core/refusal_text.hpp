@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A refusal as one screen of text: twelve lines at most, whatever the numbers and the names.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/next_steps.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+// Where a headline gives way when it is too long: first names, then what can be read below.
+struct headline_room {
+    std::size_t name;
+    bool with_charge;
+    bool with_promise;
+};
+
+[[nodiscard]] inline std::string headline(char const* type, refusal const& r, headline_room room) {
+    std::string const place = shown(r.request.where, room.name);
+    std::string const charged = bytes_text(r.charged);
+    std::string text = std::string{"cuota::"} + type + ": " +
+                       (r.asked == unlimited ? "more than any address space holds" : bytes_text(r.asked)) +
+                       " refused" + (place.empty() ? "" : " at " + place);
+    if (!r.request.name.is_empty()) text += " for " + shown(r.request.name.text(), room.name);
+    if (r.missing() != 0) text += " by budget " + shown(r.refuser()->name, room.name);
+    if (room.with_charge && r.asked != unlimited && charged != bytes_text(r.asked))
+        text += ", at a charge of " + charged;
+    return text + (room.with_promise ? ", before anything was allocated" : "");
+}
+
+[[nodiscard]] inline std::string headline(char const* type, refusal const& r) {
+    constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, true, false},
+                                      {28, false, false}, {16, false, false}, {8, false, false}};
+    std::string text;
+    for (headline_room const& room : ways)
+        if (text = headline(type, r, room); text.size() <= screen_columns) break;
+    return text;
+}
+
+[[nodiscard]] inline std::string budget_name(budget_facts const& b, std::size_t most) {
+    return "budget " + shown(b.name, most - 9);
+}
+
+[[nodiscard]] inline std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most) {
+    bool const is_bounded = b.limit != unlimited;
+    return padded(budget_name(b, most), width) + "limit " +
+           padded(is_bounded ? bytes_text(b.limit) : "none", 12) + "held " + padded(bytes_text(b.held), 12) +
+           "free " + padded(is_bounded ? bytes_text(b.free()) : "any", 12) + "peak " + bytes_text(b.peak);
+}
+
+[[nodiscard]] inline std::string device_line(device_facts const& d, std::size_t width) {
+    return padded("device " + std::to_string(d.ordinal) + " (" + shown(d.name, 32) + ')', width) + "total " +
+           padded(bytes_text(d.total), 12) + "free " + padded(bytes_text(d.free), 12) + "elsewhere " +
+           bytes_text(d.elsewhere());
+}
+
+// Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
+[[nodiscard]] inline std::vector<std::size_t> levels_shown(refusal const& r) {
+    std::size_t const count = r.budgets.size();
+    std::vector<std::size_t> levels;
+    for (std::size_t i = 0; i != count; ++i) {
+        bool const is_named = i == 0 || i == r.refused_by || i + 1 == count;
+        bool const is_spare = r.refused_by == 0 || r.refused_by + 1 >= count;  // then the second is, too
+        if (count <= 4 || is_named || (is_spare && i == 1)) levels.push_back(i);
+    }
+    return levels;
+}
+
+[[nodiscard]] inline std::string budget_lines(refusal const& r) {
+    constexpr std::size_t figures = 69;
+    bool const is_marked = r.budgets.size() > 1 && r.missing() != 0;
+    std::size_t const most = screen_columns - figures - (is_marked ? 13 : 0);
+    std::vector<std::size_t> const levels = levels_shown(r);
+    std::size_t width = 22;
+    for (std::size_t const i : levels)
+        if (std::size_t const own = columns_of(budget_name(r.budgets[i], most)) + 2; own > width) width = own;
+
+    std::string text;
+    std::size_t next = 0;
+    bool is_told = false;
+    for (std::size_t const i : levels) {
+        if (i != next && !std::exchange(is_told, true))
+            text += "\n  ... and " + count_text(r.budgets.size() - levels.size()) + " more on the way to " +
+                    shown(r.budgets.back().name, 60);
+        text += "\n  " + budget_line(r.budgets[i], width, most) +
+                (is_marked && i == r.refused_by ? "   <- refused" : "");
+        next = i + 1;
+    }
+    return r.device ? text + "\n  " + device_line(*r.device, width) : text;
+}
+
+// "2 others 7 B": those from index `first` on; empty when there are none.
+[[nodiscard]] inline std::string others_text(std::vector<holding> const& holders, std::size_t first) {
+    if (first >= holders.size()) return {};
+    std::size_t bytes = 0;
+    for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
+    std::size_t const count = holders.size() - first;
+    return "   " + count_text(count) + (count == 1 ? " other " : " others ") + bytes_text(bytes);
+}
+
+[[nodiscard]] inline std::string holders_text(std::vector<holding> const& holders) {
+    constexpr std::size_t named = 4;
+    std::string text;
+    std::size_t i = 0;
+    for (; i != holders.size() && i != named; ++i) {
+        std::string const next = (i == 0 ? "" : "   ") + holder_text(holders[i], true);
+        std::size_t const for_others = others_text(holders, i + 1).size();
+        if (i != 0 && text.size() + next.size() + for_others > step_columns) break;
+        text += next;
+    }
+    return text + others_text(holders, i);
+}
+
+[[nodiscard]] inline std::string reclaimed_text(refusal const& r) {
+    constexpr std::size_t most = step_columns - 35;  // the largest free block follows
+    std::vector<reclaimer_facts> const asked = r.reclaimers.value_or(std::vector<reclaimer_facts>{});
+    std::vector<reclaimer_facts> gave;
+    for (reclaimer_facts const& who : asked)
+        if (who.given != 0) gave.push_back(who);
+    if (r.reclaimed != 0)
+        return listed(bytes_text(r.reclaimed) + (gave.empty() ? "" : ": "), gave.size(), most,
+                      [&](std::size_t i) {
+                          return shown(gave[i].name, 24) + " gave " + bytes_text(gave[i].given) + " of " +
+                                 bytes_text(gave[i].asked);
+                      });
+    // What no cache could make room for is not asked of any.
+    if (r.refuser() && r.charged > r.refuser()->limit) return "0 B: it would not fit an empty budget";
+    if (!r.reclaimers) return "0 B: nothing cached could be given back";
+    if (asked.empty()) return "0 B: no pool or cache here has anything to give";
+    if (r.reclaimable != 0)
+        return listed("0 B: not enough, the " + bytes_text(r.reclaimable) + " of ", asked.size(), most,
+                      [&](std::size_t i) { return shown(asked[i].name, 24); });
+    return listed("0 B: ", asked.size(), most - 20, [&](std::size_t i) { return shown(asked[i].name, 24); }) +
+           " had nothing to give";
+}
+
+[[nodiscard]] inline std::string steps_lines(refusal const& r) {
+    std::string text;
+    std::vector<next_step> const steps = next_steps(r);
+    std::size_t useful = 0;
+    for (next_step const& s : steps) useful += s.suffices;
+    for (std::size_t i = 0; i != steps.size(); ++i) {
+        char const* const alternative = i != 0 ? "or        " : useful == 1 ? "next      " : "either    ";
+        text += (steps[i].suffices ? std::string{"\n  "} + alternative : "\n  in vain   ") +
+                cut(steps[i].text, step_columns);
+    }
+    return text;
+}
+
+}  // namespace detail
+
+/// The refusal on one screen: twelve lines of 110 columns at most. The first says what, where, for what and by which
+/// budget; the rest who holds what, and what to do next. Names are cut in the middle, long lists and ways are summed.
+/// `type` is the name of the exception that carries it.
+/// Throws: std::bad_alloc. Cost: microseconds.
+[[nodiscard]] inline std::string refusal_text(char const* type, refusal const& r) {
+    std::string text = detail::headline(type, r);
+    auto const add = [&](char const* heading, std::string line) {
+        text += heading + detail::cut(std::move(line), detail::step_columns);
+    };
+    if (!r.cause.empty()) add("\n  because   ", detail::printable(r.cause));
+    text += detail::budget_lines(r);
+    if (!r.holders.empty()) add("\n  held by   ", detail::holders_text(r.holders));
+    std::string const largest =
+        r.largest_free == 0 ? "" : "; largest free block " + bytes_text(r.largest_free);
+    if (r.refuser()) add("\n  reclaimed ", detail::reclaimed_text(r) + largest);
+    return text + detail::steps_lines(r);
+}
+
+}  // namespace cuota::inline v0

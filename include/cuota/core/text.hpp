@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Text that fits a screen, whatever the names in it: cut, padded, and free of what would break a line.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/label.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// No line of a message is wider.
+inline constexpr std::size_t screen_columns = 110;
+
+[[nodiscard]] constexpr bool continues_utf8(char c) noexcept {
+    return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+/// The bytes of the well-formed UTF-8 character that begins at `at`; 0 where none does.
+[[nodiscard]] constexpr std::size_t utf8_length(std::string_view text, std::size_t at) noexcept {
+    auto const byte = [&](std::size_t i) -> unsigned {
+        return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+    };
+    unsigned const first = byte(0);
+    if (first < 0x80) return at < text.size() ? 1 : 0;
+    if (first < 0xC2 || first > 0xF4) return 0;
+    // No overlong forms, no surrogates, nothing beyond U+10FFFF: told by the second byte.
+    unsigned const low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    unsigned const high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (byte(1) < low || byte(1) > high) return 0;
+    std::size_t const length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+    for (std::size_t i = 2; i < length; ++i)
+        if ((byte(i) & 0xC0) != 0x80) return 0;
+    return length;
+}
+
+/// The text with a question mark for each control character and each byte that is no UTF-8.
+[[nodiscard]] inline std::string printable(std::string_view text) {
+    std::string result;
+    result.reserve(text.size());
+    for (std::size_t at = 0; at != text.size();) {
+        std::size_t const length = utf8_length(text, at);
+        auto const first = static_cast<unsigned char>(text[at]);
+        if (length == 0 || first < 0x20 || first == 0x7F) result += '?';
+        else result += text.substr(at, length);
+        at += length == 0 ? 1 : length;
+    }
+    return result;
+}
+
+/// At most `most` bytes of the text (8 or more): its begin and its end with dots between, no character broken.
+[[nodiscard]] inline std::string cut(std::string text, std::size_t most) {
+    if (text.size() <= most) return text;
+    std::size_t const kept = most - 3;
+    std::size_t head = kept - kept / 2;
+    std::size_t tail = text.size() - kept / 2;
+    while (head != 0 && continues_utf8(text[head])) --head;
+    while (tail != text.size() && continues_utf8(text[tail])) ++tail;
+    return text.replace(head, tail - head, "...");
+}
+
+/// A name as a line of a screen shows it.
+[[nodiscard]] inline std::string shown(std::string_view name, std::size_t most) {
+    return cut(printable(name), most);
+}
+
+/// "train.cpp:17", cut; empty for a place that nobody gave.
+[[nodiscard]] inline std::string shown(place where, std::size_t most) {
+    return shown(place_text(where), most);
+}
+
+/// How wide a terminal shows it: CJK, Hangul and emoji take two columns. Never more than its bytes.
+[[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
+    std::size_t columns = 0;
+    for (char const c : text)
+        if (!continues_utf8(c)) columns += static_cast<unsigned char>(c) >= 0xE3 ? 2 : 1;
+    return columns;
+}
+
+/// In columns where the text allows it; never run into what follows.
+[[nodiscard]] inline std::string padded(std::string text, std::size_t width) {
+    std::size_t const columns = columns_of(text);
+    return text.append(columns + 2 < width ? width - columns : 2, ' ');
+}
+
+/// As bytes_text, but never less than the bytes are: for a limit that has to be enough.
+[[nodiscard]] inline std::string at_least_text(std::size_t bytes) {
+    if (bytes < 1024) return bytes_text(bytes);
+    unsigned shift = 10;
+    while (shift != 60 && bytes >> shift >= 1024) shift += 10;
+    std::size_t const below_one = (std::size_t{1} << shift) - 1;
+    std::size_t const tenths = ((bytes & below_one) * 10 + below_one) >> shift;
+    return std::to_string((bytes >> shift) + tenths / 10) + '.' + std::to_string(tenths % 10) + ' ' +
+           "KMGTPE"[shift / 10 - 1] + "iB";
+}
+
+/// a + b, and no more than can be said.
+[[nodiscard]] constexpr std::size_t saturating_add(std::size_t a, std::size_t b) noexcept {
+    return checked_add(a, b).value_or(unlimited);
+}
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/core/refusal_text.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace cuota::literals;
+
+namespace {
+
+// The request of the README: 200 million floats where 500 MiB are free.
+cuota::refusal the_screen() {
+    cuota::refusal r;
+    r.asked = r.charged = 800'000'000;
+    r.granule = 512;
+    r.request = cuota::label_for<float>({}, {"/home/me/train.cpp", 17});
+    std::size_t const held = 4'000'256 + 8_MiB;
+    r.budgets = {{"trainer", 512_MiB, held, held}};
+    r.device = cuota::device_facts{0, "simulated", 8_GiB, 8_GiB - held, held};
+    r.holders = {{"loader slots", {"train.cpp", 11}, 8_MiB}, {"weights", {"train.cpp", 10}, 4'000'256}};
+    r.would_fit = 512_MiB - held;
+    return r;
+}
+
+std::string text_of(cuota::refusal const& r) { return cuota::refusal_text("budget_exceeded", r); }
+
+std::vector<std::string> lines_of(cuota::refusal const& r) {
+    std::string const text = text_of(r);
+    std::vector<std::string> lines;
+    for (std::size_t at = 0, end = 0; end != text.size(); at = end + 1) {
+        end = std::min(text.find('\n', at), text.size());
+        lines.push_back(text.substr(at, end - at));
+    }
+    return lines;
+}
+
+// The line that begins with the heading, without it; empty when there is none.
+std::string line(cuota::refusal const& r, std::string_view heading) {
+    for (std::string const& l : lines_of(r))
+        if (l.starts_with("  " + std::string{heading})) return l.substr(12);
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("a refusal reads as one screen", "[core][refusal_text]") {
+    std::string const text =
+        R"(cuota::budget_exceeded: 762.9 MiB refused at train.cpp:17 by budget trainer, before anything was allocated
+  budget trainer        limit 512.0 MiB   held 11.8 MiB    free 500.2 MiB   peak 11.8 MiB
+  device 0 (simulated)  total 8.0 GiB     free 8.0 GiB     elsewhere 0 B
+  held by   loader slots 8.0 MiB (train.cpp:11)   weights 3.8 MiB (train.cpp:10)
+  reclaimed 0 B: it would not fit an empty budget
+  either    ask for what would fit: 131'120'512 floats (500.2 MiB)
+  or        raise the limit of trainer to 774.8 MiB
+  in vain   release all 11.8 MiB that trainer holds: the request alone is 250.9 MiB over its limit)";
+
+    REQUIRE(text_of(the_screen()) == text);
+}
+
+TEST_CASE("a refusal of many budgets points at the one that refused", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.asked = r.charged = 30;
+    r.request.name = "activations";
+    r.budgets = {{"layer", cuota::unlimited, 10, 20}, {"model", 100, 90, 95}, {"gpu", 1_GiB, 90, 95}};
+    r.refused_by = 1;
+    r.reclaimed = 5;
+    r.would_fit = 10;
+
+    REQUIRE(
+        text_of(r) ==
+        R"(cuota::budget_exceeded: 30 B refused for activations by budget model, before anything was allocated
+  budget layer          limit none        held 10 B        free any         peak 20 B
+  budget model          limit 100 B       held 90 B        free 10 B        peak 95 B   <- refused
+  budget gpu            limit 1.0 GiB     held 90 B        free 1.0 GiB     peak 95 B
+  reclaimed 5 B
+  either    raise the limit of model to 120 B
+  or        release 20 B of what model holds
+  or        ask for what would fit: 10 B)");
+}
+
+TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.asked = 9_GiB;
+    r.charged = 9_GiB;
+    r.cause = "cudaMalloc found too little memory on the device";
+    r.device = cuota::device_facts{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
+    r.would_fit = 3_GiB;
+
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            R"(cuota::out_of_memory: 9.0 GiB refused, before anything was allocated
+  because   cudaMalloc found too little memory on the device
+  device 1 (simulated)  total 8.0 GiB     free 3.0 GiB     elsewhere 4.0 GiB
+  next      ask for what would fit: 3'221'225'472 bytes (3.0 GiB)
+  in vain   free all of device 1: it has 8.0 GiB)");
+}
+
+TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.asked = r.charged = 9_GiB;
+    r.cause = "cudaHostAlloc could not lock that much";
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            "cuota::out_of_memory: 9.0 GiB refused, before anything was allocated\n"
+            "  because   cudaHostAlloc could not lock that much");
+}
+
+TEST_CASE("a count that overflows is told in words", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.asked = r.charged = cuota::unlimited;
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            "cuota::out_of_memory: more than any address space holds refused, before anything was allocated");
+}
+
+TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
+    cuota::refusal r = the_screen();
+    r.asked = 1;
+    r.charged = 512;
+    r.budgets[0].limit = r.budgets[0].held;
+    REQUIRE(lines_of(r)[0] ==
+            "cuota::budget_exceeded: 1 B refused at train.cpp:17 by budget trainer, at a charge of 512 B");
+}
+
+TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[core][refusal_text]") {
+    cuota::refusal r = the_screen();
+    r.charged = 512_MiB;  // an empty budget would hold it, exactly
+    REQUIRE(line(r, "reclaimed") == "0 B: nothing cached could be given back");
+    r.charged += 1;
+    REQUIRE(line(r, "reclaimed") == "0 B: it would not fit an empty budget");
+    r.charged -= 1;
+    r.reclaimers.emplace();
+    REQUIRE(line(r, "reclaimed") == "0 B: no pool or cache has registered here");
+    r.reclaimers = {{"pool main", 6_MiB, 0}};
+    REQUIRE(line(r, "reclaimed") == "0 B: pool main had nothing to give");
+    r.reclaimers->push_back({"cache", 6_MiB, 0});
+    REQUIRE(line(r, "reclaimed") == "0 B: pool main and cache had nothing to give");
+    r.reclaimed = 2_MiB;
+    (*r.reclaimers)[1].given = 2_MiB;
+    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache gave 2.0 MiB of 6.0 MiB");
+    r.largest_free = 3_KiB;
+    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache gave 2.0 MiB of 6.0 MiB; largest free block 3.0 KiB");
+    r.reclaimers.reset();
+    REQUIRE(line(r, "reclaimed") == "2.0 MiB; largest free block 3.0 KiB");
+}
+
+TEST_CASE("a long name does not run into the figures", "[core][refusal_text]") {
+    cuota::refusal r = the_screen();
+    r.budgets[0].name = "the encoder of the second model";
+    r.device->name = "NVIDIA H200";
+    REQUIRE(lines_of(r)[1].starts_with("  budget the encoder of the second model  limit 512.0 MiB"));
+    REQUIRE(lines_of(r)[2].starts_with("  device 0 (NVIDIA H200)                  total 8.0 GiB"));
+    r.budgets[0].name = std::string(300, 'x') + " end";
+    REQUIRE(lines_of(r)[1].starts_with("  budget xxxxxxxxxxxxxxx...xxxxxxxxxx end  limit 512.0 MiB"));
+}
+
+TEST_CASE("the largest holders are named, the others summed", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.budgets = {{"b", 100, 75, 75}};
+    r.asked = r.charged = 30;
+    r.holders = {{"a", {}, 30}, {"b", {}, 20}, {{}, {"x.cpp", 3}, 10}, {"d", {}, 8}};
+    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B");
+    r.holders.push_back({"e", {}, 4});
+    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B   1 other 4 B");
+    r.holders.push_back({"f", {}, 3});
+    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B   2 others 7 B");
+    r.holders[1].name = "a name that takes the room of two others";
+    r.holders[1].where = {"a_file_of_a_long_name.cpp", 1234};
+    REQUIRE(line(r, "held by") ==
+            "a 30 B   a name that...two others 20 B (a_file_of...cpp:1234)   4 others 25 B");
+}
+
+TEST_CASE("of a long way to the root the ends are shown, and where it was refused", "[core][refusal_text]") {
+    cuota::refusal r;
+    for (int i = 0; i != 40; ++i) r.budgets.push_back({"level " + std::to_string(i), 100, 10, 10});
+    r.asked = r.charged = 95;
+    r.refused_by = GENERATE(0U, 1U, 2U, 20U, 38U, 39U);
+    INFO(text_of(r));
+    std::vector<std::string> const lines = lines_of(r);
+    auto const shows = [&](std::size_t level) {
+        std::string const begin = "  budget level " + std::to_string(level) + ' ';
+        for (std::string const& l : lines)
+            if (l.starts_with(begin)) return l.ends_with("<- refused") == (level == r.refused_by);
+        return false;
+    };
+    REQUIRE(shows(0));
+    REQUIRE(shows(r.refused_by));
+    REQUIRE(shows(39));
+    bool const is_end = r.refused_by == 0 || r.refused_by == 39;
+    REQUIRE(lines[is_end || r.refused_by == 1 ? 3 : 2] == "  ... and 37 more on the way to level 39");
+    REQUIRE(lines.size() <= 12);
+    r.budgets.resize(4);
+    r.refused_by = 3;
+    REQUIRE(text_of(r).find("...") == std::string::npos);
+}
+
+TEST_CASE("a first line that is too long gives way in its names", "[core][refusal_text]") {
+    cuota::refusal r = the_screen();
+    r.request.name = cuota::tag::named("activations of the encoder of the second model");
+    r.budgets[0].name = "everything that the second model holds on this device";
+    REQUIRE(lines_of(r)[0] ==
+            "cuota::budget_exceeded: 762.9 MiB refused at train.cpp:17 for activat... model by budget "
+            "everyth...device");
+}
+
+TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") {
+    std::mt19937 random{17};
+    auto const up_to = [&](std::size_t most) { return static_cast<std::size_t>(random()) % (most + 1); };
+    auto const bytes = [&]() -> std::size_t {
+        std::size_t const any[] = {
+            0, 1, 1023, 1024 * 1024 - 1, 1'022'976, cuota::unlimited - 1, cuota::unlimited};
+        return up_to(1) == 0 ? any[up_to(6)] : (std::size_t{random()} << up_to(31)) + up_to(7);
+    };
+    auto const name = [&] {
+        std::string const parts[] = {"x", "layer/", "ä", "😀", "\n", "\x1B[2J", "\xFF", " ", "\xE2\x82"};
+        std::string text;
+        for (std::size_t size = up_to(2) == 0 ? 300 : up_to(20); text.size() < size;) text += parts[up_to(8)];
+        return text;
+    };
+    std::vector<cuota::tag> tags;
+    std::vector<std::string> files;
+    for (int i = 0; i != 200; ++i) {
+        tags.push_back(cuota::tag::named(name()));
+        files.push_back(name());
+    }
+    auto const where = [&] {
+        return cuota::place{files[up_to(199)].c_str(), static_cast<unsigned>(bytes())};
+    };
+
+    std::size_t most_lines = 0;
+    for (int round = 0; round != 3000; ++round) {
+        cuota::refusal r;
+        r.asked = bytes();
+        r.charged = up_to(1) == 0 ? r.asked : bytes();
+        r.granule = std::size_t{1} << up_to(40);
+        r.request = {tags[up_to(199)], where(), files[up_to(199)].c_str(), bytes()};
+        if (up_to(1) == 0) r.request.unit = "elements";
+        for (std::size_t i = 0, count = up_to(1) == 0 ? up_to(5) : up_to(40); i != count; ++i)
+            r.budgets.push_back({name(), bytes(), bytes(), bytes()});
+        r.refused_by = up_to(r.budgets.size());
+        if (up_to(1) == 0)
+            r.device =
+                cuota::device_facts{up_to(1) == 0 ? 0 : -2147483647, name(), bytes(), bytes(), bytes()};
+        for (std::size_t i = 0, count = up_to(9) == 0 ? 1000 : up_to(6); i != count; ++i)
+            r.holders.push_back({tags[up_to(199)], where(), bytes(), up_to(3) == 0});
+        r.reclaimed = up_to(1) == 0 ? 0 : bytes();
+        if (up_to(1) == 0) r.reclaimers.emplace();
+        for (std::size_t i = 0, count = up_to(20); r.reclaimers && i != count; ++i)
+            r.reclaimers->push_back({name(), bytes(), bytes()});
+        r.largest_free = bytes();
+        r.would_fit = bytes();
+        if (up_to(1) == 0) r.cause = name();
+
+        std::vector<std::string> const lines = lines_of(r);
+        INFO("round " << round << '\n' << text_of(r));
+        most_lines = std::max(most_lines, lines.size());
+        REQUIRE(lines.size() <= 12);
+        for (std::string const& l : lines) {
+            REQUIRE(cuota::detail::columns_of(l) <= 110);
+            REQUIRE(cuota::detail::printable(l) == l);
+        }
+    }
+    REQUIRE(most_lines == 12);
+}
