@@ -135,7 +135,7 @@ TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[
     REQUIRE(line(r, "reclaimed") == "0 B: it would not fit an empty budget");
     r.charged -= 1;
     r.reclaimers.emplace();
-    REQUIRE(line(r, "reclaimed") == "0 B: no pool or cache has registered here");
+    REQUIRE(line(r, "reclaimed") == "0 B: no pool or cache here has anything to give");
     r.reclaimers = {{"pool main", 6_MiB, 0}};
     REQUIRE(line(r, "reclaimed") == "0 B: pool main had nothing to give");
     r.reclaimers->push_back({"cache", 6_MiB, 0});

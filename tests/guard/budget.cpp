@@ -192,7 +192,7 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
                 " for weights by budget trainer\n"
                 "  budget trainer        limit 100 B       held 60 B        free 40 B        peak 60 B\n"
                 "  held by   charged without a tag 60 B\n"
-                "  reclaimed 0 B: nothing cached could be given back\n"
+                "  reclaimed 0 B: no pool or cache here has anything to give\n"
                 "  either    raise the limit of trainer to 101 B\n"
                 "  or        ask for what would fit: 40 B\n"
                 "  or        release 60 B: charged without a tag");

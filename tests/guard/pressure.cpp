@@ -123,9 +123,11 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     idle->expects = other->expects = 50;  // more than they have
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
     REQUIRE(refused.facts().reclaimed == 20);
-    REQUIRE(refused.facts().would_fit == 50);
-    auto const& asked = refused.facts().reclaimers;
-    REQUIRE(asked.size() == 4);  // a second round, because the first one got something
+    REQUIRE(refused.facts().would_fit == 100);  // by what they still say
+    REQUIRE(refused.facts().reclaimers);
+    auto const& asked = *refused.facts().reclaimers;
+    REQUIRE(asked.size() ==
+            6);  // a second round, because the first one got something; and what they say then
     REQUIRE(asked[0].name == "pool a");
     REQUIRE(asked[0].asked == 30);
     REQUIRE(asked[0].given == 20);
@@ -133,6 +135,7 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     REQUIRE(asked[1].asked == 10);
     REQUIRE(asked[1].given == 0);
     REQUIRE(asked[2].given + asked[3].given == 0);
+    REQUIRE(asked[4].could == 50);
     REQUIRE(b.held() == 50);
     b.refund(50);
 }

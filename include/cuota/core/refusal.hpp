@@ -58,7 +58,8 @@ struct reclaimer_facts {
     std::string name;
     std::size_t asked = 0;
     std::size_t given = 0;
-    std::size_t could = 0;  ///< what it still could give; not asked for when all together would not have sufficed
+    std::size_t could =
+        0;  ///< what it still could give; not asked for when all together would not have sufficed
 };
 
 /// Everything known when a request was refused. Sizes are bytes.
@@ -75,10 +76,11 @@ struct refusal {
     std::size_t reclaimed = 0;             ///< what caches gave back before the refusal
     std::optional<std::vector<reclaimer_facts>>
         reclaimers{};              ///< who was asked for that; absent: not recorded
-    std::size_t reclaimable = 0;  ///< what caches could still give back, were that enough
+    std::size_t reclaimable = 0;   ///< what caches could still give back, were that enough
     std::size_t largest_free = 0;  ///< the largest block a pool had ready, when a pool was asked
-    std::size_t would_fit = 0;     ///< the most that a request from here could have got, caches having given what they can
-    std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
+    std::size_t would_fit =
+        0;  ///< the most that a request from here could have got, caches having given what they can
+    std::string cause{};  ///< what a lower layer said, when it was not a budget that refused
 
     /// The largest count of the request's unit that would have fitted.
     [[nodiscard]] std::size_t fitting_count() const noexcept {

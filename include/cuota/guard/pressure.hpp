@@ -59,7 +59,8 @@ template <class Concerns>
 std::vector<ledger::stake> ledger::stakeholders(Concerns concerns) const {
     std::scoped_lock const lock{tree_->guard};
     std::vector<stake> found;
-    found.reserve(tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
+    found.reserve(
+        tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
     for (auto const& [at, who] : tree_->stakeholders)
         if (concerns(*at) && who->try_add_owner()) found.push_back({at, shared<stakeholder>::adopt(who)});
     return found;
@@ -86,7 +87,8 @@ private:
 class reclaim_round {
 public:
     explicit reclaim_round(std::vector<ledger::stake> asked) : left_{std::move(asked)} {
-        std::ranges::stable_sort(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
+        std::ranges::stable_sort(left_, std::greater{},
+                                 [](auto const& left) { return left.who->priority(); });
     }
 
     /// Returns what was given back: 0 at once when all together could not give what is missing.
@@ -111,7 +113,7 @@ private:
 
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept {
         std::size_t sum = 0;
-        for (auto const& who : left_) sum = checked_add(sum, who->reclaimable(missing)).value_or(unlimited);
+        for (auto const& left : left_) sum = saturating_add(sum, left.who->reclaimable(missing));
         return sum >= missing;
     }
     // Of the highest priority: who covers it with the least excess, else who gives most.
@@ -162,7 +164,8 @@ inline void sum_up(std::vector<holding>& holders) {
     ledger const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
     r.reclaimers.emplace();
-    for (auto const& [at, who] : node.stakeholders([&](ledger const& of) { return of.is_under(*way.back()); })) {
+    for (auto const& [at, who] :
+         node.stakeholders([&](ledger const& of) { return of.is_under(*way.back()); })) {
         std::size_t const could = who->reclaimable(unlimited);
         for (std::size_t i = 0; i != way.size(); ++i)
             if (at->refunds_to(*way[i])) reclaimable[i] = saturating_add(reclaimable[i], could);
@@ -173,7 +176,7 @@ inline void sum_up(std::vector<holding>& holders) {
     }
     std::size_t room = unlimited;
     for (std::size_t i = 0; i != way.size(); ++i)
-        room = std::min(room, saturating_add(r.budgets[i].free(), reclaimable[i]));
+        room = std::min({room, r.budgets[i].limit, saturating_add(r.budgets[i].free(), reclaimable[i])});
     r.would_fit = round_down(room, request.granule);
     r.reclaimable = reclaimable[r.refused_by];
 
@@ -196,7 +199,8 @@ void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request 
         if (!met.refuser) return;
         // What is more than the whole limit will not fit whatever is given back.
         if (bytes <= met.refuser->limit() && !reclaiming::is_on()) {
-            reclaim_round round{node.stakeholders([&](ledger const& at) { return at.refunds_to(*met.refuser); })};
+            reclaim_round round{
+                node.stakeholders([&](ledger const& at) { return at.refunds_to(*met.refuser); })};
             if (round.ask_for(met.missing, told) != 0) continue;
         }
         refusal r = facts_of(node, bytes, request);
