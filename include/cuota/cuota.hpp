@@ -42,6 +42,7 @@
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/stock.hpp>

@@ -44,7 +44,8 @@ struct device_facts {
     std::string name;
     std::size_t total = 0;
     std::size_t free = 0;
-    std::size_t ours = 0;  ///< held through cuota in this process
+    std::size_t ours = 0;      ///< held through cuota in this process
+    std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
 
     /// Other programs, the CUDA context and libraries: what is gone and not ours.
     [[nodiscard]] std::size_t elsewhere() const noexcept {

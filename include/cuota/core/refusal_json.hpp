@@ -51,6 +51,7 @@ namespace detail {
         .add("free", d.free)
         .add("ours", d.ours)
         .add("elsewhere", d.elsewhere())
+        .add("overhead", d.overhead)
         .text();
 }
 

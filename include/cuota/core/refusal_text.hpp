@@ -62,7 +62,8 @@ struct headline_room {
 [[nodiscard]] inline std::string device_line(device_facts const& d, std::size_t width) {
     return padded("device " + std::to_string(d.ordinal) + " (" + shown(d.name, 32) + ')', width) + "total " +
            padded(bytes_text(d.total), 12) + "free " + padded(bytes_text(d.free), 12) + "elsewhere " +
-           bytes_text(d.elsewhere());
+           bytes_text(d.elsewhere()) +
+           (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
 }
 
 // Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.

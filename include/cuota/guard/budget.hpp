@@ -5,11 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/pressure.hpp>
 
 namespace cuota::inline v0 {
@@ -34,18 +37,35 @@ public:
     budget(std::string name, std::size_t limit, budget const& parent)
         : node_{shared<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
 
-    /// A budget over a device: `share` (0 to 1) of its memory, but no more than what its driver has free now
-    /// less `keep_free` bytes, so that other programs, the context and libraries count as they are at this moment.
+    /// A budget over a device: `share` (0 to 1) of its memory, but never more than its driver can still give, less
+    /// `keep_free` bytes: other programs, the CUDA context and libraries count as they come and go.
+    /// The driver's answer is used for `good_for`, and asked for again before anything is refused by it; charges that
+    /// add up to less than 64 KiB a thread may go by an older one. An answer that the driver does not give is reported
+    /// to the error sink, and the last one kept. While others hold what this budget had counted on, `limit()` may be
+    /// under `held()`, and nothing is charged.
     /// Throws: cuda_error; misuse for a share outside 0 to 1.
-    [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0) {
+    [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0,
+                                          std::chrono::nanoseconds good_for = std::chrono::milliseconds{10}) {
         if (!(share >= 0.0 && share <= 1.0))
             throw misuse{"budget::of_device: a share of " + std::to_string(share) +
                          " is not between 0 and 1"};
-        device::memory_info const memory = where.memory();
-        std::size_t const wanted =
-            std::min(memory.total, static_cast<std::size_t>(share * static_cast<double>(memory.total)));
-        std::size_t const left = memory.free > keep_free ? memory.free - keep_free : 0;
-        return budget{"device " + std::to_string(where.ordinal()), std::min(wanted, left)};
+        std::size_t const total = where.memory().total;
+        std::size_t const most =
+            std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
+        budget made{"device " + std::to_string(where.ordinal()), most};
+        auto driver = std::make_unique<detail::device_limit>(where, most, keep_free, good_for);
+        made.node_->set_limit(driver->limit_now(*made.node_));
+        made.node_->set_outer_limit(std::move(driver));
+        return made;
+    }
+
+    /// For a budget of a device: takes what is in use there and not cuota's, as of now, for the CUDA context's and the
+    /// libraries' share; later refusals tell it apart from what came after. Call it when they have started, and before
+    /// other programs do. Returns the bytes. Throws: cuda_error; misuse for a budget that is of no device.
+    std::size_t learn_overhead() {
+        if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
+            return driver->learn_overhead();
+        throw misuse{"budget " + name() + ": learn_overhead is for a budget of a device"};
     }
 
     /// Takes bytes of the budget, here and at every ancestor.

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,12 +43,38 @@ private:
     published<std::size_t> n_;
 };
 
+/// What somebody else allows the root of a tree to hold: a driver, who has other programs to serve.
+class outlook : public ref_counted {
+public:
+    virtual ~outlook() = default;
+
+    /// Asks. `held` tells what the root holds, whenever it is called. Nothing when no answer is to be had.
+    [[nodiscard]] virtual std::optional<std::size_t> limit_for(std::size_t (*held)(ledger const&),
+                                                               ledger const& root) noexcept = 0;
+    /// True once after each time that the last answer is to be used for.
+    [[nodiscard]] virtual bool is_due() noexcept = 0;
+};
+
+/// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
+class outer_limit {
+public:
+    virtual ~outer_limit() = default;
+
+    /// Asks, and sets the limit of `root` by the answer. True when it is higher than before.
+    virtual bool look(ledger& root) noexcept = 0;
+    /// True when the last answer is too old to go by.
+    [[nodiscard]] virtual bool is_stale() const noexcept = 0;
+    /// What a thread may hold ready of a node without looking. Bytes.
+    [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
+};
+
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
     published<std::size_t> version = 0;                                // odd while figures change
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
+    std::unique_ptr<outer_limit> outer;                                // set before a second node is made
 };
 
 /// The tree's lock, held to change figures.
@@ -104,7 +131,11 @@ public:
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
         if (try_charge_alone(bytes)) [[likely]]
             return true;
-        return !will_not_fit(bytes) && !charge_or_say(bytes).refuser;
+        if (!tree_->outer) [[likely]]
+            return !will_not_fit(bytes) && !charge_or_say(bytes).refuser;
+        look_if_stale();
+        outcome const met = charge_or_say(bytes);
+        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
     }
 
     /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
@@ -128,6 +159,25 @@ public:
         take(p.need, p.from);
         return {};
     }
+
+    /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
+    void look_if_stale() noexcept {
+        if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
+    }
+    /// Asks it again before a refusal. True when that may have changed something.
+    [[nodiscard]] bool look_again(outcome const& met) noexcept {
+        return tree_->outer && met.refuser == &root() && tree_->outer->look(root());
+    }
+    /// For an outer limit: a new limit, which may be under what is held; then nothing more is charged.
+    bool set_limit(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        bool const is_higher = bytes > limit_;
+        limit_ = bytes;
+        if (taken_ > limit_) collect_under(*this, nullptr);
+        return is_higher;
+    }
+    void set_outer_limit(std::unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
+    [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
     /// False when more would be given back than was charged here and is still held: then nothing changed.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept {
@@ -303,6 +353,7 @@ private:
             if (s->node()->refunds_to(*this)) idle += s->idle();
         return taken_ - std::min<std::size_t>(taken_, idle);
     }
+    [[nodiscard]] ledger& root() noexcept { return parent_ ? parent_->root() : *this; }
     [[nodiscard]] ledger& top() noexcept {
         ledger* node = this;
         while (ledger* const above = node->next()) node = above;
@@ -312,8 +363,12 @@ private:
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept {
         if (!me) return {nullptr, bytes};
         stock& mine = stock_of(*me);
-        if (mine.is_of(*me)) return {&mine, bytes - std::min(bytes, mine.idle())};
-        if (mine.is_open() || !mine.pays() || top().settled_) return {nullptr, bytes};
+        std::size_t const most = tree_->outer ? tree_->outer->most_in_stock() : unlimited;
+        if (mine.is_of(*me)) {
+            std::size_t const need = bytes - std::min(bytes, mine.idle());
+            return need <= most - std::min(most, mine.grant()) ? plan{&mine, need} : plan{nullptr, bytes};
+        }
+        if (bytes > most || mine.is_open() || !mine.pays() || top().settled_) return {nullptr, bytes};
         mine.open(*this, *me);
         mine.next_open() = std::exchange(tree_->open, &mine);
         return {&mine, bytes};

@@ -16,6 +16,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/resource/resource.hpp>
 
@@ -185,7 +186,10 @@ inline void sum_up(std::vector<holding>& holders) {
     std::size_t const held = r.budgets[r.refused_by].held;
     if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
     sum_up(r.holders);
-    if (request.on) r.device = facts_of(*request.on);
+    auto* const driver = dynamic_cast<device_limit const*>(node.outer());
+    if (request.on || driver) r.device = facts_of(request.on ? *request.on : driver->where());
+    if (r.device && driver && r.device->ordinal == driver->where().ordinal())
+        r.device->overhead = driver->overhead();
     return r;
 }
 
@@ -194,9 +198,11 @@ inline void sum_up(std::vector<holding>& holders) {
 template <class Attempt>
 void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
     std::vector<reclaimer_facts> told;
+    node.look_if_stale();
     for (;;) {
         ledger::outcome const met = attempt();
         if (!met.refuser) return;
+        if (node.look_again(met)) continue;
         // What is more than the whole limit will not fit whatever is given back.
         if (bytes <= met.refuser->limit() && !reclaiming::is_on()) {
             reclaim_round round{

@@ -32,10 +32,19 @@ protected:
         check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
-        void* const p = call();
-        if (!p) refuse_on(where_, bytes, granule(), who, name);
-        taken_on(where_) += round_up(bytes, granule());
-        return p;
+        // Counted before the driver has it and after it has it back: what is ours is never told for others'.
+        std::size_t const taken = round_up(bytes, granule());
+        taken_on(where_) += taken;
+        void* p = nullptr;
+        try {
+            p = call();
+        } catch (...) {
+            taken_on(where_) -= taken;
+            throw;
+        }
+        if (p) return p;
+        taken_on(where_) -= taken;
+        refuse_on(where_, bytes, granule(), who, name);
     }
     // call(p) tells whether the driver took it back; if not, it is still ours, and was reported.
     template <class Call>

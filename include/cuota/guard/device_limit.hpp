@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a device's driver allows a budget: other programs, the CUDA context and libraries count.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+
+#include <cuota/guard/ledger.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The driver's free memory and what is held already, less what is to stay free; `most` at most.
+///
+/// Bytes of our own that the driver has handed out are not free, and still in the budget's right: they are added. All
+/// of it is read while others allocate and free. What is read on both sides of the driver's answer is taken at its
+/// larger value, so that a race makes the limit too high by what is under way, never too low: no false refusal, and
+/// what the driver then has not got is refused by the resource, typed as well.
+class device_limit final : public outer_limit {
+public:
+    device_limit(device where, std::size_t most, std::size_t keep_free,
+                 std::chrono::nanoseconds good_for) noexcept
+        : device_{where}, most_{most}, keep_free_{keep_free}, good_for_{good_for.count()} {}
+
+    bool look(ledger& root) noexcept override {
+        std::size_t limit = 0;
+        if (!report_failure_of([&] { limit = limit_now(root); })) return false;
+        due_.store(now() + good_for_, std::memory_order_relaxed);
+        return root.set_limit(limit);
+    }
+    [[nodiscard]] bool is_stale() const noexcept override {
+        return now() >= due_.load(std::memory_order_relaxed);
+    }
+    /// Less than any driver hands out at a time, so what a thread takes without looking is nobody else's by then.
+    [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
+
+    /// Throws: cuda_error.
+    [[nodiscard]] std::size_t limit_now(ledger const& root) const {
+        std::size_t const held = root.now().held;
+        std::size_t const ours = taken_on(device_).load();
+        std::size_t const free = device_.memory().free;
+        std::size_t const right =
+            std::min(std::max(ours, taken_on(device_).load()), std::max(held, root.now().held));
+        std::size_t const reach = saturating_add(free, right);
+        return std::min(most_, reach - std::min(reach, keep_free_));
+    }
+
+    /// What is in use and not ours, as of now, is from here on told apart in refusals. Throws: cuda_error.
+    std::size_t learn_overhead() {
+        device::memory_info const memory = device_.memory();
+        device_facts const facts{device_.ordinal(), {}, memory.total, memory.free, taken_on(device_).load()};
+        overhead_.store(facts.elsewhere(), std::memory_order_relaxed);
+        return facts.elsewhere();
+    }
+    [[nodiscard]] std::size_t overhead() const noexcept { return overhead_.load(std::memory_order_relaxed); }
+    [[nodiscard]] device where() const noexcept { return device_; }
+
+private:
+    [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept {
+        return std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count();
+    }
+
+    device const device_;
+    std::size_t const most_;
+    std::size_t const keep_free_;
+    std::chrono::nanoseconds::rep const good_for_;
+    std::atomic<std::chrono::nanoseconds::rep> due_ = 0;
+    std::atomic<std::size_t> overhead_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail
