@@ -45,6 +45,7 @@
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/pressure.hpp>
+#include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
 
 #include <cuota/pool/block_index.hpp>

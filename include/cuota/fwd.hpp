@@ -40,6 +40,7 @@ class any_resource;
 // guard
 class budget;
 class reservation;
+class reclaimer;
 
 // pool
 struct pool_stats;

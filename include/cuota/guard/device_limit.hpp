@@ -11,6 +11,7 @@
 
 #include <cuota/guard/ledger.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -42,7 +43,7 @@ public:
     [[nodiscard]] std::size_t limit_now(ledger const& root) const {
         std::size_t const held = root.now().held;
         std::size_t const ours = taken_on(device_).load();
-        std::size_t const free = device_.memory().free;
+        std::size_t const free = saturating_add(device_.memory().free, rt::idle_in_default_pool(device_));
         std::size_t const right =
             std::min(std::max(ours, taken_on(device_).load()), std::max(held, root.now().held));
         std::size_t const reach = saturating_add(free, right);
