@@ -30,6 +30,7 @@
 #include <cxxabi.h>
 #include <map>
 #include <random>
+#include <sstream>
 #include <sys/mman.h>
 #include <utility>
 
@@ -110,6 +111,8 @@ struct fiber {
                 to_fence = 0;  // entries; those before a light_fence; before one not yet done
     std::array<entry, buffer_size> buffer{};
     cuota::detail::thread_record* record = nullptr;
+    void (*late)(void*) = nullptr;
+    std::array<word, late_size / sizeof(word)> late_for{};
     std::array<void*, 2> exceptions{};  // what the runtime keeps per thread about those in flight
 };
 
@@ -121,10 +124,26 @@ struct shared_state {
     std::array<fiber, most_threads> fibers{};
 } state;
 
-/// A thread's step (entry < 0), or one of its stores reaching all.
+/// Stores arrive, the oldest of each named buffer in turn; then a thread does its step. Without reduction it is a step
+/// alone, or one arrival (no thread).
 struct choice {
-    int thread = 0;
-    int entry = -1;
+    int thread = -1;
+    int entry = 0;  // which store of the first named buffer arrives, where that need not be the oldest
+    bool preempts = false;
+    std::uint8_t count = 0;
+    std::array<std::int8_t, 32> arrivals{};
+
+    static choice arrival(int of, std::size_t which) {
+        choice c;
+        c.entry = static_cast<int>(which);
+        c.add(of);
+        return c;
+    }
+    bool add(int of) {
+        if (count == arrivals.size()) return false;
+        arrivals[count++] = static_cast<std::int8_t>(of);
+        return true;
+    }
 };
 
 // What is known of a place: bits of the threads that use it, and these.
@@ -162,7 +181,7 @@ bool mistaken = false;
 bool reducing = false;
 bool telling = false;
 std::byte* search_stack = nullptr;
-std::string failure, text, steps_text;
+std::string failure, text;
 std::array<std::uint16_t, (most_threads + 1) * heap_size> known;
 
 thread_local bool inside = false;  // code of the scenario runs: it allocates from the model's memory
@@ -187,6 +206,14 @@ void fail(std::string const& what) {
 // ---- What a thread's step needs.
 
 fiber& at(int thread) { return state.fibers[static_cast<std::size_t>(thread)]; }
+
+bool is_saved(std::byte const* place) {
+    auto const names = [&](auto const& more) {
+        return place >= more.data() && place < more.data() + more.size();
+    };
+    return world().has(place) || (place >= world().stacks && place < world().top(most_threads - 1)) ||
+           running < 0 || std::any_of(how->also.begin(), how->also.end(), names);
+}
 
 word in_memory(std::byte const* at, std::size_t size) {
     word value = 0;
@@ -281,8 +308,6 @@ char const* word_for(act what) {
 }
 
 void tell(int thread, int entry, operation const& op, word value) {
-    steps_text += (steps_text.empty() ? "" : " ") + std::to_string(thread) +
-                  (entry < 0 ? "" : "~" + std::to_string(entry));
     std::string line =
         "  thread " + std::to_string(thread) + "  " + (entry < 0 ? word_for(op.what) : "  arrives:");
     if (op.at) line += " " + name_of(op.at);
@@ -392,6 +417,7 @@ void take_over(std::array<void*, 2>& exceptions) {
 void thread_starts() {
     try {
         explored->thread(running);
+        forced_step();
     } catch (...) { fail("an exception left the thread"); }
     fiber& me = at(running);
     me.done = true;
@@ -443,27 +469,143 @@ void let_private_arrive(int thread) {
 }
 
 void do_choice(choice const& c) {
-    if (c.entry < 0) {
-        if (state.last >= 0 && state.last != c.thread && can(at(state.last), at(state.last).next))
-            ++state.preempted;
-        state.last = c.thread;
-        run(c.thread);
-    } else {
-        arrive(c.thread, static_cast<std::size_t>(c.entry));
-        let_private_arrive(c.thread);
+    for (std::size_t i = 0; i < c.count; ++i) {
+        arrive(c.arrivals[i], static_cast<std::size_t>(c.entry));
+        let_private_arrive(c.arrivals[i]);
+    }
+    if (c.thread < 0) return;
+    state.preempted += c.preempts;
+    state.last = c.thread;
+    run(c.thread);
+}
+
+// ---- Which choices there are.
+
+bool needs_empty_buffer(operation const& op) {
+    return op.what != act::load && op.what != act::store && op.what != act::wait && op.what != act::step;
+}
+
+template <class Fits>
+bool any_stored(int of, std::size_t first, Fits fits) {
+    auto const& buffer = at(of).buffer;
+    return std::any_of(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(first), fits);
+}
+
+/// The steps of a thread with what must arrive for them, no store earlier than it has to: see the top of this file.
+class groups {
+public:
+    groups(int thread, std::vector<choice>& into) : thread_{thread}, op_{at(thread).next}, into_{into} {
+        if (op_.what != act::none) choose(0);
+    }
+
+private:
+    // How many stores of each buffer.
+    void choose(int of) {
+        if (of == threads) return order_if_needed();
+        fiber const& f = at(of);
+        std::size_t least = 0;
+        if (of == thread_ && needs_empty_buffer(op_)) least = f.stored;
+        if (of != thread_ && op_.what == act::heavy_fence && how->asymmetric) least = f.fenced;
+        auto& here = count(of);
+        for (here = least; here <= f.stored; ++here)
+            if (here == least || may_be_needed(of, f.buffer[here - 1])) choose(of + 1);
+        here = 0;
+    }
+    bool may_be_needed(int of, entry const& e) const {
+        if (of != thread_ && op_.at && overlap(e, op_.at, op_.size)) return true;
+        return meets_another(of, e, [](int t) { return at(t).stored; });
+    }
+    template <class Count>
+    bool meets_another(int of, entry const& e, Count first) const {
+        for (int t = 0; t < threads; ++t)
+            if (t != of && any_stored(t, first(t), [&](entry const& o) { return overlap(o, e.at, e.size); }))
+                return true;
+        return false;
+    }
+    // Stores that others overwrite, or the other way round, arrive in every order; else it does not matter.
+    void order_if_needed() {
+        bool matters = false;
+        for (int t = 0; t < threads; ++t)
+            matters = matters || any_stored(t, count(t), [&](entry const& e) {
+                          return meets_another(t, e, [&](int o) { return count(o); });
+                      });
+        order({}, matters);
+    }
+    void order(choice const& so_far, bool every) {
+        bool complete = true;
+        for (int t = 0; t < threads && (complete || every); ++t) {
+            if (count(t) == 0) continue;
+            complete = false;
+            choice next = so_far;
+            if (!next.add(t)) return fail("more stores are under way than a choice holds");
+            --count(t);
+            order(next, every);
+            ++count(t);
+        }
+        if (!complete) return;
+        choice last = so_far;
+        last.thread = thread_;
+        if (can_after(last)) into_.push_back(last);
+    }
+    bool can_after(choice const& c) const {
+        if (op_.what == act::lock) return in_memory(op_.at, op_.size) == 0;
+        if (op_.what != act::wait) return true;
+        std::array<std::size_t, most_threads> gone{};
+        word value = in_memory(op_.at, op_.size);
+        for (std::size_t i = 0; i < c.count; ++i) {
+            int const t = c.arrivals[i];
+            entry const& e = at(t).buffer[gone[static_cast<std::size_t>(t)]++];
+            if (overlap(e, op_.at, op_.size)) value = e.value;
+        }
+        fiber const& me = at(thread_);
+        for (std::size_t i = gone[static_cast<std::size_t>(thread_)]; i < me.stored; ++i)
+            if (overlap(me.buffer[i], op_.at, op_.size)) value = me.buffer[i].value;
+        return value == op_.value;
+    }
+    std::size_t& count(int of) { return counts_[static_cast<std::size_t>(of)]; }
+
+    int thread_;
+    operation const& op_;
+    std::vector<choice>& into_;
+    std::array<std::size_t, most_threads> counts_{};  // so many stores of each thread arrive
+};
+
+bool all_done() {
+    return std::all_of(state.fibers.begin(), state.fibers.begin() + threads,
+                       [](fiber const& f) { return f.done; });
+}
+
+bool arrivals_wait() { return reducing && how->visible != stores::loosely; }
+
+void list_steps(int thread, std::vector<choice>& into) {
+    if (arrivals_wait()) return void(groups{thread, into});
+    choice c;
+    c.thread = thread;
+    if (can(at(thread), at(thread).next)) into.push_back(c);
+}
+
+/// Arrivals as choices of their own: all without reduction, else those that always() would see and the last ones.
+void list_arrivals(std::vector<choice>& into) {
+    bool const some = arrivals_wait() && !all_done();
+    auto const is_seen = [](entry const& e) { return !known_of(e.at) || (*known_of(e.at) & by_always) != 0; };
+    for (int t = 0; t < threads; ++t) {
+        if (some && !any_stored(t, at(t).stored, is_seen)) continue;
+        for (std::size_t i = 0; i < at(t).stored; ++i)
+            if (may_arrive(at(t), i)) into.push_back(choice::arrival(t, i));
     }
 }
 
 void list_choices(std::vector<choice>& into) {
     into.clear();
-    for (int t = 0; t < threads; ++t)
-        for (std::size_t i = 0; i < at(t).stored; ++i)
-            if (may_arrive(at(t), i)) into.push_back({t, static_cast<int>(i)});
-    bool const goes_on = state.last >= 0 && can(at(state.last), at(state.last).next);
-    if (goes_on) into.push_back({state.last, -1});
+    list_arrivals(into);
+    auto const before = into.size();
+    if (state.last >= 0) list_steps(state.last, into);
+    bool const goes_on = into.size() != before;
     if (goes_on && state.preempted >= how->preemptions) return;
+    auto const own = into.size();
     for (int t = 0; t < threads; ++t)
-        if (!(goes_on && t == state.last) && can(at(t), at(t).next)) into.push_back({t, -1});
+        if (t != state.last) list_steps(t, into);
+    for (std::size_t i = own; i < into.size(); ++i) into[i].preempts = goes_on;
 }
 
 /// After a step: what always() and at_end() say, and whether anybody can go on.
@@ -477,9 +619,7 @@ void look(std::vector<choice> const& choices, std::size_t depth) {
         if (depth > how->longest) fail(too_long);
         return;
     }
-    bool const all = std::all_of(state.fibers.begin(), state.fibers.begin() + threads,
-                                 [](fiber const& f) { return f.done; });
-    all ? explored->at_end() : fail("deadlock: no thread can go on");
+    all_done() ? explored->at_end() : fail("deadlock: no thread can go on");
 }
 
 // ---- The search.
@@ -491,6 +631,39 @@ struct level {
     hash key;
     double executions = 0;
 };
+
+/// What is known of places, as that decides what is a choice; then the choices.
+std::string written(std::vector<choice> const& taken) {
+    std::string all;
+    for (std::size_t i = 0; i < known.size(); ++i)
+        if (known[i] != 0) all += std::to_string(i) + "=" + std::to_string(known[i]) + " ";
+    all += "|";
+    for (choice const& c : taken) {
+        all += " " + std::to_string(c.thread) + "." + std::to_string(c.entry);
+        for (std::size_t i = 0; i < c.count; ++i) all += ":" + std::to_string(c.arrivals[i]);
+    }
+    return all;
+}
+
+std::vector<choice> read(std::string const& schedule) {
+    std::istringstream in{schedule};
+    std::string item;
+    while (in >> item && item != "|") {
+        auto const equals = item.find('=');
+        known[std::stoul(item) % known.size()] =
+            static_cast<std::uint16_t>(std::stoul(item.substr(equals + 1)));
+    }
+    std::vector<choice> choices;
+    while (in >> item) {
+        choice c;
+        std::istringstream parts{item};
+        char mark = 0;
+        parts >> c.thread >> mark >> c.entry;
+        for (int of = 0; parts >> mark >> of;) c.add(of);
+        choices.push_back(c);
+    }
+    return choices;
+}
 
 struct search {
     std::vector<std::byte> start;
@@ -512,7 +685,6 @@ struct search {
     void restart() {
         put_back(start);
         text.clear();
-        steps_text.clear();
         for (int t = 0; t < threads && failure.empty(); ++t) run(t);
     }
 
@@ -606,36 +778,23 @@ struct search {
         telling = false;
         if (failure.empty() && !said.empty()) failure = said;
         found.failure = failure.empty() ? "" : failure + "\n" + text;
-        found.schedule = steps_text;
+        found.schedule = written(taken);
     }
 };
-
-std::vector<choice> parsed(std::string const& schedule) {
-    std::vector<choice> choices;
-    for (char const* at = schedule.c_str(); *at != '\0'; at += *at == ' ') {
-        char* end = nullptr;
-        choice c{static_cast<int>(std::strtol(at, &end, 10)), -1};
-        if (*end == '~') c.entry = static_cast<int>(std::strtol(end + 1, &end, 10));
-        if (end == at) break;
-        choices.push_back(c);
-        at = end;
-    }
-    return choices;
-}
 
 result searched(options const& as, std::function<scenario*()> const& make) {
     how = &as;
     failure.clear();
     known.fill(0);
     telling = mistaken = false;
-    reducing = as.reduce && as.schedule.empty();
+    reducing = as.reduce;
+    forgiven = true;
     search s;
     s.begin(make);
     if (!as.schedule.empty()) {
-        s.follow(parsed(as.schedule), "");
+        s.follow(read(as.schedule), "");
         return s.found;
     }
-    forgiven = true;
     if (reducing) s.random_walks(200);
     forgiven = !reducing;
     do {
@@ -658,6 +817,7 @@ void check(bool holds, char const* claim) {
 namespace detail {
 void before(operation const& op) {
     learn(op);
+    if (op.at && !is_saved(op.at)) fail("an atomic or a mutex is a global that options::also does not name");
     if (running < 0) {  // the scenario is being set up, or asked
         inside_is const out{false};
         if (op.what == act::lock && in_memory(op.at, op.size) != 0)
@@ -675,6 +835,22 @@ void before(operation const& op) {
     me.next = op;
     model_switch(&me.stack, search_stack);
     me.fenced = me.to_fence;
+    if (auto* const act = std::exchange(me.late, nullptr)) act(me.late_for.data());
+}
+
+void do_later(void (*act)(void*), void const* what, std::size_t size) {
+    forced_step();
+    fiber& me = at(running);
+    me.late = act;
+    me.late_for = {};
+    std::memcpy(me.late_for.data(), what, size);
+}
+
+void forced_step() {
+    operation const op{.what = act::step};
+    if (!at(running).late) return;
+    before(op);
+    told(op, 0);
 }
 
 void stored(operation const& op) {

@@ -101,6 +101,9 @@ void stored(operation const& op);    // a store, into the thread's buffer
 word seen(std::byte const* at, std::size_t size);  // own buffer first
 void told(operation const& op, word value);        // what came of it, for the text of a failure
 void light_fence(site where);
+constexpr std::size_t late_size = 64;
+void do_later(void (*act)(void*), void const* what, std::size_t size);
+void forced_step();  // does what is put off
 [[nodiscard]] bool asymmetric();
 [[nodiscard]] cuota::detail::thread_record*& record();
 [[nodiscard]] int self();  // -1 outside the threads
@@ -120,6 +123,22 @@ void step(Do act, detail::site where = {}) {
     detail::operation const op{.what = detail::act::step, .where = where};
     detail::before(op);
     detail::told(op, 0);
+    act();
+}
+
+/// For books on what happens, which find more the later an operation is said to begin and the earlier it is said to
+/// have ended: `act` is done with the thread's next step, just before it, and costs no step of its own.
+template <class Do>
+void just_before_next(Do act) {
+    static_assert(std::is_trivially_copyable_v<Do> && sizeof(Do) <= detail::late_size,
+                  "capture a few pointers and numbers");
+    detail::do_later([](void* what) { (*static_cast<Do*>(what))(); }, &act, sizeof act);
+}
+
+/// And `act` is done with the thread's last step, at once, if there was one since just_before_next.
+template <class Do>
+void just_after_last(Do act) {
+    detail::forced_step();
     act();
 }
 
