@@ -30,6 +30,7 @@
 #include <cxxabi.h>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 #include <sys/mman.h>
 #include <utility>
@@ -182,6 +183,7 @@ bool reducing = false;
 bool telling = false;
 std::byte* search_stack = nullptr;
 std::string failure, text;
+std::set<std::uint64_t> outcomes;
 std::array<std::uint16_t, (most_threads + 1) * heap_size> known;
 
 thread_local bool inside = false;  // code of the scenario runs: it allocates from the model's memory
@@ -425,7 +427,14 @@ void thread_starts() {
     model_switch(&me.stack, search_stack);
 }
 
-/// Until its next choice. Below the stack in use nothing is left of an execution before.
+/// What lies below the stack in use is left of some step before, and would make equal states look different.
+__attribute__((noinline)) void clear_below() {
+    std::array<std::byte, cleared> below;
+    std::memset(below.data(), 0, cleared);
+    asm volatile("" : : "r"(below.data()) : "memory");
+}
+
+/// Until its next choice.
 void run(int thread) {
     fiber& f = at(thread);
     running = thread;
@@ -584,9 +593,16 @@ void list_steps(int thread, std::vector<choice>& into) {
     if (can(at(thread), at(thread).next)) into.push_back(c);
 }
 
+/// When the last stores have arrived, nobody may be able to go on.
+bool may_end(fiber const& f) {
+    return f.done || f.next.what == act::wait ||
+           (f.next.what == act::lock && in_memory(f.next.at, f.next.size) != 0);
+}
+
 /// Arrivals as choices of their own: all without reduction, else those that always() would see and the last ones.
 void list_arrivals(std::vector<choice>& into) {
-    bool const some = arrivals_wait() && !all_done();
+    bool const some =
+        arrivals_wait() && !std::all_of(state.fibers.begin(), state.fibers.begin() + threads, may_end);
     auto const is_seen = [](entry const& e) { return !known_of(e.at) || (*known_of(e.at) & by_always) != 0; };
     for (int t = 0; t < threads; ++t) {
         if (some && !any_stored(t, at(t).stored, is_seen)) continue;
@@ -722,6 +738,7 @@ struct search {
     void explore_all() {
         met_states met;
         found = {};
+        outcomes.clear();
         depth = 0;
         restart();
         path.resize(std::max<std::size_t>(path.size(), 1));
@@ -751,6 +768,7 @@ struct search {
             enter(met);
         }
         found.executions = path[0].executions;
+        found.outcomes.assign(outcomes.begin(), outcomes.end());
         found.complete = failure.empty() && !mistaken;
     }
 
@@ -814,6 +832,12 @@ void check(bool holds, char const* claim) {
     fail(claim);
 }
 
+void outcome(std::uint64_t value) {
+    inside_is const out{false};
+    if (forgiven && reducing) return;  // a random walk
+    outcomes.insert(value);
+}
+
 namespace detail {
 void before(operation const& op) {
     learn(op);
@@ -827,7 +851,7 @@ void before(operation const& op) {
         return;
     }
     fiber& me = at(running);
-    if (is_nobodys_business(me, op) && ++run_length <= how->longest) return;
+    if (is_nobodys_business(me, op) && ++run_length <= how->longest) return clear_below();
     if (run_length > how->longest) {
         inside_is const out{false};
         fail(too_long);
@@ -869,6 +893,7 @@ void stored(operation const& op) {
     me.buffer[me.stored++] = {op.at, op.size, op.value, op.release};
     told(op, op.value);
     let_private_arrive(running);
+    clear_below();
 }
 
 word seen(std::byte const* at, std::size_t size) {

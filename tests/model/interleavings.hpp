@@ -48,7 +48,8 @@ struct result {
     std::size_t deepest = 0;  ///< steps of the longest execution
     std::size_t cycles = 0;   ///< ways back to a state before: somebody spins
     double executions = 0;    ///< orders of the steps that were not left out, ends by cycles not counted
-    bool complete = false;    ///< everything was explored
+    std::vector<std::uint64_t> outcomes{};  ///< what outcome() was told, each once, the least first
+    bool complete = false;                  ///< everything was explored
     [[nodiscard]] std::string numbers() const;
 };
 
@@ -64,6 +65,9 @@ public:
 
 /// A failure, with the steps that led here, unless `holds`. The thread that says it goes no further.
 void check(bool holds, char const* claim);
+
+/// For always() and at_end(): one of the values of result::outcomes.
+void outcome(std::uint64_t value);
 
 namespace detail {
 using word = std::uint64_t;
