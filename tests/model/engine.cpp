@@ -112,8 +112,9 @@ struct fiber {
                 to_fence = 0;  // entries; those before a light_fence; before one not yet done
     std::array<entry, buffer_size> buffer{};
     cuota::detail::thread_record* record = nullptr;
-    void (*late)(void*) = nullptr;
+    void (*late)(void*) = nullptr;  // just_before_next()
     std::array<word, late_size / sizeof(word)> late_for{};
+    std::size_t late_from = 0;          // the first store after it
     std::array<void*, 2> exceptions{};  // what the runtime keeps per thread about those in flight
 };
 
@@ -283,15 +284,15 @@ void learn(operation const& op) {
     unsigned now = *here | (running < 0 ? by_always : 1U << static_cast<unsigned>(running));
     if (!reads) now |= is_written;
     if (op.what == act::try_lock) now |= is_tried;
-    if (!forgiven && ((!was && is_shared(static_cast<std::uint16_t>(now))) || (now & ~*here & is_tried) != 0))
-        mistaken = true;
+    bool const is = is_shared(static_cast<std::uint16_t>(now));
+    if (!forgiven && (was != is || (now & ~*here & (is_tried | by_always)) != 0)) mistaken = true;
     *here = static_cast<std::uint16_t>(now);
 }
 
 bool is_nobodys_business(fiber const& f, operation const& op) {
     if (op.what == act::fence) return can(f, op);
     if (!reducing || op.what == act::step || op.what == act::heavy_fence || !can(f, op)) return false;
-    if (op.what == act::unlock) return known_of(op.at) && (*known_of(op.at) & is_tried) == 0;
+    if (op.what == act::unlock) return known_of(op.at) && (*known_of(op.at) & is_tried) == 0 && !f.late;
     return !is_shared(op.at);
 }
 
@@ -304,8 +305,9 @@ std::string name_of(std::byte const* place) {
 }
 
 char const* word_for(act what) {
-    static constexpr std::array words{"",       "load",  "store",       "change",     "lock", "try_lock",
-                                      "unlock", "fence", "heavy fence", "waited for", "step"};
+    static constexpr std::array words{"",         "load",   "store",       "change",      "lock",
+                                      "try_lock", "unlock", "light fence", "heavy fence", "waited for",
+                                      "step"};
     return words[static_cast<std::size_t>(what)];
 }
 
@@ -362,6 +364,10 @@ hash hash_of_state() {
             h.mix(std::bit_cast<word>(f.buffer[i].at),
                   f.buffer[i].value ^ (word{f.buffer[i].release} << 63U));
         h.mix(std::bit_cast<word>(f.exceptions[0]), std::bit_cast<word>(f.exceptions[1]));
+        h.mix(std::bit_cast<word>(f.next.at), f.next.value ^ static_cast<word>(f.next.what) << 56U);
+        if (!f.late) continue;
+        h.mix(std::bit_cast<word>(f.late), f.late_from);
+        h.bytes(reinterpret_cast<std::byte const*>(f.late_for.data()), late_size);
     }
     if (how->preemptions != unbounded) h.mix(static_cast<word>(state.last), state.preempted);
     for (std::size_t i = 0; i <= most_threads; ++i) {
@@ -460,14 +466,21 @@ void prepare(int thread) {
     at(thread).stack = top - 64;  // six registers, where to start, no caller
 }
 
+void do_late(fiber& of) {
+    inside_is const in{true};
+    if (auto* const act = std::exchange(of.late, nullptr)) act(of.late_for.data());
+}
+
 void arrive(int thread, std::size_t which) {
     fiber& f = at(thread);
+    if (which >= f.late_from && is_shared(f.buffer[which].at)) do_late(f);
     entry const e = f.buffer[which];
     std::memcpy(e.at, &e.value, e.size);
     for (std::size_t i = which + 1; i < f.stored; ++i) f.buffer[i - 1] = f.buffer[i];
     f.buffer[--f.stored] = {};
     f.fenced -= which < f.fenced;
     f.to_fence -= which < f.to_fence;
+    f.late_from -= which < f.late_from;
     if (!telling) return;
     inside_is const out{false};
     tell(thread, static_cast<int>(which), {.what = act::store, .at = e.at}, e.value);
@@ -859,20 +872,22 @@ void before(operation const& op) {
     me.next = op;
     model_switch(&me.stack, search_stack);
     me.fenced = me.to_fence;
-    if (auto* const act = std::exchange(me.late, nullptr)) act(me.late_for.data());
+    do_late(me);
 }
 
 void do_later(void (*act)(void*), void const* what, std::size_t size) {
     forced_step();
+    if (running < 0) return act(const_cast<void*>(what));
     fiber& me = at(running);
     me.late = act;
+    me.late_from = me.stored;
     me.late_for = {};
     std::memcpy(me.late_for.data(), what, size);
 }
 
 void forced_step() {
     operation const op{.what = act::step};
-    if (!at(running).late) return;
+    if (running < 0 || !at(running).late) return;
     before(op);
     told(op, 0);
 }
@@ -908,12 +923,10 @@ void told(operation const& op, word value) {
 
 void light_fence(site where) {
     if (running < 0) return;
+    operation const op{.what = act::fence, .where = where};
     if (how->asymmetric) at(running).to_fence = at(running).stored;
-    else if (at(running).stored != 0) {
-        operation const op{.what = act::fence, .where = where};
-        before(op);
-        told(op, 0);
-    }
+    else if (at(running).stored != 0) before(op);
+    told(op, 0);
 }
 
 bool asymmetric() { return how->asymmetric; }

@@ -34,7 +34,7 @@ struct options {
     bool reduce = true;      ///< leaves out orders that cannot matter
     std::size_t preemptions = std::numeric_limits<std::size_t>::max();  ///< at most so many per execution
     std::size_t longest = 2000;                ///< steps of an execution; more are a failure
-    std::size_t most_states = 200'000'000;     ///< then it gives up: not complete
+    std::size_t most_states = 50'000'000;      ///< then it gives up: not complete
     std::string schedule{};                    ///< runs this one only: result::schedule
     std::vector<std::span<std::byte>> also{};  ///< globals that the scenario changes
 };
@@ -131,7 +131,8 @@ void step(Do act, detail::site where = {}) {
 }
 
 /// For books on what happens, which find more the later an operation is said to begin and the earlier it is said to
-/// have ended: `act` is done with the thread's next step, just before it, and costs no step of its own.
+/// have ended: `act` is done with the thread's next step, just before it, or before a store made since then arrives.
+/// It costs no step of its own.
 template <class Do>
 void just_before_next(Do act) {
     static_assert(std::is_trivially_copyable_v<Do> && sizeof(Do) <= detail::late_size,

@@ -349,6 +349,37 @@ struct held_to_account : limiter {
 };
 }  // namespace
 
+namespace {
+struct last_written {
+    int value = 0;
+    long apply(int write) {
+        if (write != 0) value = write;
+        return value;
+    }
+    friend auto operator<=>(last_written const&, last_written const&) = default;
+};
+
+/// What is written is seen before the writer goes on, by whoever looks; its first step that others meet is the last.
+struct writer : model::scenario {
+    explicit writer(bool waits) : fenced{waits} {}
+    void thread(int me) override {
+        history.call(me, me == 0 ? 1 : 0);
+        if (me == 0) place.store(1, relaxed);
+        if (me == 0 && fenced) own.exchange(1);
+        history.returned(me, me == 0 ? 1 : place.load(relaxed));
+    }
+    bool fenced;
+    stepping::atomic<int> place{0}, own{0};
+    model::linear<last_written, int> history{last_written{}};
+};
+}  // namespace
+
+TEST_CASE("an operation has begun when the first of its stores is seen", "[model]") {
+    CHECK_FALSE(fails<writer>(by_tso, 2, true));
+    CHECK_FALSE(fails<writer>(by_tso, 3, true));
+    CHECK(fails<writer>(by_tso, 2, false));
+}
+
 TEST_CASE("answers are held against those of a limiter that does one thing at a time", "[model]") {
     CHECK(fails<held_to_account>(by_tso, 2, true));
     CHECK(fails<held_to_account>(by_tso, 3, true));
