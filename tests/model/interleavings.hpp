@@ -6,7 +6,7 @@
 //
 // The threads are fibers of one system thread. All that lives while they run (their stacks, what they allocate, the
 // scenario) lies in memory of the model's own, so a state is its bytes: it is saved, put back and recognised as such,
-// and nothing that the explored code remembers can be forgotten by the search. How it works is told in engine.cpp.
+// and nothing that the explored code remembers can be forgotten by the search. How it works is told in search.cpp.
 
 #include <atomic>
 #include <cstddef>
@@ -33,6 +33,7 @@ struct options {
     bool asymmetric = true;  ///< what fences_are_asymmetric() says
     bool reduce = true;      ///< leaves out orders that cannot matter
     std::size_t preemptions = std::numeric_limits<std::size_t>::max();  ///< at most so many per execution
+    std::size_t walks = 200;                   ///< random ones ahead, to learn what need not be explored
     std::size_t longest = 2000;                ///< steps of an execution; more are a failure
     std::size_t most_states = 50'000'000;      ///< then it gives up: not complete
     std::string schedule{};                    ///< runs this one only: result::schedule
