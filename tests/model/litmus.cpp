@@ -41,8 +41,8 @@ struct store_buffering : model::scenario {
     void at_end() override { model::check(saw[0] != 0 || saw[1] != 0, "one of two sees the other's store"); }
 
     fence between;
-    std::array<stepping::atomic<int>, 2> place{};
-    std::array<int, 2> saw{};
+    stepping::atomic<int> place[2] = {};
+    int saw[2] = {};
 };
 
 /// One thread's store is a light fence ahead of the critical section, the other's a heavy one.
@@ -62,7 +62,7 @@ struct dekker : model::scenario {
     void always() override { model::check(inside <= 1, "at most one is inside"); }
 
     fence between;
-    std::array<stepping::atomic<bool>, 2> wants{};
+    stepping::atomic<bool> wants[2] = {};
     int inside = 0;
 };
 
@@ -80,7 +80,7 @@ struct peterson : model::scenario {
     void always() override { model::check(inside <= 1, "at most one is inside"); }
 
     std::memory_order order;
-    std::array<stepping::atomic<bool>, 2> wants{};
+    stepping::atomic<bool> wants[2] = {};
     stepping::atomic<int> turn{0};
     int inside = 0;
 };
@@ -206,7 +206,7 @@ struct apart : model::scenario {
         for (int i = 0; i < count; ++i) place[me].store(i + 1, relaxed);
     }
     int count;
-    std::array<stepping::atomic<int>, 3> place{};
+    stepping::atomic<int> place[3] = {};
 };
 
 struct never : model::scenario {
@@ -260,7 +260,7 @@ bool fails(options how, int threads, Args... args) {
     return !few.failure.empty();
 }
 
-constexpr options by_tso{}, by_sc{.visible = stores::at_once}, loosely{.visible = stores::loosely};
+options const by_tso{}, by_sc{.visible = stores::at_once}, loosely{.visible = stores::loosely};
 }  // namespace
 
 TEST_CASE("two threads that store and then load may both miss the other only where stores are buffered",
@@ -528,11 +528,11 @@ struct random_program : model::scenario {
                 case 2: place.store(s.value, release); break;
                 case 3:
                 case 4:
-                case 5: saw[self] = saw[self] * 4 + place.load(relaxed); break;
-                case 6: saw[self] = saw[self] * 4 + place.exchange(s.value); break;
+                case 5: saw[self] = saw[self] * 4 + static_cast<unsigned>(place.load(relaxed)); break;
+                case 6: saw[self] = saw[self] * 4 + static_cast<unsigned>(place.exchange(s.value)); break;
                 case 7: stepping::light_fence(); break;
                 case 8: stepping::heavy_fence(); break;
-                case 9: model::step([&] { counter = counter * 4 + me; }); break;
+                case 9: model::step([&] { counter = counter * 4 + static_cast<unsigned>(me); }); break;
                 default: locked(self, place, s.value); break;
             }
         }
