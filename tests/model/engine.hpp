@@ -74,7 +74,9 @@ struct fiber {
 };
 
 struct shared_state {
-    std::array<std::size_t, most_threads + 1> allocated{};  // the last heap: what no thread allocated
+    std::array<std::size_t, most_threads + 1>
+        allocated{};                                     // of each heap; the last: what no thread allocated
+    std::array<std::size_t, most_threads + 1> latest{};  // the block on top of it
     cuota::detail::thread_record* outside_record = nullptr;
     int last = -1;  // who ran, and how often it was stopped though it could go on: with options::preemptions
     std::size_t preempted = 0;
@@ -158,7 +160,7 @@ inline memory const& world() {
 }
 
 // steps.cpp
-void fail(std::string const& what);  // of a thread: does not return
+void fail(char const* what);  // of a thread: does not return
 void prepare(int thread);
 void run(int thread);  // until its next choice
 void arrive(int thread, std::size_t which);

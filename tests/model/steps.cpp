@@ -35,9 +35,10 @@ model_switch:
 
 namespace model {
 namespace detail {
-void fail(std::string const& what) {
+void fail(char const* what) {
+    inside_is const out{false};
     if (failure.empty()) failure = what;
-    if (running >= 0) model_switch(&state.fibers[static_cast<std::size_t>(running)].stack, search_stack);
+    if (running >= 0) model_switch(&at(running).stack, search_stack);
 }
 
 namespace {
@@ -212,7 +213,6 @@ void before(operation const& op) {
     learn(op);
     if (op.at && !is_saved(op.at)) fail("an atomic or a mutex is a global that options::also does not name");
     if (running < 0) {  // the scenario is being set up, or asked
-        inside_is const out{false};
         if (op.what == act::lock && in_memory(op.at, op.size) != 0)
             fail("at the end, or in always(), a mutex is held");
         if (op.what == act::wait && in_memory(op.at, op.size) != op.value)
@@ -221,10 +221,7 @@ void before(operation const& op) {
     }
     fiber& me = at(running);
     if (is_nobodys_business(me, op) && ++run_length <= how->longest) return clear_below();
-    if (run_length > how->longest) {
-        inside_is const out{false};
-        fail(too_long);
-    }
+    if (run_length > how->longest) fail(too_long);
     me.next = op;
     model_switch(&me.stack, search_stack);
     me.fenced = me.to_fence;
@@ -257,10 +254,7 @@ void stored(operation const& op) {
     }
     if (!reducing) before(op);
     fiber& me = at(running);
-    if (me.stored == buffer_size) {
-        inside_is const out{false};
-        fail("more stores are under way than the model's buffer holds");
-    }
+    if (me.stored == buffer_size) fail("more stores are under way than the model's buffer holds");
     me.buffer[me.stored++] = {op.at, op.size, op.value, me.to_fence, op.release};
     told(op, op.value);
     let_private_arrive(running);
@@ -292,9 +286,7 @@ int self() { return running; }
 }  // namespace detail
 
 void check(bool holds, char const* claim) {
-    if (holds) return;
-    detail::inside_is const out{false};
-    detail::fail(claim);
+    if (!holds) detail::fail(claim);
 }
 
 void outcome(std::uint64_t value) {
