@@ -231,11 +231,15 @@ struct throwing : model::scenario {
             count.fetch_add(1);
             if (me == 0) throw std::string(100, 'a');
             throw 1;
-        } catch (int) {
+        } catch (...) {
             count.fetch_add(1);
-            model::check(me == 1, "each catches its own");
-        } catch (std::string const& text) {
-            count.fetch_add(1);
+            again(me);
+        }
+    }
+    static void again(int me) {
+        try {
+            throw;
+        } catch (int) { model::check(me == 1, "each catches its own"); } catch (std::string const& text) {
             model::check(me == 0 && text == std::string(100, 'a'), "each catches its own");
         }
     }
@@ -473,6 +477,10 @@ TEST_CASE("bounded preemptions leave out what switches more often", "[model]") {
     CHECK(explore<apart>(how, 2, 2).executions == 4);
     how.preemptions = 2;
     CHECK(explore<apart>(how, 2, 2).executions == 6);
+    // Three steps each, two switches: AAABBB, ABBBAA and AABBBA, and four such as ABAABB; as many that begin with B.
+    CHECK(explore<apart>(how, 2, 3).executions == 14);
+    how.preemptions = 1;
+    CHECK(explore<apart>(how, 2, 3).executions == 6);
 }
 
 TEST_CASE("a failure tells its steps and can be run again", "[model]") {
