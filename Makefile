@@ -53,6 +53,12 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
+.PHONY: model
+model: ## every order of the threads' steps in larger configurations: minutes
+	@$(SETUP)
+	@$(call build,dev,--target test-model)
+	@build/dev/tests/test-model '[long]'
+
 .PHONY: mutate
 mutate: ## take the simulator's rules out one by one; the tests that state them must fail
 	@$(SETUP)
