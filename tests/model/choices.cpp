@@ -100,7 +100,7 @@ private:
         fiber const& me = at(thread_);
         for (std::size_t i = gone[static_cast<std::size_t>(thread_)]; i < me.stored; ++i)
             if (overlap(me.buffer[i], op_.at, op_.size)) value = me.buffer[i].value;
-        return value == op_.value;
+        return op_.may_go_on(value);
     }
     std::size_t& count(int of) { return counts_[static_cast<std::size_t>(of)]; }
 

@@ -96,9 +96,12 @@ struct operation {
     act what = act::none;
     std::byte* at = nullptr;
     std::size_t size = 0;
-    word value = 0;  // of a store; what is waited for
+    word value = 0;  // of a store; what is waited for, or to be gone
+    bool until_gone = false;
     bool release = false;
     site where{};
+
+    [[nodiscard]] bool may_go_on(word now) const { return (now == value) != until_gone; }
 };
 
 void before(operation const& next);  // where others may come in; returns when `next` can be done and is to be

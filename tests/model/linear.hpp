@@ -56,6 +56,11 @@ public:
     /// What may be the case now; alone when nobody is between call and return, and no answer leaves it open.
     [[nodiscard]] std::size_t possibilities() const { return count_; }
     [[nodiscard]] Spec const& one() const { return possible_[0].now; }
+    template <class Is>
+    [[nodiscard]] bool any(Is is) const {
+        return std::any_of(possible_.begin(), possible_.begin() + static_cast<std::ptrdiff_t>(count_),
+                           [&](possibility const& p) { return is(p.now); });
+    }
 
 private:
     static constexpr std::size_t most_threads = 4, most = 32;

@@ -63,7 +63,7 @@ bool can(fiber const& f, operation const& op) {
         case act::load:
         case act::store:
         case act::step: return true;
-        case act::wait: return seen_by(f, op.at, op.size) == op.value;
+        case act::wait: return op.may_go_on(seen_by(f, op.at, op.size));
         case act::lock: return f.stored == 0 && in_memory(op.at, op.size) == 0;
         case act::heavy_fence: return f.stored == 0 && !(how->asymmetric && others_have_fenced(f));
         default: return f.stored == 0;
@@ -215,7 +215,7 @@ void before(operation const& op) {
     if (running < 0) {  // the scenario is being set up, or asked
         if (op.what == act::lock && in_memory(op.at, op.size) != 0)
             fail("at the end, or in always(), a mutex is held");
-        if (op.what == act::wait && in_memory(op.at, op.size) != op.value)
+        if (op.what == act::wait && !op.may_go_on(in_memory(op.at, op.size)))
             fail("at the end, or in always(), somebody would wait");
         return;
     }

@@ -71,7 +71,7 @@ public:
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
-    published<std::size_t> version = 0;                                // odd while figures change
+    atomic<std::size_t> version = 0;                                   // odd while figures change
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
     std::unique_ptr<outer_limit> outer;                                // set before a second node is made

@@ -75,9 +75,13 @@ public:
         return compare_exchange_strong(expected, value, order, where);
     }
 
-    void wait_until(T value, site where) const noexcept {
+    [[nodiscard]] T peek() const noexcept { return value_; }
+    void poke(T value) noexcept { value_ = value; }
+
+    void wait(T value, bool until_gone, site where) const noexcept {
         auto op = about(act::wait, where);
         op.value = bits(value);
+        op.until_gone = until_gone;
         model::detail::before(op);
         model::detail::told(op, op.value);
     }
@@ -108,6 +112,27 @@ private:
     }
 
     T value_{};
+};
+
+/// Off: what is published under a lock is written and read without a step of its own. For programs that would have too
+/// many states; that a reader who meets a change takes the lock is for smaller ones to show, with steps.
+inline bool publishes_in_steps = false;
+
+template <class T>
+class published {
+public:
+    constexpr published() noexcept = default;
+    constexpr published(T value) noexcept : value_{value} {}
+    [[nodiscard]] T load(std::memory_order order, model::detail::site where = {}) const noexcept {
+        return publishes_in_steps ? value_.load(order, where) : value_.peek();
+    }
+    void store(T value, std::memory_order order, model::detail::site where = {}) noexcept {
+        if (publishes_in_steps) value_.store(value, order, where);
+        else value_.poke(value);
+    }
+
+private:
+    atomic<T> value_;
 };
 
 class mutex {
@@ -155,7 +180,12 @@ inline void heavy_fence(model::detail::site where = {}) noexcept {
 template <class T>
 void wait_until(atomic<T> const& what, std::type_identity_t<T> value,
                 model::detail::site where = {}) noexcept {
-    what.wait_until(value, where);
+    what.wait(value, false, where);
+}
+template <class T>
+void wait_while(atomic<T> const& what, std::type_identity_t<T> value,
+                model::detail::site where = {}) noexcept {
+    what.wait(value, true, where);
 }
 
 [[nodiscard]] inline thread_record*& this_thread_record() noexcept { return model::detail::record(); }
