@@ -35,6 +35,7 @@
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/footprint.hpp>
 #include <cuota/guard/ledger.hpp>
 
 #include <cuota/pool/block_index.hpp>

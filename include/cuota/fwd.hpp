@@ -36,6 +36,9 @@ class any_resource;
 // guard
 class budget;
 class reservation;
+struct copies;
+struct batch_fit;
+class footprint;
 
 // pool
 struct pool_stats;
