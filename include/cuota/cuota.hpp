@@ -35,8 +35,10 @@
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/dry_run.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/measured.hpp>
 
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_state.hpp>

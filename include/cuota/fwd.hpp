@@ -39,6 +39,10 @@ class reservation;
 struct copies;
 struct batch_fit;
 class footprint;
+struct tag_usage;
+struct usage_report;
+class addresses_only;
+struct tried_fit;
 
 // pool
 struct pool_stats;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Makes operator new fail, to see what is left then. For test programs that link tests/pool/failing_heap.cpp.
+/// Makes operator new fail, to see what is left then. For test programs that CMakeLists.txt adds failing_heap.cpp to.
 #pragma once
 
 #include <cstddef>
