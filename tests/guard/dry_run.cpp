@@ -362,15 +362,32 @@ TEST_CASE("the largest batch follows the granule that is named", "[guard][dry_ru
 
 TEST_CASE("a larger batch that takes less is told, and the answer still fits", "[guard][dry_run]") {
     budget b{"b", 10'240};
-    // As a library that changes its algorithm at 60.
-    auto const peak = [](std::size_t batch) { return batch < 60 ? batch * 1024 : batch * 128; };
+    auto const check = [&](auto peak) {
+        tried_fit const found = cuota::largest_batch_that_fits(
+            b, 1, 100, [&](std::size_t batch, auto& memory) { holding(peak(batch), memory); }, 128);
+        CHECK(!found.is_monotone);
+        CHECK(peak(found.batch) <= 10'240);
+        CHECK(found.bytes == peak(found.batch));
+        CHECK(found.next == found.batch + 1);
+        CHECK(peak(found.next) > 10'240);
+    };
+    // As a library that changes its algorithm on the way.
+    SECTION("than one that does not fit") {
+        check([](std::size_t n) { return n < 60 ? n * 1024 : n * 128; });
+    }
+    SECTION("than one that fits") {
+        check([](std::size_t n) { return n == 1 ? 8192 : n * 128; });
+    }
+}
+
+TEST_CASE("a largest batch that takes less than the smallest is told, too", "[guard][dry_run]") {
+    budget b{"b", 10'240};
     tried_fit const found = cuota::largest_batch_that_fits(
-        b, 1, 100, [&](std::size_t batch, auto& memory) { holding(peak(batch), memory); }, 128);
+        b, 1, 10, [](std::size_t batch, auto& memory) { holding(5120 / batch, memory); }, 128);
+    CHECK(found.batch == 10);
+    CHECK(found.bytes == 512);
+    CHECK(found.next == 0);
     CHECK(!found.is_monotone);
-    CHECK(peak(found.batch) <= 10'240);
-    CHECK(found.bytes == peak(found.batch));
-    CHECK(found.next == found.batch + 1);
-    CHECK(peak(found.next) > 10'240);
 }
 
 TEST_CASE("the examples of dry_run run", "[guard][dry_run]") {

@@ -158,6 +158,7 @@ TEST_CASE("parts are rounded to the granule of the source they come from", "[gua
         plan.add({.name = "labels", .count = 10, .unit_bytes = 3, .copies = 2, .granule = 16});
         plan.add({.name = "labels", .count = 10, .unit_bytes = 3});
         CHECK(plan.bytes() == 64 + 512);
+        CHECK(support::has(plan.text(0), "2 x 10 elements of 3 B"));
         CHECK(footprint::part{.count = 5, .unit_bytes = 3}.bytes(0) == 15);
     }
 }
@@ -492,6 +493,12 @@ TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footpri
                             "  untagged      512 B         0.0 %   1 elements of 8 B");
     CHECK(footprint{}.text(3) == "footprint: 0 B");
     CHECK(footprint{}.add<char>("x", 0).text(3) == "footprint: 0 B\n  x   0 B           0.0 %   0 bytes");
+
+    std::string const long_name(300, 'n');
+    footprint wide_one;
+    wide_one.add<char>(cuota::tag::named(long_name), 1).add<char>("x", 1);
+    CHECK(support::has(wide_one.text(0), "\n  " + long_name + "  512 B"));
+    CHECK(support::has(wide_one.text(0), "\n  x" + std::string(39, ' ') + "512 B"));
 
     footprint many;
     for (int i = 0; i != 100; ++i) many.add<char>("x", 1);

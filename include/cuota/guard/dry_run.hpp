@@ -63,10 +63,8 @@ private:
             std::size_t const step = granule < default_alignment ? default_alignment : granule;
             std::size_t const size = round_up(bytes, step);
             std::scoped_lock const lock{guard};
-            std::size_t const start = round_up(next, step);
-            if (start > end || size > end - start) refuse(bytes, who);
-            next = start + size;
-            return reinterpret_cast<void*>(start);
+            if (size > end - next) refuse(bytes, who);
+            return reinterpret_cast<void*>(std::exchange(next, next + size));
         }
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const {
             refusal r = detail::driver_refusal(bytes, granule, who,
@@ -77,6 +75,7 @@ private:
 
         // The upper half of what 64 bits can say belongs to the system. Bit 55 set, since the bits above it are no
         // part of an address on some machines; the very last addresses are left out, so that no sum wraps.
+        // Its start is a multiple of every step that fits into it, and so is what comes after a whole step.
         static constexpr std::size_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::size_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granule;

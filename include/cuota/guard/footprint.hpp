@@ -28,18 +28,16 @@ struct copies {
 
 /// The largest batch whose plan fits, and its proof: `bytes` fit into `room`, `next_bytes` do not.
 struct batch_fit {
-    std::size_t batch = 0;  ///< the largest that fits; 0 when no sample does; `unlimited` when any batch does
-    std::size_t bytes =
-        0;  ///< of that batch; with no sample, of the fixed part, which may be too large itself
-    std::size_t next_bytes =
-        0;  ///< of batch + 1; `unlimited` when that is more than can be said, and for any batch
-    std::size_t room = 0;  ///< what could be taken at that moment
+    std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any number
+    std::size_t bytes = 0;       ///< what it takes; of the fixed part alone where no sample fits
+    std::size_t next_bytes = 0;  ///< what batch + 1 takes; `unlimited`: more than can be said, or no next
+    std::size_t room = 0;        ///< what could be taken at that moment
 
     /// Nothing depends on the batch, and it fits.
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
     /// False when the plan does not fit without a single sample.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
-    /// "batch 127 fits: 511.5 MiB of 512.0 MiB; 128 would take 515.6 MiB"
+    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB"
     [[nodiscard]] std::string text() const;
 };
 
@@ -51,8 +49,8 @@ struct batch_fit {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
 ///
-/// Every copy of a part is an allocation of its own, rounded up to the granule of the source it will come from: that
-/// of the plan it was added to. For parts of several sources, make a plan of each and add it to the others.
+/// Every copy of a part is an allocation of its own, rounded up to the granule of the source that it will come from:
+/// the one that the plan was made for. For parts of several sources, make a plan of each and add it to the others.
 /// A pool takes segments, not parts: with the plan's bytes as its `initial` they all come from the first one.
 ///
 /// Units:   bytes; a sum that is more than a std::size_t holds is `unlimited`, and fits nowhere.
@@ -68,7 +66,7 @@ public:
         std::size_t copies = 1;
         bool per_sample = false;
         std::size_t granule = 0;  ///< a power of two; 0: that of the plan that it is added to
-        char const* unit = "bytes";
+        char const* unit = "elements";
         place where{};
 
         /// What it takes. Bytes; `unlimited`: more than can be said.
@@ -264,7 +262,8 @@ inline std::string footprint::text(std::size_t batch) const {
                        detail::planned_text(total);
     std::vector<part> const parts = largest_first(batch);
     std::size_t width = 0;
-    for (part const& p : parts) width = std::max(width, detail::tag_text(p.name).size() + 3);
+    for (part const& p : parts)
+        width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
     for (std::size_t i = 0; i != std::min(parts.size(), shown); ++i) {
         std::size_t const bytes = parts[i].bytes(batch);
         text += "\n  " + detail::padded(detail::tag_text(parts[i].name), width) +

@@ -255,7 +255,8 @@ inline std::string usage_report::text() const {
     std::string text = "peak " + bytes_text(peak) + " in " + count_text(allocations) + " allocations, " +
                        count_text(allocations - releases) + " not given back";
     std::size_t width = 12;
-    for (tag_usage const& t : by_tag) width = std::max(width, detail::tag_text(t.name).size() + 3);
+    for (tag_usage const& t : by_tag)
+        width = std::min(std::max(width, detail::tag_text(t.name).size() + 3), std::size_t{40});
     for (std::size_t i = 0; i != std::min(by_tag.size(), shown); ++i)
         text += "\n  " + detail::padded(detail::tag_text(by_tag[i].name), width) + "at the peak " +
                 detail::padded(bytes_text(by_tag[i].at_peak), 12) + "at most " +
