@@ -289,6 +289,14 @@ TEST_CASE("the cause of a refused check is short, and says when no batch would h
         CHECK(refused.facts().cause ==
               "the plan is untagged 1.0 KiB + x 512 B + x 512 B + x 512 B + 6 smaller parts");
     }
+    SECTION("one part is left over") {
+        footprint plan;
+        for (int i = 0; i != 4; ++i) plan.add<char>("x", 513);
+        plan.add<char>("small", 1);
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
+        CHECK(support::has(refused.facts().cause, "x 1.0 KiB + 1 smaller part"));
+        CHECK(!support::has(refused.facts().cause, "small 512 B"));
+    }
     SECTION("the smallest granule is what room is counted in") {
         auto const plan = footprint{}.add<char>("x", 2048).add(footprint::with_granule(4).add<char>("y", 1));
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });

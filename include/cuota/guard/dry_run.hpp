@@ -4,6 +4,7 @@
 /// What a piece of code needs at its peak, found by running it, on addresses without memory or on real memory.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +65,7 @@ private:
             std::size_t const size = round_up(bytes, step);
             std::scoped_lock const lock{guard};
             if (size > end - next) refuse(bytes, who);
-            return reinterpret_cast<void*>(std::exchange(next, next + size));
+            return std::bit_cast<void*>(std::exchange(next, next + size));
         }
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const {
             refusal r = detail::driver_refusal(bytes, granule, who,
@@ -76,11 +77,11 @@ private:
         // The upper half of what 64 bits can say belongs to the system. Bit 55 set, since the bits above it are no
         // part of an address on some machines; the very last addresses are left out, so that no sum wraps.
         // Its start is a multiple of every step that fits into it, and so is what comes after a whole step.
-        static constexpr std::size_t begin = 0xFF80'0000'0000'0000;
-        static constexpr std::size_t end = 0xFFFF'FFFF'F000'0000;
+        static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
+        static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granule;
         std::mutex guard{};
-        std::size_t next = begin;
+        std::uintptr_t next = begin;
     };
 
     [[nodiscard]] static std::size_t checked(std::size_t granule, place where) {

@@ -129,7 +129,9 @@ public:
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Whether a larger batch takes more.
     [[nodiscard]] bool grows() const noexcept {
-        return std::any_of(parts_.begin(), parts_.end(), [](part const& p) { return p.grows(); });
+        for (part const& p : parts_)
+            if (p.grows()) return true;
+        return false;
     }
 
     /// What it takes at a batch; 0 samples leave the fixed parts. `unlimited`: more than can be said.
@@ -209,11 +211,16 @@ private:
         for (part const& p : parts_) least = std::min(least, p.granule);
         return least;
     }
-    [[nodiscard]] std::vector<part> largest_first(std::size_t batch) const {
-        std::vector<part> sorted = parts_;
-        std::stable_sort(sorted.begin(), sorted.end(),
-                         [&](part const& a, part const& b) { return a.bytes(batch) > b.bytes(batch); });
-        return sorted;
+    // The `most` largest, the largest first; of equal ones the earlier.
+    [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const {
+        std::vector<part> found;
+        for (part const& p : parts_) {
+            found.push_back(p);
+            for (std::size_t i = found.size() - 1; i != 0 && found[i - 1].bytes(batch) < p.bytes(batch); --i)
+                std::swap(found[i - 1], found[i]);
+            if (found.size() > most) found.pop_back();
+        }
+        return found;
     }
     [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
 
@@ -236,6 +243,10 @@ namespace detail {
            (p.per_sample ? " per sample" : "");
 }
 
+[[nodiscard]] inline std::string rest_text(char const* joint, std::size_t parts) {
+    return parts == 0 ? "" : joint + count_text(parts) + (parts == 1 ? " smaller part" : " smaller parts");
+}
+
 [[nodiscard]] inline std::string share_text(std::size_t part, std::size_t total) {
     double const share = total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
     char text[16];
@@ -256,32 +267,27 @@ inline std::string batch_fit::text() const {
 }
 
 inline std::string footprint::text(std::size_t batch) const {
-    constexpr std::size_t shown = 16;
+    std::vector<part> const shown = largest(16, batch);
     std::size_t const total = bytes(batch);
+    std::size_t width = 0;
+    for (part const& p : shown)
+        width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
     std::string text = "footprint" + (grows() ? " at a batch of " + count_text(batch) : "") + ": " +
                        detail::planned_text(total);
-    std::vector<part> const parts = largest_first(batch);
-    std::size_t width = 0;
-    for (part const& p : parts)
-        width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
-    for (std::size_t i = 0; i != std::min(parts.size(), shown); ++i) {
-        std::size_t const bytes = parts[i].bytes(batch);
-        text += "\n  " + detail::padded(detail::tag_text(parts[i].name), width) +
-                detail::padded(detail::planned_text(bytes), 12) +
-                detail::padded(detail::share_text(bytes, total), 10) + detail::shape_text(parts[i]);
-    }
-    if (parts.size() > shown) text += "\n  and " + count_text(parts.size() - shown) + " smaller parts";
-    return text;
+    for (part const& p : shown)
+        text += "\n  " + detail::padded(detail::tag_text(p.name), width) +
+                detail::padded(detail::planned_text(p.bytes(batch)), 12) +
+                detail::padded(detail::share_text(p.bytes(batch), total), 10) + detail::shape_text(p);
+    return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
 }
 
 inline std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
-    constexpr std::size_t shown = 4;
-    std::vector<part> const parts = largest_first(batch);
+    std::vector<part> const shown = largest(4, batch);
     std::string text = "the plan" + (grows() ? " at a batch of " + count_text(batch) : "") + " is ";
-    for (std::size_t i = 0; i != std::min(parts.size(), shown); ++i)
-        text += (i ? " + " : "") + detail::tag_text(parts[i].name) + ' ' +
-                detail::planned_text(parts[i].bytes(batch));
-    if (parts.size() > shown) text += " + " + count_text(parts.size() - shown) + " smaller parts";
+    for (std::size_t i = 0; i != shown.size(); ++i)
+        text += (i ? " + " : "") + detail::tag_text(shown[i].name) + ' ' +
+                detail::planned_text(shown[i].bytes(batch));
+    text += detail::rest_text(" + ", parts_.size() - shown.size());
     return grows() ? text + "; " + fit.text() : text;
 }
 

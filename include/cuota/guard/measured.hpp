@@ -60,22 +60,65 @@ struct usage_report {
 
 namespace detail {
 
-/// The books of a measured resource. Threads: any.
-class usage_counter {
+// All of it in a template: its tables cost nothing where nobody measures.
+template <resource Upstream>
+class measured_state final : public ref_counted {
+public:
+    explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
+
+    // take(upstream) gives the memory, give(upstream, p) returns it. No lock is held meanwhile.
+    template <class Take, class Give>
+    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
+        void* const p = take(upstream_);
+        if (!p) return nullptr;
+        try {
+            enter(p, bytes, who);
+        } catch (...) {
+            give(upstream_, p);
+            throw;
+        }
+        return p;
+    }
+    template <class Give>
+    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
+        if (!p) return;
+        std::optional<entry> known;
+        if (!report_failure_of([&] { known = forget(p, bytes); })) return;
+        give(upstream_, p);
+        count_out(*known);
+    }
+
+    [[nodiscard]] usage_report report() const {
+        std::scoped_lock const lock{guard_};
+        usage_report r{upstream_.granule(), peak_, 0, releases_, {}, {}};
+        for (auto const& [name, books] : tags_) {
+            if (books.seen.allocations == 0) continue;  // its first one failed to be entered
+            r.by_tag.push_back(books.seen);
+            if (is_at_peak_) r.by_tag.back().at_peak = books.live;
+            r.allocations += books.seen.allocations;
+        }
+        for (auto const& [p, e] : live_) r.alive.push_back(e.held);
+        sum_up(r.alive);
+        std::sort(r.by_tag.begin(), r.by_tag.end(), is_larger);
+        return r;
+    }
+
+    [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
+
+private:
     struct tag_books {
         tag_usage seen;
         std::size_t live = 0;
     };
-
-public:
     struct entry {
         std::size_t asked;
         holding held;
         tag_books* books;
     };
 
-    /// Enters an allocation of `bytes` that costs `cost`. Throws: std::bad_alloc; nothing is counted then.
-    void enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
+    // Throws: std::bad_alloc; nothing is counted then.
+    void enter(void* p, std::size_t bytes, label const& who) {
+        std::size_t const cost = round_up(bytes, upstream_.granule());
         std::scoped_lock const lock{guard_};
         tag_books& books = tags_[who.name.text()];
         books.seen.name = who.name;
@@ -88,9 +131,8 @@ public:
         peak_ = live_bytes_;
         is_at_peak_ = true;
     }
-
-    /// Takes p off the table, so that its address may come again. It counts as alive until `leave`.
-    /// Throws: misuse; nothing is changed then.
+    // Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
+    // Throws: misuse; nothing is changed then.
     [[nodiscard]] entry forget(void* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         auto const found = live_.find(p);
@@ -106,7 +148,7 @@ public:
         live_.erase(found);
         return e;
     }
-    void leave(entry const& e) noexcept {
+    void count_out(entry const& e) noexcept {
         std::scoped_lock const lock{guard_};
         if (std::exchange(is_at_peak_, false))
             for (auto& [name, books] : tags_) books.seen.at_peak = books.live;
@@ -114,29 +156,13 @@ public:
         live_bytes_ -= e.held.bytes;
         ++releases_;
     }
-
-    [[nodiscard]] usage_report report(std::size_t granule) const {
-        std::scoped_lock const lock{guard_};
-        usage_report r{granule, peak_, 0, releases_, {}, {}};
-        for (auto const& [name, books] : tags_) {
-            if (books.seen.allocations == 0) continue;  // its first one failed to be entered
-            r.by_tag.push_back(books.seen);
-            if (is_at_peak_) r.by_tag.back().at_peak = books.live;
-            r.allocations += books.seen.allocations;
-        }
-        for (auto const& [p, e] : live_) r.alive.push_back(e.held);
-        sum_up(r.alive);
-        std::sort(r.by_tag.begin(), r.by_tag.end(), is_larger);
-        return r;
-    }
-
-private:
     [[nodiscard]] static bool is_larger(tag_usage const& a, tag_usage const& b) noexcept {
         if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
         if (a.peak != b.peak) return a.peak > b.peak;
         return std::string_view{a.name.text()} < b.name.text();
     }
 
+    Upstream upstream_;
     mutable std::mutex guard_;
     std::unordered_map<void*, entry> live_;
     std::unordered_map<std::string_view, tag_books> tags_;  // its entries stay where they are
@@ -144,41 +170,6 @@ private:
     std::size_t peak_ = 0;
     std::size_t releases_ = 0;
     bool is_at_peak_ = false;  // then what the tags have at the peak is what they have now
-};
-
-template <resource Upstream>
-class measured_state final : public ref_counted {
-public:
-    explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
-
-    // take(upstream) gives the memory, give(upstream, p) returns it.
-    template <class Take, class Give>
-    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
-        void* const p = take(upstream_);
-        if (!p) return nullptr;
-        try {
-            books_.enter(p, bytes, round_up(bytes, upstream_.granule()), who);
-        } catch (...) {
-            give(upstream_, p);
-            throw;
-        }
-        return p;
-    }
-    template <class Give>
-    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
-        if (!p) return;
-        std::optional<usage_counter::entry> known;
-        if (!report_failure_of([&] { known = books_.forget(p, bytes); })) return;
-        give(upstream_, p);
-        books_.leave(*known);
-    }
-
-    [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
-    [[nodiscard]] usage_report report() const { return books_.report(upstream_.granule()); }
-
-private:
-    Upstream upstream_;
-    usage_counter books_;
 };
 
 }  // namespace detail
