@@ -502,6 +502,9 @@ TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footpri
     CHECK(footprint{}.text(3) == "footprint: 0 B");
     CHECK(footprint{}.add<char>("x", 0).text(3) == "footprint: 0 B\n  x   0 B           0.0 %   0 bytes");
 
+    CHECK(footprint{}.add<char>("a", 1).add<char>("b", 2).text(0) ==
+          "footprint: 1.0 KiB\n  a   512 B        50.0 %   1 bytes\n  b   512 B        50.0 %   2 bytes");
+
     std::string const long_name(300, 'n');
     footprint wide_one;
     wide_one.add<char>(cuota::tag::named(long_name), 1).add<char>("x", 1);

@@ -206,6 +206,7 @@ private:
         if (grows()) throw misuse{"a footprint grows with the batch, and no batch was named", where};
         return 0;
     }
+    // What every sum of parts is a multiple of: room rounded down to it holds as much.
     [[nodiscard]] std::size_t smallest_granule() const noexcept {
         std::size_t least = parts_.empty() ? granule_ : parts_.front().granule;
         for (part const& p : parts_) least = std::min(least, p.granule);
@@ -295,11 +296,12 @@ inline void footprint::check(budget const& b, std::size_t batch, place where) co
     std::size_t const cost = bytes(batch);
     if (fits_in(b.room(), cost)) return;
     std::size_t const asked = sum([&](part const& p) { return p.asked(batch); });
-    // Every sum of parts is a multiple of their smallest granule: room rounded down to that holds as much.
     refusal r = budget_access::node(b).facts(
         cost, {asked, smallest_granule(), label{"plan", where}, std::nullopt}, 0);
-    if (fits_in(r.would_fit, cost)) return;  // room was made meanwhile
-    r.cause = cause(batch, largest_batch_in(r.would_fit));
+    if (cost != unlimited && r.missing() == 0) return;  // room was made meanwhile
+    std::size_t room = unlimited;
+    for (budget_facts const& at : r.budgets) room = std::min(room, at.free());
+    r.cause = cause(batch, largest_batch_in(room));
     throw budget_exceeded{std::move(r)};
 }
 
