@@ -271,7 +271,7 @@ TEST_CASE("a dry run's footprint is checked against a budget", "[guard][dry_run]
     b.charge(1);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { seen.footprint().check(b); });
     CHECK(refused.facts().charged == 5120);
-    CHECK(refused.facts().cause == "the plan is untagged 5.0 KiB");
+    CHECK(refused.facts().cause == "untagged 5.0 KiB");
     CHECK(b.held() == 1);
     b.refund(1);
 }

@@ -3,8 +3,8 @@
 
 #include <cuota/guard/measured.hpp>
 
+#include <algorithm>
 #include <atomic>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -176,6 +176,18 @@ TEST_CASE("one tag is one tag, wherever its text lies", "[guard][measured]") {
     memory.deallocate_sync(p, 1);
     memory.deallocate_sync(q, 1);
     memory.deallocate_sync(r, 1);
+}
+
+TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
+    measured<addresses_only> memory;
+    std::vector<void*> taken;
+    for (int i = 0; i != 30; ++i)
+        taken.push_back(memory.allocate_sync(1, 256, as(tag::named("part " + std::to_string(i)))));
+    for (void* p : taken) memory.deallocate_sync(p, 1);
+    std::string const text = memory.report().text();
+    CHECK(std::count(text.begin(), text.end(), '\n') == 17);
+    CHECK(support::has(text, "\n  part 0      at the peak 512 B"));
+    CHECK(support::has(text, "\n  and 14 more"));
 }
 
 TEST_CASE("a report's footprint is its peak, tag by tag", "[guard][measured]") {

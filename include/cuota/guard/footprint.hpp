@@ -245,7 +245,7 @@ namespace detail {
 }
 
 [[nodiscard]] inline std::string rest_text(char const* joint, std::size_t parts) {
-    return parts == 0 ? "" : joint + count_text(parts) + (parts == 1 ? " smaller part" : " smaller parts");
+    return parts == 0 ? "" : joint + count_text(parts) + " more";
 }
 
 [[nodiscard]] inline std::string share_text(std::size_t part, std::size_t total) {
@@ -282,14 +282,19 @@ inline std::string footprint::text(std::size_t batch) const {
     return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
 }
 
+// A line of a refusal, which has some 98 columns.
 inline std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
-    std::vector<part> const shown = largest(4, batch);
-    std::string text = "the plan" + (grows() ? " at a batch of " + count_text(batch) : "") + " is ";
-    for (std::size_t i = 0; i != shown.size(); ++i)
-        text += (i ? " + " : "") + detail::tag_text(shown[i].name) + ' ' +
-                detail::planned_text(shown[i].bytes(batch));
+    std::vector<part> const shown = largest(2, batch);
+    std::string text;
+    for (part const& p : shown)
+        text += (text.empty() ? "" : " + ") + detail::tag_text(p.name) + ' ' +
+                detail::planned_text(p.bytes(batch));
     text += detail::rest_text(" + ", parts_.size() - shown.size());
-    return grows() ? text + "; " + fit.text() : text;
+    if (!grows()) return text;
+    text += " at a batch of " + count_text(batch);
+    if (!fit.fixed_part_fits()) return text + "; not even the fixed part would fit";
+    if (fit.batch == 0) return text + "; not one sample would fit";
+    return text + "; " + count_text(fit.batch) + " would fit, " + count_text(fit.batch + 1) + " would not";
 }
 
 inline void footprint::check(budget const& b, std::size_t batch, place where) const {

@@ -242,17 +242,17 @@ static_assert(labelled_resource<measured<device_memory>> && device_resource<meas
 static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
 
 inline std::string usage_report::text() const {
-    constexpr std::size_t shown = 16;
+    std::size_t const shown = std::min(by_tag.size(), std::size_t{16});
+    std::size_t width = 12;
+    for (std::size_t i = 0; i != shown; ++i)
+        width = std::min(std::max(width, detail::tag_text(by_tag[i].name).size() + 3), std::size_t{40});
     std::string text = "peak " + bytes_text(peak) + " in " + count_text(allocations) + " allocations, " +
                        count_text(allocations - releases) + " not given back";
-    std::size_t width = 12;
-    for (tag_usage const& t : by_tag)
-        width = std::min(std::max(width, detail::tag_text(t.name).size() + 3), std::size_t{40});
-    for (std::size_t i = 0; i != std::min(by_tag.size(), shown); ++i)
+    for (std::size_t i = 0; i != shown; ++i)
         text += "\n  " + detail::padded(detail::tag_text(by_tag[i].name), width) + "at the peak " +
                 detail::padded(bytes_text(by_tag[i].at_peak), 12) + "at most " +
                 detail::padded(bytes_text(by_tag[i].peak), 12) + "in " + count_text(by_tag[i].allocations);
-    if (by_tag.size() > shown) text += "\n  and " + count_text(by_tag.size() - shown) + " smaller tags";
+    text += detail::rest_text("\n  and ", by_tag.size() - shown);
     if (!alive.empty()) text += "\n  not given back: " + detail::holders_text(alive);
     return text;
 }
