@@ -71,7 +71,7 @@ public:
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
-    atomic<std::size_t> version = 0;                                   // odd while figures change
+    published_version version;
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
     std::unique_ptr<outer_limit> outer;                                // set before a second node is made
@@ -80,15 +80,14 @@ struct ledger_tree final : ref_counted {
 /// The tree's lock, held to change figures.
 class [[nodiscard]] ledger_change {
 public:
-    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} { step(); }
+    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} {
+        tree_.version.step();
+    }
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
-    ~ledger_change() { step(); }
+    ~ledger_change() { tree_.version.step(); }
 
 private:
-    void step() noexcept {
-        tree_.version.store(tree_.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
     std::scoped_lock<mutex> lock_;
     ledger_tree& tree_;
 };
@@ -310,7 +309,7 @@ private:
     // figures of one instant, which is when nobody has changed any meanwhile.
     [[nodiscard]] bool will_not_fit(std::size_t bytes) noexcept {
         thread_record* const me = this_thread();
-        std::size_t const version = tree_->version.load(std::memory_order_acquire);
+        std::size_t const version = tree_->version.now();
         if (version % 2 != 0) return false;
         stock const* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
         std::size_t const granted = mine ? mine->grant() : 0;
@@ -320,8 +319,7 @@ private:
             std::size_t const taken = node->taken_;
             std::size_t const lent = node->lent_;
             std::size_t const least = taken - std::min(taken, lent - std::min(lent, granted));
-            if (need > limit - std::min(limit, least))
-                return tree_->version.load(std::memory_order_acquire) == version;
+            if (need > limit - std::min(limit, least)) return tree_->version.now() == version;
         }
         return false;
     }

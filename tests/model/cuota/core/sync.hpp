@@ -135,6 +135,22 @@ private:
     atomic<T> value_;
 };
 
+/// A step in any case: it is what readers see of a change.
+class published_version {
+public:
+    void step(model::detail::site where = {}) noexcept {
+        std::size_t const next = n_.load(std::memory_order_relaxed, where) + 1;
+        if (publishes_in_steps) n_.store(next, std::memory_order_release, where);
+        else n_.exchange(next, std::memory_order_release, where);
+    }
+    [[nodiscard]] std::size_t now(model::detail::site where = {}) const noexcept {
+        return n_.load(std::memory_order_acquire, where);
+    }
+
+private:
+    atomic<std::size_t> n_ = 0;
+};
+
 class mutex {
 public:
     constexpr mutex() noexcept = default;
