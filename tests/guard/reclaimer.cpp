@@ -110,7 +110,7 @@ TEST_CASE("a cache may charge, and end its own registration, while it gives", "[
     cache images{b, 60};
     std::unique_ptr<reclaimer> r;
     r = std::make_unique<reclaimer>(
-        b, "images", [&](std::size_t wanted) { return images.could(wanted); },
+        b, cuota::tag{"images"}, [&](std::size_t wanted) { return images.could(wanted); },
         [&](std::size_t wanted) {
             REQUIRE_THROWS_AS(b.charge(90), cuota::budget_exceeded);
             r.reset();
@@ -160,7 +160,7 @@ TEST_CASE("caches that charge while they give do not wait for one another", "[gu
     for (int i = 0; i != 2; ++i) {
         caches.push_back(std::make_unique<cache>(b, 0));
         all.emplace_back(
-            b, "c", [](std::size_t) { return std::size_t{50}; },
+            b, cuota::tag{"c"}, [](std::size_t) { return std::size_t{50}; },
             [&](std::size_t) -> std::size_t {
                 try {
                     b.charge(200);  // its facts ask both
