@@ -121,8 +121,8 @@ private:
 ///
 /// Below, it limits what the device loses, which is what other programs feel; so does `scoped_pool{budget}`, and it
 /// gives the 6 MiB back when the budget is short. Above, it limits what the users hold of a pool that others share, and
-/// charges nothing for what lies ready. One of each, the upper budget inside the lower, is a share of a share.
-/// Shared state: copies are the same.
+/// charges nothing for what lies ready. With one of each, keep their budgets in different trees: what users hold would be
+/// charged twice in one. Shared state: copies are the same.
 ///
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.

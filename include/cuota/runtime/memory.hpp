@@ -45,9 +45,9 @@ inline bool async_free(void* p, stream_ref s) noexcept {
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
-/// Bytes that the device's default pool has taken from the driver and nobody uses: not free, as the driver tells it, and
-/// yet to be had by async_allocate. 0 for a device without pools. Throws: cuda_error.
-[[nodiscard]] inline std::size_t idle_in_default_pool(device where) {
+/// Bytes that the device's default pool has taken from the driver, in use or kept for async_allocate: not free, as the
+/// driver tells it. 0 for a device without pools. Throws: cuda_error.
+[[nodiscard]] inline std::size_t reserved_by_default_pool(device where) {
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
     if (code == cudaErrorNotSupported) {
@@ -56,11 +56,9 @@ inline bool async_free(void* p, stream_ref s) noexcept {
     }
     check(code, "cudaDeviceGetDefaultMemPool");
     std::uint64_t reserved = 0;
-    std::uint64_t used = 0;
     check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
           "cudaMemPoolGetAttribute");
-    check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used), "cudaMemPoolGetAttribute");
-    return reserved > used ? reserved - used : 0;
+    return static_cast<std::size_t>(reserved);
 }
 
 /// Page-locked host memory, usable by every device. Null when there is too little.
