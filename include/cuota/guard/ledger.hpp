@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/stock.hpp>
 
@@ -113,8 +114,17 @@ public:
           parent_{std::move(parent)},
           tree_{parent_ ? parent_->tree_ : shared<ledger_tree>::make()} {}
     ~ledger() {
-        ledger_change const change{*tree_};
-        collect([this](stock& s) { return s.node() == this; }, nullptr);
+        {
+            ledger_change const change{*tree_};
+            collect([this](stock& s) { return s.node() == this; }, nullptr);
+        }
+        // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
+        if (parent_ && own_ != 0)
+            report_failure_of([this] {
+                throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
+                             " were charged to it and not refunded; " + parent_->name_ +
+                             " keeps them charged"};
+            });
     }
 
     /// A node whose limit, 0 at first, is what its parent is charged for it.
