@@ -259,6 +259,25 @@ TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger]") {
     REQUIRE(root->now().held == 0);
 }
 
+TEST_CASE("a refusal is the same whichever level it comes from, and ends when there is room",
+          "[guard][ledger]") {
+    node const root = root_of(100);
+    node const middle = child_of(root, 80);
+    node const leaf = child_of(middle, 60);
+    REQUIRE(root->try_charge(90));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the root's
+    REQUIRE(leaf->try_charge(10));
+    REQUIRE(root->try_refund(90));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(51));  // its own
+    REQUIRE(leaf->try_charge(40));
+    REQUIRE(middle->try_charge(20));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the one between
+    REQUIRE(middle->try_refund(20));
+    REQUIRE(leaf->try_charge(10));
+    REQUIRE(leaf->try_refund(60));
+    REQUIRE(root->now().held == 0);
+}
+
 TEST_CASE("a ledger agrees with a naive one in every number, over random trees", "[guard][ledger]") {
     // The steps are made by several threads in turn, so that stocks of all of them are in the way.
     constexpr int trees = 100;

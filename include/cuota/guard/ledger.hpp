@@ -129,13 +129,10 @@ public:
     /// limit for an instant, and false means that at one instant since the call the bytes did not fit.
     /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
-        if (try_charge_alone(bytes)) [[likely]]
+        thread_record* const me = this_thread();
+        if (me && stock_of(*me).try_use(*me, bytes)) [[likely]]
             return true;
-        if (!tree_->outer) [[likely]]
-            return !will_not_fit(bytes) && !charge_or_say(bytes).refuser;
-        look_if_stale();
-        outcome const met = charge_or_say(bytes);
-        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
+        return !will_not_fit(bytes, me) && try_charge_by_lock(bytes);
     }
 
     /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
@@ -307,23 +304,34 @@ private:
     [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
 
     // Without the lock: true when it certainly does not fit, even if all others had their stocks empty. Proved by
-    // figures of one instant, which is when nobody has changed any meanwhile.
-    [[nodiscard]] bool will_not_fit(std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
+    // figures of one instant, which is when nobody has changed any meanwhile. The node that refused last is looked at
+    // first, so that it costs the same at any depth.
+    [[nodiscard, gnu::noinline]] bool will_not_fit(std::size_t bytes, thread_record const* me) noexcept {
         std::size_t const version = tree_->version.load(std::memory_order_acquire);
-        if (version % 2 != 0) return false;
-        stock const* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
-        std::size_t const granted = mine ? mine->grant() : 0;
-        std::size_t const need = bytes - std::min(bytes, mine ? mine->idle() : 0);
-        for (ledger const* node = this; node; node = node->next()) {
-            std::size_t const limit = node->limit_;
-            std::size_t const taken = node->taken_;
-            std::size_t const lent = node->lent_;
-            std::size_t const least = taken - std::min(taken, lent - std::min(lent, granted));
-            if (need > limit - std::min(limit, least))
-                return tree_->version.load(std::memory_order_acquire) == version;
-        }
-        return false;
+        if (version % 2 != 0 || tree_->outer) return false;
+        stock::numbers const mine = me ? stock_of(*me).seen_by(*me) : stock::numbers{};
+        std::size_t const need = bytes - std::min(bytes, mine.grant - mine.used);
+        bool const lacks = tightest_.load(std::memory_order_relaxed)->surely_lacks(need, mine.grant) ||
+                           find_tightest(need, mine.grant);
+        return lacks && tree_->version.load(std::memory_order_acquire) == version;
+    }
+    [[nodiscard]] bool find_tightest(std::size_t need, std::size_t granted) noexcept {
+        ledger const* node = this;
+        while (node && !node->surely_lacks(need, granted)) node = node->next();
+        if (node) tightest_.store(node, std::memory_order_relaxed);
+        return node;
+    }
+    // Of figures that may not belong together: then the answer means nothing.
+    [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept {
+        std::size_t const limit = limit_;
+        std::size_t const least_held = taken_ - lent_ + granted;
+        return least_held > limit || need > limit - least_held;
+    }
+
+    [[gnu::noinline]] bool try_charge_by_lock(std::size_t bytes) noexcept {
+        look_if_stale();
+        outcome const met = charge_or_say(bytes);
+        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
     }
 
     [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
@@ -443,8 +451,9 @@ private:
 
     std::string const name_;
     figure limit_;
-    figure taken_;          // held here and below, or idle in a stock here or below
-    figure lent_;           // granted to stocks here and below: all that may change without the lock
+    figure taken_;  // held here and below, or idle in a stock here or below
+    figure lent_;   // granted to stocks here and below: all that may change without the lock
+    published<ledger const*> tightest_ = this;  // refused last, of this and its ancestors: a hint
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
     bool prepaid_ = false;
