@@ -251,6 +251,42 @@ private:
     budget mine_alone_ = child();
 };
 
+// While it lives, new threads get records of two places only, so that those of a budget's stocks are fought for.
+class few_places {
+public:
+    few_places() {
+        std::vector<std::thread> leaving;
+        for (unsigned made = 1; made != 65; ++made) {
+            std::thread fresh{[this] {
+                bool const leaves = cuota::detail::this_thread()->index % 16 < 2;
+                last_leaves_ = leaves;
+                ++there_;
+                (leaves ? first_end_ : last_end_).wait(false);
+            }};
+            while (there_ != made) std::this_thread::yield();
+            (last_leaves_ ? leaving : staying_).push_back(std::move(fresh));
+        }
+        end(first_end_);
+        for (std::thread& t : leaving) t.join();
+    }
+    few_places(few_places const&) = delete;
+    few_places& operator=(few_places const&) = delete;
+    ~few_places() {
+        end(last_end_);
+        for (std::thread& t : staying_) t.join();
+    }
+
+private:
+    static void end(std::atomic<bool>& which) {
+        which = true;
+        which.notify_all();
+    }
+
+    std::atomic<unsigned> there_ = 0;
+    std::atomic<bool> last_leaves_ = false, first_end_ = false, last_end_ = false;
+    std::vector<std::thread> staying_;
+};
+
 std::uint64_t operations() {
     char const* const told = std::getenv("CUOTA_STRESS");
     return told ? std::strtoull(told, nullptr, 10) : 200'000;
@@ -262,6 +298,10 @@ TEST_CASE(
     "threads, budgets and reservations that come and go never pass a limit, are never refused what fits, "
     "and lose nothing",
     "[guard][budget][stress]") {
+    // As they come, each with a stock of its own; then such that they have to share.
+    bool const share = GENERATE(false, true);
+    std::optional<few_places> few;
+    if (share) few.emplace();
     support::captured_errors errors;
     tree on;
     {
@@ -275,14 +315,15 @@ TEST_CASE(
         if (slot.value) on.give_back(*std::exchange(slot.value, std::nullopt));
     for (auto& slot : on.reserved) slot.value.reset();
 
-    INFO(on.granted << " granted, " << on.refused << " refused, " << on.by_others << " refunded by others, "
-                    << on.reservations << " reservations, " << on.threads << " threads");
+    INFO((share ? "two places: " : "a place each: ")
+         << on.granted << " granted, " << on.refused << " refused, " << on.by_others
+         << " refunded by others, " << on.reservations << " reservations, " << on.threads << " threads");
     if (std::getenv("CUOTA_STRESS"))
-        std::printf("%llu granted, %llu refused, %llu refunded by others, %llu reservations, %llu threads\n",
-                    static_cast<unsigned long long>(on.granted), static_cast<unsigned long long>(on.refused),
-                    static_cast<unsigned long long>(on.by_others),
-                    static_cast<unsigned long long>(on.reservations),
-                    static_cast<unsigned long long>(on.threads));
+        std::printf(
+            "%s%llu granted, %llu refused, %llu refunded by others, %llu reservations, %llu threads\n",
+            share ? "two places: " : "a place each: ", static_cast<unsigned long long>(on.granted),
+            static_cast<unsigned long long>(on.refused), static_cast<unsigned long long>(on.by_others),
+            static_cast<unsigned long long>(on.reservations), static_cast<unsigned long long>(on.threads));
     CHECK(on.falsely_refused == 0);
     CHECK(on.wrongly_granted == 0);
     CHECK(on.granted > 0);
