@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -16,10 +13,12 @@
 #include <cuota/core/bytes.hpp>
 
 #include "support/catch.hpp"
+#include "support/worker.hpp"
 
 using cuota::unlimited;
 using cuota::detail::ledger;
 using node = cuota::shared<ledger>;
+using support::worker;
 
 namespace {
 
@@ -27,39 +26,6 @@ node root_of(std::size_t limit) { return node::make("root", limit, node{}); }
 node child_of(node const& parent, std::size_t limit = unlimited) {
     return node::make("child", limit, parent);
 }
-
-// A thread that does what it is told, one thing after the other, and is idle in between: its record, and with it the
-// stocks that it holds, are nobody else's.
-class worker {
-public:
-    worker()
-        : thread_{[this] {
-              for (std::unique_lock lock{guard_};;) {
-                  changed_.wait(lock, [this] { return task_ != nullptr; });
-                  if (!*task_) return;
-                  (*task_)();
-                  task_ = nullptr;
-                  changed_.notify_all();
-              }
-          }} {}
-    ~worker() {
-        std::function<void()> const end;
-        run(end);
-        thread_.join();
-    }
-    void run(std::function<void()> const& task) {
-        std::unique_lock lock{guard_};
-        task_ = &task;
-        changed_.notify_all();
-        if (task) changed_.wait(lock, [this] { return task_ == nullptr; });
-    }
-
-private:
-    std::mutex guard_;
-    std::condition_variable changed_;
-    std::function<void()> const* task_ = nullptr;
-    std::thread thread_;
-};
 
 // What a ledger is to be, without a thought for speed.
 struct naive {

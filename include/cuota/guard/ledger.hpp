@@ -157,6 +157,14 @@ public:
         return {};
     }
 
+    /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
+    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
+        return bytes - std::min(bytes, room_here()) + over;
+    }
+
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
     void look_if_stale() noexcept {
         if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
@@ -286,6 +294,14 @@ public:
         for (ledger const* node = this; node; node = node->next())
             if (node == &ancestor) return true;
         return false;
+    }
+
+    /// True when what is refunded here is room there: what is under a prepaid node stays there, until that has ended;
+    /// then it goes on to its parent. Under the tree's lock, as in stakeholders(concerns).
+    [[nodiscard]] bool makes_room_in(ledger const& ancestor) const noexcept {
+        ledger const* node = this;
+        while (node && node != &ancestor) node = node->settled_ ? node->parent_.get() : node->next();
+        return node && !node->settled_;
     }
 
 private:
