@@ -149,7 +149,8 @@ struct seen {
 class random_tree {
 public:
     random_tree(unsigned seed, seen& so_far) : random_{seed}, so_far_{so_far} {
-        add(budget{"root", 1'000}, {}, {1'000, nullptr});
+        std::size_t const limit = seed % 2 == 0 ? 1'000 : 20'000;
+        add(budget{"root", limit}, {}, {limit, nullptr});
     }
     random_tree(random_tree const&) = delete;
     random_tree& operator=(random_tree const&) = delete;
@@ -174,6 +175,7 @@ public:
         else if (what < 93) forget(at);
         else if (what < 97) ok = fill(bytes);
         else if (what < 98) open_cache(at);
+        else if (below(4) == 0) ok = repeat(at, bytes);
         else reset_peak(at);
         return ok && !now_.asked_wrongly && (below(4) != 0 || agrees());
     }
@@ -287,6 +289,18 @@ private:
         support::failing_heap const heap{0};
         at.real.refund(bytes);
         at.model->refund(bytes);
+    }
+
+    // So often that the account is glad to let the thread hold some ready.
+    [[nodiscard]] bool repeat(node& at, std::size_t bytes) {
+        if (at.model->refuser(bytes)) return true;
+        for (int i = 0; i != 3'000; ++i) {
+            if (!at.real.try_charge(bytes)) return false;
+            at.real.refund(bytes);
+        }
+        at.model->charge(bytes);
+        at.model->refund(bytes);
+        return true;
     }
 
     [[nodiscard]] bool reserve(node& at, std::size_t bytes) {
