@@ -291,8 +291,8 @@ BENCHMARK(two_threads_over_one<locks>)->UseRealTime()->Unit(benchmark::kMillisec
 // One thread charges, another refunds, never far behind: nothing that a thread holds ready helps for long.
 template <class Limiter>
 void charged_here_refunded_there(benchmark::State& state) {
-    constexpr int pairs = 1'000'000;
-    constexpr int ahead = 64;
+    constexpr int pairs = 200'000;
+    constexpr int ahead = 1'000;
     Limiter root{cuota::unlimited};
     double seconds = 0;
     for (auto _ : state) {
