@@ -64,6 +64,12 @@ stress: ## many threads on one tree of budgets for long, plain and under ThreadS
 	@$(call build,tsan,--target test-guard)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
 
+.PHONY: model
+model: ## every order of the threads' steps in larger configurations: minutes
+	@$(SETUP)
+	@$(call build,dev,--target test-model)
+	@build/dev/tests/test-model '[long]'
+
 .PHONY: mutate
 mutate: ## take the simulator's rules out one by one; the tests that state them must fail
 	@$(SETUP)

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/stock.hpp>
 
@@ -71,7 +72,7 @@ public:
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
-    published<std::size_t> version = 0;                                // odd while figures change
+    published_version version;
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
     std::unique_ptr<outer_limit> outer;                                // set before a second node is made
@@ -80,15 +81,14 @@ struct ledger_tree final : ref_counted {
 /// The tree's lock, held to change figures.
 class [[nodiscard]] ledger_change {
 public:
-    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} { step(); }
+    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} {
+        tree_.version.step();
+    }
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
-    ~ledger_change() { step(); }
+    ~ledger_change() { tree_.version.step(); }
 
 private:
-    void step() noexcept {
-        tree_.version.store(tree_.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
     std::scoped_lock<mutex> lock_;
     ledger_tree& tree_;
 };
@@ -114,8 +114,17 @@ public:
           parent_{std::move(parent)},
           tree_{parent_ ? parent_->tree_ : shared<ledger_tree>::make()} {}
     ~ledger() {
-        ledger_change const change{*tree_};
-        collect([this](stock& s) { return s.node() == this; }, nullptr);
+        {
+            ledger_change const change{*tree_};
+            collect([this](stock& s) { return s.node() == this; }, nullptr);
+        }
+        // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
+        if (parent_ && own_ != 0)
+            report_failure_of([this] {
+                throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
+                             " were charged to it and not refunded; " + parent_->name_ +
+                             " keeps them charged"};
+            });
     }
 
     /// A node whose limit, 0 at first, is what its parent is charged for it.
@@ -323,13 +332,13 @@ private:
     // figures of one instant, which is when nobody has changed any meanwhile. The node that refused last is looked at
     // first, so that it costs the same at any depth.
     [[nodiscard, gnu::noinline]] bool will_not_fit(std::size_t bytes, thread_record const* me) noexcept {
-        std::size_t const version = tree_->version.load(std::memory_order_acquire);
+        std::size_t const version = tree_->version.now();
         if (version % 2 != 0 || tree_->outer) return false;
         stock::numbers const mine = me ? stock_of(*me).seen_by(*me) : stock::numbers{};
         std::size_t const need = bytes - std::min(bytes, mine.grant - mine.used);
         bool const lacks = tightest_.load(std::memory_order_relaxed)->surely_lacks(need, mine.grant) ||
                            find_tightest(need, mine.grant);
-        return lacks && tree_->version.load(std::memory_order_acquire) == version;
+        return lacks && tree_->version.now() == version;
     }
     [[nodiscard]] bool find_tightest(std::size_t need, std::size_t granted) noexcept {
         ledger const* node = this;

@@ -191,6 +191,10 @@ inline void sum_up(std::vector<holding>& holders) {
     if (request.on || driver) r.device = facts_of(request.on ? *request.on : driver->where());
     if (r.device && driver && r.device->ordinal == driver->where().ordinal())
         r.device->overhead = driver->overhead();
+    if (request.on && r.device) {
+        std::size_t const free = round_down(saturating_add(r.device->free, r.reclaimable), request.granule);
+        r.would_fit = std::min(r.would_fit, std::max(free, r.largest_free));
+    }
     return r;
 }
 
