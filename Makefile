@@ -53,6 +53,17 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
+# Operations of each of four threads, on each of two trees; a tenth of that under ThreadSanitizer.
+STRESS ?= 10000000
+
+.PHONY: stress
+stress: ## many threads on one tree of budgets for long, plain and under ThreadSanitizer
+	@$(SETUP)
+	@$(call build,dev,--target test-guard)
+	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
+	@$(call build,tsan,--target test-guard)
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
+
 .PHONY: model
 model: ## every order of the threads' steps in larger configurations: minutes
 	@$(SETUP)
