@@ -43,9 +43,12 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/device_limit.hpp>
+#include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/stock.hpp>
+#include <cuota/guard/watch.hpp>
+#include <cuota/guard/watch_event.hpp>
 
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_state.hpp>

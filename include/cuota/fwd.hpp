@@ -40,6 +40,11 @@ class any_resource;
 // guard
 class budget;
 class reservation;
+class watch;
+class watch_level;
+enum class watch_signal;
+struct watch_event;
+struct watch_options;
 
 // pool
 struct pool_stats;
