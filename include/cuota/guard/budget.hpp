@@ -151,7 +151,7 @@ public:
 
     void fund(std::size_t bytes, place where) {
         charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
-        charge_by([&] { return node_->fund(bytes); }, *node_->parent(), bytes, request);
+        charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
     }
     [[nodiscard]] shared<ledger> const& node() const noexcept { return node_; }
 
