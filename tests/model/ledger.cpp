@@ -182,15 +182,29 @@ TEST_CASE("threads that charge and refund at two levels are answered as if one a
     tell(explore_random(how, 5, 3, 2, 2));
 }
 
+TEST_CASE("three threads of three operations each at two levels", "[model][ledger]") {
+    // Of the first forty random programs those of fewer than a million states or so; others are for `make model`.
+    tally sum;
+    for (unsigned const seed : {0U, 1U, 6U, 9U, 13U, 15U, 25U}) {
+        std::mt19937 random{seed};
+        program const run = random_program(random, 3, 3);
+        int const most = 2 + static_cast<int>(random() % 4);
+        int const less = 2 + static_cast<int>(random() % 3);
+        INFO("seed " << seed);
+        holds({}, run, most, less, idle_stocks, sum);
+    }
+    tell(sum);
+}
+
 TEST_CASE("who reads what is published without the lock is answered as if one at a time", "[model][ledger]") {
     in_steps const as_they_are;
     tell(explore_random({}, 20, 2, 2, 3));
 }
 
-TEST_CASE("three threads of three operations each at two levels", "[.][long][ledger]") {
+TEST_CASE("three threads of three operations each at two levels, with many states", "[.][long][ledger]") {
     tally sum;
     program const run{{{1, 2}, {1, -2}, {0, 1}}, {{1, 1}, {1, -1}, {1, 2}}, {{0, 2}, {0, -2}, {1, 1}}};
     holds({}, run, 3, 2, idle_stocks, sum);
     tell(sum);
-    tell(explore_random({}, 6, 3, 3, 4));
+    tell(explore_random({}, 3, 3, 3, 4));
 }
