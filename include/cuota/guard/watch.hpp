@@ -125,7 +125,8 @@ public:
         watch_callback last;
         std::unique_lock lock{guard_};
         ended_ = true;
-        if (caller_ == std::this_thread::get_id()) return void(ended_within_ = true);
+        if (caller_ == std::this_thread::get_id())
+            return;  // from a call whose deliverer then owns all of this alone
         returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
         last.swap(callback_);
         lock.unlock();  // for what the callback has captured
@@ -150,7 +151,6 @@ public:
 
     void deliver() noexcept override {
         shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
-        watch_callback last;
         std::unique_lock lock{guard_};
         while (std::optional<watch_event> const next = take_out()) {
             caller_ = std::this_thread::get_id();
@@ -158,7 +158,6 @@ public:
             report_failure_of([&] { callback_(*next); });
             lock.lock();
             caller_ = {};
-            if (ended_within_) last.swap(callback_);
         }
         is_delivered_ = false;
         lock.unlock();
@@ -232,9 +231,8 @@ private:
     std::uint64_t called_ = 0;   // of them, or missed
     bool is_delivered_ = false;  // somebody is at it, or about to be
     bool ended_ = false;
-    bool ended_within_ = false;  // by its own callback, which must not go before it returned
-    std::thread::id caller_{};   // in the callback now
-    watch_callback callback_;    // who is in it uses it without the lock
+    std::thread::id caller_{};  // in the callback now
+    watch_callback callback_;   // who is in it uses it without the lock
 };
 
 }  // namespace detail
