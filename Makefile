@@ -53,10 +53,28 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
-.PHONY: mutate
-mutate: ## take the simulator's rules out one by one; the tests that state them must fail
+# Operations of each of four threads, on each of two trees; a tenth of that under ThreadSanitizer.
+STRESS ?= 10000000
+
+.PHONY: stress
+stress: ## many threads on one tree of budgets for long, plain and under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-simulator)
+	@$(call build,dev,--target test-guard)
+	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
+	@$(call build,tsan,--target test-guard)
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
+
+.PHONY: model
+model: ## every order of the threads' steps in larger configurations: minutes
+	@$(SETUP)
+	@$(call build,dev,--target test-model)
+	@build/dev/tests/test-model '[long]'
+
+.PHONY: mutate
+mutate: ## take the simulator's rules, and the ledger's steps, out one by one; the tests that state them must fail
+	@$(SETUP)
+	@$(call build,dev,--target test-simulator --target test-model)
+	@tests/model/mutation.py --commands=build/dev/compile_commands.json
 	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
 
 .PHONY: cuda

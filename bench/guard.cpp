@@ -1,8 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a charge costs: a pair of charge and refund, by depth of the tree and by number of threads; a refusal beside it.
+/// What a budget costs: a pair of charge and refund by depth and by threads, refusals, growth, reservations; and how
+/// often it refuses what fits. Beside it, for comparison only, the limiters that programs write for themselves.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -11,48 +20,342 @@
 
 namespace {
 
+constexpr std::size_t bytes = 256;
+
+// ---- For comparison: three limiters of one level, as they are often written. None is part of the library.
+
+// Adds, then compares: what is about to be taken back is in the way of others, so it refuses what fits.
+class adds_first {
+public:
+    explicit adds_first(std::size_t limit) : limit_{limit} {}
+    bool try_charge(std::size_t n) noexcept {
+        if (held_.fetch_add(n) + n <= limit_) return true;
+        held_.fetch_sub(n);
+        return false;
+    }
+    void refund(std::size_t n) noexcept { held_.fetch_sub(n); }
+
+private:
+    std::size_t const limit_;
+    std::atomic<std::size_t> held_ = 0;
+};
+
+// Exact, for one level.
+class compares_and_swaps {
+public:
+    explicit compares_and_swaps(std::size_t limit) : limit_{limit} {}
+    bool try_charge(std::size_t n) noexcept {
+        std::size_t held = held_.load();
+        do {
+            if (n > limit_ - held) return false;
+        } while (!held_.compare_exchange_weak(held, held + n));
+        return true;
+    }
+    void refund(std::size_t n) noexcept { held_.fetch_sub(n); }
+
+private:
+    std::size_t const limit_;
+    std::atomic<std::size_t> held_ = 0;
+};
+
+// Exact, and could be for a tree.
+class locks {
+public:
+    explicit locks(std::size_t limit) : limit_{limit} {}
+    bool try_charge(std::size_t n) noexcept {
+        std::scoped_lock const lock{guard_};
+        if (n > limit_ - held_) return false;
+        held_ += n;
+        return true;
+    }
+    void refund(std::size_t n) noexcept {
+        std::scoped_lock const lock{guard_};
+        held_ -= n;
+    }
+
+private:
+    std::size_t const limit_;
+    std::size_t held_ = 0;
+    std::mutex guard_;
+};
+
+// The library's, by the same two calls.
+class budget {
+public:
+    explicit budget(std::size_t limit) : budget_{"root", limit} {}
+    bool try_charge(std::size_t n) noexcept { return budget_.try_charge(n); }
+    void refund(std::size_t n) noexcept { budget_.refund(n); }
+
+private:
+    cuota::budget budget_;
+};
+
+// ---- One thread: a pair, one success, one refusal.
+
 cuota::budget chain(std::size_t levels) {
     cuota::budget leaf{"root", cuota::unlimited};
     for (std::size_t i = 1; i != levels; ++i) leaf = cuota::budget{"child", cuota::unlimited, leaf};
     return leaf;
 }
 
+void charge_and_refund_by_levels(benchmark::State& state) {
+    cuota::budget leaf = chain(static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state) {
+        leaf.charge(bytes);
+        leaf.refund(bytes);
+    }
+}
+BENCHMARK(charge_and_refund_by_levels)->ArgName("levels")->Arg(1)->Arg(2)->Arg(4)->Arg(8);
+
+template <class Limiter>
 void charge_and_refund(benchmark::State& state) {
-    cuota::budget budget = chain(static_cast<std::size_t>(state.range(0)));
+    Limiter limiter{cuota::unlimited};
     for (auto _ : state) {
-        budget.charge(256);
-        budget.refund(256);
+        benchmark::DoNotOptimize(limiter.try_charge(bytes));
+        limiter.refund(bytes);
     }
 }
-BENCHMARK(charge_and_refund)->ArgName("levels")->Arg(1)->Arg(2)->Arg(4);
+BENCHMARK(charge_and_refund<budget>);
+BENCHMARK(charge_and_refund<adds_first>);
+BENCHMARK(charge_and_refund<compares_and_swaps>);
+BENCHMARK(charge_and_refund<locks>);
 
-void charge_and_refund_on_one_root(benchmark::State& state) {
-    static cuota::budget root{"root", cuota::unlimited};
-    for (auto _ : state) {
-        root.charge(256);
-        root.refund(256);
-    }
+// A success by itself: of bytes that the thread gave back before.
+template <class Limiter>
+void granted_try_charge(benchmark::State& state) {
+    constexpr std::size_t plenty = std::size_t{1} << 50;
+    Limiter limiter{cuota::unlimited};
+    benchmark::DoNotOptimize(limiter.try_charge(plenty));
+    limiter.refund(plenty);
+    for (auto _ : state) benchmark::DoNotOptimize(limiter.try_charge(bytes));
 }
-BENCHMARK(charge_and_refund_on_one_root)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(granted_try_charge<budget>);
+BENCHMARK(granted_try_charge<adds_first>);
+BENCHMARK(granted_try_charge<compares_and_swaps>);
+BENCHMARK(granted_try_charge<locks>);
 
+template <class Limiter>
 void refused_try_charge(benchmark::State& state) {
-    cuota::budget budget{"full", 100};
-    budget.charge(100);
-    for (auto _ : state) benchmark::DoNotOptimize(budget.try_charge(1));
-    budget.refund(100);
+    Limiter limiter{100};
+    benchmark::DoNotOptimize(limiter.try_charge(100));
+    for (auto _ : state) benchmark::DoNotOptimize(limiter.try_charge(bytes));
 }
-BENCHMARK(refused_try_charge);
+BENCHMARK(refused_try_charge<budget>);
+BENCHMARK(refused_try_charge<adds_first>);
+BENCHMARK(refused_try_charge<compares_and_swaps>);
+BENCHMARK(refused_try_charge<locks>);
 
-void refusal_with_its_facts(benchmark::State& state) {
-    cuota::budget budget{"full", 100};
+// By the root, with levels of room below it.
+void refused_try_charge_by_levels(benchmark::State& state) {
+    cuota::budget root{"root", 100};
+    cuota::budget leaf = root;
+    for (std::int64_t i = 1; i != state.range(0); ++i) leaf = cuota::budget{"child", cuota::unlimited, leaf};
+    for (auto _ : state) benchmark::DoNotOptimize(leaf.try_charge(bytes));
+}
+BENCHMARK(refused_try_charge_by_levels)->ArgName("levels")->Arg(1)->Arg(2)->Arg(4)->Arg(8);
+
+// The figure of a refusal: refused over granted, by turns of one run, the best of each, so that other load is in neither.
+void refusal_over_success(benchmark::State& state) {
+    constexpr std::size_t plenty = std::size_t{1} << 50;
+    cuota::budget grants{"grants", cuota::unlimited};
+    cuota::budget refuses{"refuses", 100};
+    grants.charge(plenty);
+    grants.refund(plenty);
+    auto const seconds_of = [](cuota::budget& b) {
+        auto const start = std::chrono::steady_clock::now();
+        for (int i = 0; i != 10'000; ++i) benchmark::DoNotOptimize(b.try_charge(bytes));
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    double granted = 1, refused = 1;
     for (auto _ : state) {
-        try {
-            budget.charge(101);
+        granted = std::min(granted, seconds_of(grants));
+        refused = std::min(refused, seconds_of(refuses));
+    }
+    state.counters["refused_over_granted"] = refused / granted;
+}
+BENCHMARK(refusal_over_success)->Unit(benchmark::kMicrosecond);
+
+void thrown_refusal(benchmark::State& state) {
+    cuota::budget full{"full", 100};
+    for (auto _ : state) try {
+            full.charge(101);
         } catch (cuota::budget_exceeded const& refused) {
             benchmark::DoNotOptimize(refused.facts().would_fit);
         }
+}
+BENCHMARK(thrown_refusal);
+
+// Every charge makes a new peak, so every one goes by the tree's lock.
+void charge_that_grows(benchmark::State& state) {
+    cuota::budget leaf = chain(static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state) leaf.charge(bytes);
+}
+BENCHMARK(charge_that_grows)->ArgName("levels")->Arg(1)->Arg(4);
+
+void reserve_and_end(benchmark::State& state) {
+    cuota::budget b{"root", cuota::unlimited};
+    for (auto _ : state) benchmark::DoNotOptimize(b.reserve(bytes).bytes());
+}
+BENCHMARK(reserve_and_end);
+
+// 256 B is held ready by the thread; 1 MiB never is, so the lock is taken and the driver asked when it is time.
+void charge_and_refund_of_device(benchmark::State& state) {
+    cuota::budget b = cuota::budget::of_device(cuota::device::current());
+    auto const size = static_cast<std::size_t>(state.range(0));
+    for (auto _ : state) {
+        b.charge(size);
+        b.refund(size);
     }
 }
-BENCHMARK(refusal_with_its_facts);
+BENCHMARK(charge_and_refund_of_device)->ArgName("bytes")->Arg(256)->Arg(1 << 20);
+
+// Memory that costs nothing, so that what is left is the account and the table of what is alive.
+struct one_block {
+    static void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return block.data(); }
+    static void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    static void* allocate_sync(std::size_t, std::size_t) noexcept { return block.data(); }
+    static void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    [[nodiscard]] static std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
+    friend bool operator==(one_block const&, one_block const&) noexcept = default;
+
+    alignas(256) static inline std::array<std::byte, bytes> block{};
+};
+
+void budgeted_allocate_and_deallocate(benchmark::State& state) {
+    cuota::budgeted<one_block> memory{cuota::budget{"root", cuota::unlimited}};
+    for (auto _ : state) memory.deallocate_sync(memory.allocate_sync(bytes), bytes);
+}
+BENCHMARK(budgeted_allocate_and_deallocate);
+
+// ---- Several threads.
+
+template <class Limiter>
+void charge_and_refund_on_one_root(benchmark::State& state) {
+    static Limiter root{cuota::unlimited};
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(root.try_charge(bytes));
+        root.refund(bytes);
+    }
+    state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(charge_and_refund_on_one_root<budget>)->ThreadRange(1, 4)->UseRealTime();
+BENCHMARK(charge_and_refund_on_one_root<adds_first>)->ThreadRange(1, 4)->UseRealTime();
+BENCHMARK(charge_and_refund_on_one_root<compares_and_swaps>)->ThreadRange(1, 4)->UseRealTime();
+BENCHMARK(charge_and_refund_on_one_root<locks>)->ThreadRange(1, 4)->UseRealTime();
+
+// Runs work(0), work(1) and so on, each on its thread, all at once; returns the seconds from the first start to the
+// last end.
+template <class Work>
+double seconds_of(int threads, Work work) {
+    using clock = std::chrono::steady_clock;
+    std::barrier together{threads};
+    std::vector<clock::time_point> starts(static_cast<std::size_t>(threads)), ends = starts;
+    std::vector<std::thread> all;
+    for (int t = 0; t != threads; ++t)
+        all.emplace_back([&, t] {
+            together.arrive_and_wait();
+            starts[static_cast<std::size_t>(t)] = clock::now();
+            work(t);
+            ends[static_cast<std::size_t>(t)] = clock::now();
+        });
+    for (std::thread& t : all) t.join();
+    auto const first = std::min_element(starts.begin(), starts.end());
+    auto const last = std::max_element(ends.begin(), ends.end());
+    return std::chrono::duration<double>(*last - *first).count();
+}
+
+// The figure of threads: what two do together over what one does alone, by turns of one run, the best of each.
+template <class Limiter>
+void two_threads_over_one(benchmark::State& state) {
+    constexpr int pairs = 1'000'000;
+    Limiter root{cuota::unlimited};
+    auto const work = [&](int) {
+        for (int i = 0; i != pairs; ++i) {
+            benchmark::DoNotOptimize(root.try_charge(bytes));
+            root.refund(bytes);
+        }
+    };
+    double one = 1, two = 1;
+    for (auto _ : state) {
+        one = std::min(one, seconds_of(1, work));
+        two = std::min(two, seconds_of(2, work));
+    }
+    state.counters["two_over_one"] = 2 * one / two;
+}
+BENCHMARK(two_threads_over_one<budget>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(two_threads_over_one<adds_first>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(two_threads_over_one<compares_and_swaps>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(two_threads_over_one<locks>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// One thread charges, another refunds, never far behind: nothing that a thread holds ready helps for long.
+template <class Limiter>
+void charged_here_refunded_there(benchmark::State& state) {
+    constexpr int pairs = 200'000;
+    constexpr int ahead = 1'000;
+    Limiter root{cuota::unlimited};
+    double seconds = 0;
+    for (auto _ : state) {
+        std::atomic<int> charged = 0, refunded = 0;
+        auto const wait_for = [](std::atomic<int>& done, int count) {
+            while (done.load(std::memory_order_acquire) < count) std::this_thread::yield();
+        };
+        seconds += seconds_of(2, [&](int t) {
+            for (int i = 0; i != pairs; ++i)
+                if (t == 0) {
+                    wait_for(refunded, i - ahead);
+                    benchmark::DoNotOptimize(root.try_charge(bytes));
+                    charged.store(i + 1, std::memory_order_release);
+                } else {
+                    wait_for(charged, i + 1);
+                    root.refund(bytes);
+                    refunded.store(i + 1, std::memory_order_release);
+                }
+        });
+    }
+    state.counters["pairs_per_second"] = static_cast<double>(state.iterations()) * pairs / seconds;
+}
+BENCHMARK(charged_here_refunded_there<budget>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(charged_here_refunded_there<adds_first>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(charged_here_refunded_there<compares_and_swaps>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(charged_here_refunded_there<locks>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// 3,000,000 charges that always fit, by half of the threads, while the others ask for what never does.
+template <class Limiter>
+void refusals_of_what_fits(benchmark::State& state) {
+    constexpr int charges = 3'000'000;
+    constexpr std::size_t limit = std::size_t{1} << 30;
+    int const threads = static_cast<int>(state.range(0));
+    int const fitting = (threads + 1) / 2;
+    std::atomic<std::uint64_t> falsely = 0, rightly = 0;
+    for (auto _ : state) {
+        Limiter root{limit};
+        std::atomic<int> at_work = fitting;
+        seconds_of(threads, [&](int t) {
+            if (t < fitting) {
+                std::uint64_t refused = 0;
+                for (int i = 0; i != charges / fitting; ++i)
+                    if (root.try_charge(bytes)) root.refund(bytes);
+                    else ++refused;
+                falsely += refused;
+                --at_work;
+            } else {
+                std::uint64_t refused = 0;
+                while (at_work.load(std::memory_order_relaxed) != 0) refused += !root.try_charge(limit + 1);
+                rightly += refused;
+            }
+        });
+    }
+    state.counters["false_refusals"] = static_cast<double>(falsely);
+    state.counters["right_refusals"] = static_cast<double>(rightly);
+    state.SetItemsProcessed(state.iterations() * charges);
+}
+void by_threads(benchmark::internal::Benchmark* b) {
+    b->ArgName("threads")->DenseRange(2, 4)->Iterations(1)->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(refusals_of_what_fits<budget>)->Apply(by_threads);
+BENCHMARK(refusals_of_what_fits<adds_first>)->Apply(by_threads);
+BENCHMARK(refusals_of_what_fits<compares_and_swaps>)->Apply(by_threads);
+BENCHMARK(refusals_of_what_fits<locks>)->Apply(by_threads);
 
 }  // namespace

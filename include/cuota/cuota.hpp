@@ -43,9 +43,13 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/device_limit.hpp>
+#include <cuota/guard/dry_run.hpp>
+#include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/measured.hpp>
 #include <cuota/guard/pressure.hpp>
+#include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
 #include <cuota/guard/watch.hpp>
 #include <cuota/guard/watch_event.hpp>

@@ -40,6 +40,14 @@ class any_resource;
 // guard
 class budget;
 class reservation;
+class reclaimer;
+struct copies;
+struct batch_fit;
+class footprint;
+struct tag_usage;
+struct usage_report;
+class addresses_only;
+struct tried_fit;
 class watch;
 class watch_level;
 enum class watch_signal;

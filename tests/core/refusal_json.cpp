@@ -49,10 +49,10 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
         R"("unit":"floats","unit_bytes":4,"missing":18,"would_fit":64,"fitting_count":16,"refused_by":1,)"
         R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20},)"
         R"({"name":"model","limit":200,"held":90,"free":110,"peak":95}],)"
-        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200},)"
+        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0},)"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
         R"({"tag":"free in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
-        R"("reclaimed":5,"reclaimers":[{"name":"pool main","asked":18,"given":5}],"largest_free":16,"cause":"",)"
+        R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","asked":18,"given":5,"could":0}],"largest_free":16,"cause":"",)"
         R"("next_steps":[{"kind":"raise_limits","suffices":true,"text":"raise the limit of model to 218 B",)"
         R"("bytes":18,"count":0,"holders":[],"limits":[{"budget":"model","level":1,"limit":218}]},)"
         R"j({"kind":"ask_less","suffices":true,"text":"ask for what would fit: 16 floats (64 B)","bytes":64,"count":16,)j"
@@ -70,7 +70,7 @@ TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
         cuota::refusal_json(r) ==
         R"({"asked":null,"charged":null,"granule":1,"tag":"","place":null,"unit":"bytes","unit_bytes":1,)"
         R"("missing":0,"would_fit":0,"fitting_count":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
-        R"("other_holders":0,"other_bytes":0,"reclaimed":0,"reclaimers":null,"largest_free":0,)"
+        R"("other_holders":0,"other_bytes":0,"reclaimed":0,"reclaimable":0,"reclaimers":null,"largest_free":0,)"
         R"("cause":"nobody has that","next_steps":[]})");
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 
 using cuota::detail::section;
 using cuota::detail::this_thread;
@@ -65,6 +66,19 @@ TEST_CASE("a thread that is ending has no record any more", "[core][thread_recor
         REQUIRE(seen != nullptr);
     }}.join();
     REQUIRE(seen == nullptr);
+}
+
+TEST_CASE("a thread that found no memory for a record has one when there is some", "[core][thread_record]") {
+    // Also when it was the first of the program that asked, as it is when this test runs alone.
+    thread_record* later = nullptr;
+    std::thread{[&] {
+        {
+            support::failing_heap const heap{0};
+            (void)this_thread();
+        }
+        later = this_thread();
+    }}.join();
+    REQUIRE(later != nullptr);
 }
 
 TEST_CASE("a section that may not have seen a change is waited for", "[core][thread_record]") {

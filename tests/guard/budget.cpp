@@ -134,6 +134,31 @@ TEST_CASE("a budget lives as long as one inside it", "[guard][budget]") {
     leaf.refund(80);
 }
 
+TEST_CASE("a budget that ends with bytes charged to it is reported, and its parent keeps the charge",
+          "[guard][budget]") {
+    support::captured_errors errors;
+    budget root{"gpu", 100};
+    {
+        budget layer{"layer", 80, root};
+        layer.charge(30);
+        layer.charge(20);
+        layer.refund(30);
+    }
+    REQUIRE(errors.take() == std::vector<std::string>{
+                                 "cuota::misuse: budget layer ended while 20 B were charged to it and not "
+                                 "refunded; gpu keeps them charged"});
+    REQUIRE(root.held() == 20);
+    {
+        cuota::reservation const r = root.reserve(60, "loader");
+        r.as_budget().charge(10);
+    }
+    REQUIRE(errors.count() == 1);
+    REQUIRE(root.held() == 30);
+    (void)errors.take();
+    { budget const all{"alone", 10}; }
+    REQUIRE(errors.count() == 0);
+}
+
 TEST_CASE("refunding more than is held is reported, and changes nothing", "[guard][budget]") {
     support::captured_errors errors;
     budget root{"gpu", 100};

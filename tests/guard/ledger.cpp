@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -16,10 +13,12 @@
 #include <cuota/core/bytes.hpp>
 
 #include "support/catch.hpp"
+#include "support/worker.hpp"
 
 using cuota::unlimited;
 using cuota::detail::ledger;
 using node = cuota::shared<ledger>;
+using support::worker;
 
 namespace {
 
@@ -27,39 +26,6 @@ node root_of(std::size_t limit) { return node::make("root", limit, node{}); }
 node child_of(node const& parent, std::size_t limit = unlimited) {
     return node::make("child", limit, parent);
 }
-
-// A thread that does what it is told, one thing after the other, and is idle in between: its record, and with it the
-// stocks that it holds, are nobody else's.
-class worker {
-public:
-    worker()
-        : thread_{[this] {
-              for (std::unique_lock lock{guard_};;) {
-                  changed_.wait(lock, [this] { return task_ != nullptr; });
-                  if (!*task_) return;
-                  (*task_)();
-                  task_ = nullptr;
-                  changed_.notify_all();
-              }
-          }} {}
-    ~worker() {
-        std::function<void()> const end;
-        run(end);
-        thread_.join();
-    }
-    void run(std::function<void()> const& task) {
-        std::unique_lock lock{guard_};
-        task_ = &task;
-        changed_.notify_all();
-        if (task) changed_.wait(lock, [this] { return task_ == nullptr; });
-    }
-
-private:
-    std::mutex guard_;
-    std::condition_variable changed_;
-    std::function<void()> const* task_ = nullptr;
-    std::thread thread_;
-};
 
 // What a ledger is to be, without a thought for speed.
 struct naive {
@@ -256,6 +222,25 @@ TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger]") {
     REQUIRE(n->try_charge(10));
     REQUIRE(!n->try_charge(1));
     REQUIRE(n->try_refund(unlimited - 1));
+    REQUIRE(root->now().held == 0);
+}
+
+TEST_CASE("a refusal is the same whichever level it comes from, and ends when there is room",
+          "[guard][ledger]") {
+    node const root = root_of(100);
+    node const middle = child_of(root, 80);
+    node const leaf = child_of(middle, 60);
+    REQUIRE(root->try_charge(90));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the root's
+    REQUIRE(leaf->try_charge(10));
+    REQUIRE(root->try_refund(90));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(51));  // its own
+    REQUIRE(leaf->try_charge(40));
+    REQUIRE(middle->try_charge(20));
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the one between
+    REQUIRE(middle->try_refund(20));
+    REQUIRE(leaf->try_charge(10));
+    REQUIRE(leaf->try_refund(60));
     REQUIRE(root->now().held == 0);
 }
 

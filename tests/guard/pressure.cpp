@@ -4,6 +4,7 @@
 #include <cuota/guard/pressure.hpp>
 
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
+#include "support/worker.hpp"
 
 using cuota::budget;
 
@@ -89,6 +91,39 @@ TEST_CASE("a charge under pressure asks caches for what is missing, and no more"
     REQUIRE(idle->asked == asked{30});
     REQUIRE(b.held() == 100);
     b.refund(70);
+}
+
+TEST_CASE("what another thread holds ready is not asked of a cache", "[guard][pressure]") {
+    budget b{"b", 100};
+    cache_owner const idle = cache_owner::make(b, 60u);
+    support::worker other;
+    other.run([&] {
+        b.charge(40);
+        b.refund(30);  // 30 are ready there
+    });
+    b.charge(80);
+    REQUIRE(idle->asked == asked{50});
+    REQUIRE(b.held() == 100);
+    other.run([&] { b.refund(10); });
+    b.refund(80);
+}
+
+TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "[guard][pressure]") {
+    budget b{"b", 100};
+    std::optional<cuota::reservation> r = b.reserve(50);
+    budget inside = r->as_budget();
+    cache_owner const idle = cache_owner::make(inside, 30u);
+    inside.charge(10);
+    r.reset();
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { inside.charge(5); });
+    REQUIRE(idle->asked.empty());
+    REQUIRE(refused.facts().would_fit == 0);
+    REQUIRE(refused.facts().reclaimable == 0);
+    REQUIRE(refused.facts().reclaimers->empty());
+    b.charge(80);  // of its parent it is asked: there the room comes back
+    REQUIRE(idle->asked == asked{20});
+    b.refund(80);
+    inside.refund(10);
 }
 
 TEST_CASE("caches that are alike are asked in turn, until there is enough", "[guard][pressure]") {

@@ -16,15 +16,19 @@ constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 thread_local std::size_t allowed_now = all;
 thread_local std::size_t refused_now = 0;
 
-}  // namespace
-
-// Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a mismatch.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+void count_one() {
     if (allowed_now == 0) {
         ++refused_now;
         throw std::bad_alloc{};
     }
     if (allowed_now != all) --allowed_now;
+}
+
+}  // namespace
+
+// Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    count_one();
     if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
     throw std::bad_alloc{};
 }
@@ -33,8 +37,18 @@ thread_local std::size_t refused_now = 0;
         return ::operator new(bytes);
     } catch (std::bad_alloc const&) { return nullptr; }
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    count_one();
+    auto const align = static_cast<std::size_t>(alignment);
+    if (void* const memory = std::aligned_alloc(align, (bytes + align - 1) / align * align)) return memory;
+    throw std::bad_alloc{};
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
 
 namespace support {
 

@@ -56,7 +56,12 @@ namespace detail {
 }
 
 [[nodiscard]] inline std::string json_reclaimer(reclaimer_facts const& who) {
-    return json_object{}.add("name", who.name).add("asked", who.asked).add("given", who.given).text();
+    return json_object{}
+        .add("name", who.name)
+        .add("asked", who.asked)
+        .add("given", who.given)
+        .add("could", who.could)
+        .text();
 }
 
 [[nodiscard]] inline std::string json_limit(raised_limit const& l) {
@@ -102,7 +107,7 @@ inline void add_rest(json_object& to, std::vector<holding> const& holders, std::
     line.add_json("device", r.device ? json_device(*r.device) : "null");
     line.add_json("holders", json_list(r.holders, json_holder, most_holders));
     add_rest(line, r.holders, most_holders);
-    line.add("reclaimed", r.reclaimed);
+    line.add("reclaimed", r.reclaimed).add("reclaimable", r.reclaimable);
     line.add_json("reclaimers", r.reclaimers ? json_list(*r.reclaimers, json_reclaimer) : "null");
     line.add("largest_free", r.largest_free).add("cause", r.cause);
     line.add_json("next_steps",

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <thread>
 
@@ -22,6 +23,17 @@ using atomic = std::atomic<T>;
 template <class T>
 using published = std::atomic<T>;
 using mutex = std::mutex;
+
+/// The version of what is published under a lock: odd while it changes. Stepped by who has the lock, before the first
+/// change and after the last; who reads without it compares two versions, one from before and one from after.
+class published_version {
+public:
+    void step() noexcept { n_.store(n_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+    [[nodiscard]] std::size_t now() const noexcept { return n_.load(std::memory_order_acquire); }
+
+private:
+    std::atomic<std::size_t> n_ = 0;
+};
 
 /// True when heavy_fence does the work of light_fence too: the side that runs often pays nothing.
 /// membarrier(2), private and expedited: Linux 4.14. Asked once; registers the process.

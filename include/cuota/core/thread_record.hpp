@@ -25,9 +25,14 @@ struct thread_registry {
     thread_record* free = nullptr;
     unsigned made = 0;
 
-    [[nodiscard]] static thread_registry* instance() noexcept {
-        static thread_registry* const all = new (std::nothrow) thread_registry;  // threads outlive statics
-        return all;
+    [[nodiscard]] static thread_registry& instance() noexcept {
+        union forever {  // threads outlive statics
+            forever() noexcept : all{} {}
+            ~forever() {}
+            thread_registry all;
+        };
+        static forever kept;
+        return kept.all;
     }
 
     [[nodiscard]] thread_record* enter() noexcept {
@@ -55,15 +60,15 @@ struct thread_registry {
     struct at_thread_end {
         ~at_thread_end() {
             now = stage::ended;
-            if (thread_record* const mine = this_thread_record()) thread_registry::instance()->leave(mine);
+            if (thread_record* const mine = this_thread_record()) thread_registry::instance().leave(mine);
             this_thread_record() = nullptr;
         }
     };
-    if (now == stage::ended || !thread_registry::instance()) return nullptr;
+    if (now == stage::ended) return nullptr;
     static thread_local at_thread_end const goodbye;
     (void)goodbye;
     now = stage::enrolled;
-    if (!this_thread_record()) this_thread_record() = thread_registry::instance()->enter();
+    if (!this_thread_record()) this_thread_record() = thread_registry::instance().enter();
     return this_thread_record();
 }
 

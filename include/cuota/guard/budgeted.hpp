@@ -110,8 +110,19 @@ private:
 
 /// Upstream's memory, charged to a budget by what Upstream really takes: each request rounded up to its granule.
 ///
-/// Under a pool it limits what the pool takes from the device, which is what other programs feel; over a pool it
-/// limits what the pool's users hold, and the pool's own reserve is not seen. Shared state: copies are the same.
+/// Where it stands decides what it limits. Three users hold 10 MiB of a pool that has taken 16 MiB:
+///
+///     budgeted below a pool                        budgeted above a pool
+///
+///     users      10 MiB                            users      10 MiB
+///     pool       10 MiB live, 6 MiB ready          budgeted   charged: 10 MiB
+///     budgeted   charged: 16 MiB                   pool       10 MiB live, 6 MiB ready
+///     device     16 MiB gone                       device     16 MiB gone
+///
+/// Below, it limits what the device loses, which is what other programs feel; so does `scoped_pool{budget}`, and it
+/// gives the 6 MiB back when the budget is short. Above, it limits what the users hold of a pool that others share, and
+/// charges nothing for what lies ready. With one of each, keep their budgets in different trees: what users hold would be
+/// charged twice in one. Shared state: copies are the same.
 ///
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.

@@ -11,6 +11,7 @@
 
 #include <cuota/guard/ledger.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -42,7 +43,10 @@ public:
     [[nodiscard]] std::size_t limit_now(ledger const& root) const {
         std::size_t const held = root.now().held;
         std::size_t const ours = taken_on(device_).load();
-        std::size_t const free = device_.memory().free;
+        // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.
+        std::size_t const pooled = rt::reserved_by_default_pool(device_);
+        std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
+        std::size_t const free = saturating_add(device_.memory().free, idle);
         std::size_t const right =
             std::min(std::max(ours, taken_on(device_).load()), std::max(held, root.now().held));
         std::size_t const reach = saturating_add(free, right);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/stock.hpp>
 
@@ -41,18 +42,6 @@ public:
 
 private:
     published<std::size_t> n_;
-};
-
-/// What somebody else allows the root of a tree to hold: a driver, who has other programs to serve.
-class outlook : public ref_counted {
-public:
-    virtual ~outlook() = default;
-
-    /// Asks. `held` tells what the root holds, whenever it is called. Nothing when no answer is to be had.
-    [[nodiscard]] virtual std::optional<std::size_t> limit_for(std::size_t (*held)(ledger const&),
-                                                               ledger const& root) noexcept = 0;
-    /// True once after each time that the last answer is to be used for.
-    [[nodiscard]] virtual bool is_due() noexcept = 0;
 };
 
 /// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
@@ -110,7 +99,7 @@ inline void deliver(onlooker* due) noexcept {
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
-    published<std::size_t> version = 0;                                // odd while figures change
+    published_version version;
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
     std::unique_ptr<outer_limit> outer;                                // set before a second node is made
@@ -122,12 +111,12 @@ class [[nodiscard]] ledger_change {
 public:
     explicit ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
         tree.guard.lock();
-        step();
+        tree.version.step();
     }
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
     ~ledger_change() {
-        step();
+        tree_.version.step();
         onlooker* const due = std::exchange(tree_.due, nullptr);
         tree_.guard.unlock();
         if (due) [[unlikely]]
@@ -135,9 +124,6 @@ public:
     }
 
 private:
-    void step() noexcept {
-        tree_.version.store(tree_.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
     ledger_tree& tree_;
 };
 
@@ -162,8 +148,17 @@ public:
           parent_{std::move(parent)},
           tree_{parent_ ? parent_->tree_ : shared<ledger_tree>::make()} {}
     ~ledger() {
-        ledger_change const change{*tree_};
-        collect([this](stock& s) { return s.node() == this; }, nullptr);
+        {
+            ledger_change const change{*tree_};
+            collect([this](stock& s) { return s.node() == this; }, nullptr);
+        }
+        // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
+        if (parent_ && own_ != 0)
+            report_failure_of([this] {
+                throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
+                             " were charged to it and not refunded; " + parent_->name_ +
+                             " keeps them charged"};
+            });
     }
 
     /// A node whose limit, 0 at first, is what its parent is charged for it.
@@ -177,13 +172,10 @@ public:
     /// limit for an instant, and false means that at one instant since the call the bytes did not fit.
     /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
-        if (try_charge_alone(bytes)) [[likely]]
+        thread_record* const me = this_thread();
+        if (me && stock_of(*me).try_use(*me, bytes)) [[likely]]
             return true;
-        if (!tree_->outer) [[likely]]
-            return !will_not_fit(bytes) && !charge_or_say(bytes).refuser;
-        look_if_stale();
-        outcome const met = charge_or_say(bytes);
-        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
+        return !will_not_fit(bytes, me) && try_charge_by_lock(bytes);
     }
 
     /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
@@ -206,6 +198,14 @@ public:
         }
         take(p.need, p.from, who);
         return {};
+    }
+
+    /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
+    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
+        return bytes - std::min(bytes, room_here()) + over;
     }
 
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
@@ -356,6 +356,14 @@ public:
         return false;
     }
 
+    /// True when what is refunded here is room there: what is under a prepaid node stays there, until that has ended;
+    /// then it goes on to its parent. Under the tree's lock, as in stakeholders(concerns).
+    [[nodiscard]] bool makes_room_in(ledger const& ancestor) const noexcept {
+        ledger const* node = this;
+        while (node && node != &ancestor) node = node->settled_ ? node->parent_.get() : node->next();
+        return node && !node->settled_;
+    }
+
 private:
     friend struct ledger_probe;  // the model checker's
 
@@ -372,23 +380,34 @@ private:
     [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
 
     // Without the lock: true when it certainly does not fit, even if all others had their stocks empty. Proved by
-    // figures of one instant, which is when nobody has changed any meanwhile.
-    [[nodiscard]] bool will_not_fit(std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
-        std::size_t const version = tree_->version.load(std::memory_order_acquire);
-        if (version % 2 != 0) return false;
-        stock const* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
-        std::size_t const granted = mine ? mine->grant() : 0;
-        std::size_t const need = bytes - std::min(bytes, mine ? mine->idle() : 0);
-        for (ledger const* node = this; node; node = node->next()) {
-            std::size_t const limit = node->limit_;
-            std::size_t const taken = node->taken_;
-            std::size_t const lent = node->lent_;
-            std::size_t const least = taken - std::min(taken, lent - std::min(lent, granted));
-            if (need > limit - std::min(limit, least))
-                return tree_->version.load(std::memory_order_acquire) == version;
-        }
-        return false;
+    // figures of one instant, which is when nobody has changed any meanwhile. The node that refused last is looked at
+    // first, so that it costs the same at any depth.
+    [[nodiscard, gnu::noinline]] bool will_not_fit(std::size_t bytes, thread_record const* me) noexcept {
+        std::size_t const version = tree_->version.now();
+        if (version % 2 != 0 || tree_->outer) return false;
+        stock::numbers const mine = me ? stock_of(*me).seen_by(*me) : stock::numbers{};
+        std::size_t const need = bytes - std::min(bytes, mine.grant - mine.used);
+        bool const lacks = tightest_.load(std::memory_order_relaxed)->surely_lacks(need, mine.grant) ||
+                           find_tightest(need, mine.grant);
+        return lacks && tree_->version.now() == version;
+    }
+    [[nodiscard]] bool find_tightest(std::size_t need, std::size_t granted) noexcept {
+        ledger const* node = this;
+        while (node && !node->surely_lacks(need, granted)) node = node->next();
+        if (node) tightest_.store(node, std::memory_order_relaxed);
+        return node;
+    }
+    // Of figures that may not belong together: then the answer means nothing.
+    [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept {
+        std::size_t const limit = limit_;
+        std::size_t const least_held = taken_ - lent_ + granted;
+        return least_held > limit || need > limit - least_held;
+    }
+
+    [[gnu::noinline]] bool try_charge_by_lock(std::size_t bytes) noexcept {
+        look_if_stale();
+        outcome const met = charge_or_say(bytes);
+        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
     }
 
     [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
@@ -529,8 +548,9 @@ private:
 
     std::string const name_;
     figure limit_;
-    figure taken_;          // held here and below, or idle in a stock here or below
-    figure lent_;           // granted to stocks here and below: all that may change without the lock
+    figure taken_;  // held here and below, or idle in a stock here or below
+    figure lent_;   // granted to stocks here and below: all that may change without the lock
+    published<ledger const*> tightest_ = this;  // refused last, of this and its ancestors: a hint
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
     bool prepaid_ = false;

@@ -165,13 +165,14 @@ inline void sum_up(std::vector<holding>& holders) {
     ledger const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
     r.reclaimers.emplace();
-    for (auto const& [at, who] :
-         node.stakeholders([&](ledger const& of) { return of.is_under(*way.back()); })) {
-        std::size_t const could = who->reclaimable(unlimited);
-        for (std::size_t i = 0; i != way.size(); ++i)
-            if (at->refunds_to(*way[i])) reclaimable[i] = saturating_add(reclaimable[i], could);
-        if (could != 0 && at->refunds_to(holds)) r.reclaimers->push_back({who->title(), 0, 0, could});
-        if (!at->is_under(holds)) continue;
+    for (std::size_t i = 0; i != way.size(); ++i)
+        for (auto const& [at, who] :
+             node.stakeholders([&](ledger const& of) { return of.makes_room_in(*way[i]); })) {
+            std::size_t const could = who->reclaimable(unlimited);
+            reclaimable[i] = saturating_add(reclaimable[i], could);
+            if (could != 0 && way[i] == &holds) r.reclaimers->push_back({who->title(), 0, 0, could});
+        }
+    for (auto const& [at, who] : node.stakeholders([&](ledger const& of) { return of.is_under(holds); })) {
         who->holdings(r.holders);
         r.largest_free = std::max(r.largest_free, who->largest_free());
     }
@@ -190,6 +191,10 @@ inline void sum_up(std::vector<holding>& holders) {
     if (request.on || driver) r.device = facts_of(request.on ? *request.on : driver->where());
     if (r.device && driver && r.device->ordinal == driver->where().ordinal())
         r.device->overhead = driver->overhead();
+    if (request.on && r.device) {
+        std::size_t const free = round_down(saturating_add(r.device->free, r.reclaimable), request.granule);
+        r.would_fit = std::min(r.would_fit, std::max(free, r.largest_free));
+    }
     return r;
 }
 
@@ -206,8 +211,10 @@ void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request 
         // What is more than the whole limit will not fit whatever is given back.
         if (bytes <= met.refuser->limit() && !reclaiming::is_on()) {
             reclaim_round round{
-                node.stakeholders([&](ledger const& at) { return at.refunds_to(*met.refuser); })};
-            if (round.ask_for(met.missing, told) != 0) continue;
+                node.stakeholders([&](ledger const& at) { return at.makes_room_in(*met.refuser); })};
+            // Not met.missing: what idles with other threads is not a cache's to give.
+            std::size_t const missing = met.refuser->missing_for(bytes);
+            if (missing == 0 || round.ask_for(missing, told) != 0) continue;
         }
         refusal r = facts_of(node, bytes, request);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile

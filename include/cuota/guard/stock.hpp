@@ -16,33 +16,45 @@ class ledger;
 
 /// Bytes of one node that are set apart for one thread, its owner: it uses them and puts them back without a lock.
 ///
-/// Owner:     try_use, try_put_back, on its own thread. Cost: some loads and three stores to lines of its own.
+/// Owner:     try_use, try_put_back, on its own thread. Cost: some loads and three stores to lines of its own. It may
+///            read its numbers before its section: if the stock is its own inside, it was so all the time, as only
+///            the owner can open it for itself. So what does not fit costs some loads, and no section.
 /// Collector: everything else, under the tree's lock; it closes the stock, fences, and waits for the owner's section
 ///            to end, before it may look at `used`. The owner under the tree's lock is a collector who need not wait.
 class alignas(64) stock {
 public:
     [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept {
-        section const here{me};
-        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
         std::size_t const used = used_.load(std::memory_order_relaxed);
         if (bytes > grant_.load(std::memory_order_relaxed) - used) return false;
-        used_.store(used + bytes, std::memory_order_relaxed);
+        section const here{me};
+        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
+        used_.store(used + bytes, std::memory_order_release);
         return true;
     }
     [[nodiscard]] bool try_put_back(thread_record& me, std::size_t bytes) noexcept {
-        section const here{me};
-        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
         std::size_t const used = used_.load(std::memory_order_relaxed);
         if (bytes > used) return false;
-        used_.store(used - bytes, std::memory_order_relaxed);
+        section const here{me};
+        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
+        used_.store(used - bytes, std::memory_order_release);
         return true;
+    }
+
+    struct numbers {
+        std::size_t grant = 0;
+        std::size_t used = 0;
+    };
+    /// What it holds for `me`, who asks: zeros when it is not his. His all the time, if it is in the end (see above).
+    [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept {
+        numbers const seen{grant(), used()};
+        return owner_.load(std::memory_order_acquire) == &me ? seen : numbers{};
     }
 
     [[nodiscard]] bool is_of(thread_record const& who) const noexcept {
         return owner_.load(std::memory_order_relaxed) == &who;
     }
-    [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_relaxed); }
-    [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+    [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t idle() const noexcept { return grant() - used(); }
 
     // Under the tree's lock from here on.
@@ -65,17 +77,17 @@ public:
     }
     /// By its owner: `more` bytes are granted, and `bytes` used.
     void extend(std::size_t more, std::size_t bytes) noexcept {
-        grant_.store(grant() + more, std::memory_order_relaxed);
-        used_.store(used() + bytes, std::memory_order_relaxed);
+        grant_.store(grant() + more, std::memory_order_release);
+        used_.store(used() + bytes, std::memory_order_release);
     }
     /// By its owner: `bytes` that are used become idle.
-    void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_relaxed); }
+    void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
     /// After its owner's section has ended: empty again.
     void clear() noexcept {
-        grant_.store(0, std::memory_order_relaxed);
-        used_.store(0, std::memory_order_relaxed);
+        grant_.store(0, std::memory_order_release);
+        used_.store(0, std::memory_order_release);
         node_ = nullptr;
     }
     /// Called in for another thread. One that has served its owner well may be opened again at once.

@@ -307,11 +307,12 @@ private:
         charge_or_explain(exact, request);
         if (auto const s = acquire_charged(exact)) return *s;
         // The device has less than the budget says. What this pool does not use may be what is missing.
-        if (trim(0) != 0) {
+        std::size_t const trimmed = trim(0);
+        if (trimmed != 0) {
             charge_or_explain(exact, request);
             if (auto const s = acquire_charged(exact)) return *s;
         }
-        refuse(asked, exact, who);
+        refuse(exact, request, trimmed);
     }
 
     // Takes a segment that has been charged; gives the charge back and answers nothing when the source refuses.
@@ -340,13 +341,15 @@ private:
         }
     }
 
-    [[noreturn]] void refuse(std::size_t asked, std::size_t exact, label const& who) {
-        std::size_t const step = std::max(source_.granule(), granule);
-        refusal r = detail::facts_of(node(), exact, {asked, step, who, device_});
+    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
+        refusal r = detail::facts_of(node(), exact, request);
+        if (trimmed != 0) r.reclaimers->insert(r.reclaimers->begin(), {title(), exact, trimmed, 0});
+        r.reclaimed = trimmed;
         r.cause = "the budget would allow it, but " + title() + " got too little memory from its source";
         r.largest_free = r.would_fit = largest_free();
         if (r.device)
-            r.would_fit = std::max(r.would_fit, round_down(std::min(r.device->free, account_.room()), step));
+            r.would_fit =
+                std::max(r.would_fit, round_down(std::min(r.device->free, account_.room()), request.granule));
         throw out_of_memory{std::move(r)};
     }
 

@@ -20,7 +20,7 @@ namespace cuota::inline v0 {
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256 or a stream of another device;
 ///          cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way, some us on a GPU. Accounted in 512 bytes.
-class async_memory final : public detail::driver_memory<memory_kind::device> {
+class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:
     using driver_memory::driver_memory;
 

@@ -12,7 +12,7 @@
 namespace cuota::inline v0::detail {
 
 /// One device, its granule, and the account of what this process holds there.
-template <memory_kind Kind>
+template <memory_kind Kind, bool IsPooled = false>
 class driver_memory {
 public:
     /// On the calling thread's current device. Throws: cuda_error.
@@ -32,27 +32,36 @@ protected:
         check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
-        // Counted before the driver has it and after it has it back: what is ours is never told for others'.
         std::size_t const taken = round_up(bytes, granule());
-        taken_on(where_) += taken;
+        count(taken);
         void* p = nullptr;
         try {
             p = call();
         } catch (...) {
-            taken_on(where_) -= taken;
+            uncount(taken);
             throw;
         }
         if (p) return p;
-        taken_on(where_) -= taken;
+        uncount(taken);
         refuse_on(where_, bytes, granule(), who, name);
     }
     // call(p) tells whether the driver took it back; if not, it is still ours, and was reported.
     template <class Call>
     void give(void* p, std::size_t bytes, Call call) noexcept {
-        if (p && call(p)) taken_on(where_) -= round_up(bytes, granule());
+        if (p && call(p)) uncount(round_up(bytes, granule()));
     }
 
 private:
+    // Counted before the driver gives it and after it has it back: so what is ours is never taken for others'.
+    void count(std::size_t bytes) const noexcept {
+        taken_on(where_) += bytes;
+        if constexpr (IsPooled) taken_from_pool_of(where_) += bytes;
+    }
+    void uncount(std::size_t bytes) const noexcept {
+        taken_on(where_) -= bytes;
+        if constexpr (IsPooled) taken_from_pool_of(where_) -= bytes;
+    }
+
     cuota::device where_;
 };
 

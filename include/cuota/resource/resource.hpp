@@ -119,6 +119,12 @@ inline std::atomic<std::size_t>& taken_on(device where) noexcept {
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
+/// Of those, the bytes that are of the device's default pool.
+inline std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
+    static std::array<std::atomic<std::size_t>, 64> taken{};
+    return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
+}
+
 /// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
 inline std::optional<device_facts> facts_of(device where) noexcept {
     std::optional<device_facts> facts;

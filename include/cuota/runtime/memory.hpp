@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cuota/runtime/stream.hpp>
 
@@ -42,6 +43,22 @@ inline bool device_free(void* p) noexcept {
 }
 inline bool async_free(void* p, stream_ref s) noexcept {
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
+}
+
+/// Bytes that the device's default pool has taken from the driver, in use or kept for async_allocate: not free, as the
+/// driver tells it. 0 for a device without pools. Throws: cuda_error.
+[[nodiscard]] inline std::size_t reserved_by_default_pool(device where) {
+    cudaMemPool_t pool = nullptr;
+    cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
+    if (code == cudaErrorNotSupported) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    check(code, "cudaDeviceGetDefaultMemPool");
+    std::uint64_t reserved = 0;
+    check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
+          "cudaMemPoolGetAttribute");
+    return static_cast<std::size_t>(reserved);
 }
 
 /// Page-locked host memory, usable by every device. Null when there is too little.

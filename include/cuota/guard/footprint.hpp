@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a program will hold, added up before it runs, and the largest batch that a budget can give.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+namespace cuota::inline v0 {
+
+/// How many allocations of one size, in a plan: `copies(2)`.
+struct copies {
+    explicit constexpr copies(std::size_t n) noexcept : count{n} {}
+    std::size_t count;
+};
+
+/// The largest batch whose plan fits, and its proof: `bytes` fit into `room`, `next_bytes` do not.
+struct batch_fit {
+    std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any number
+    std::size_t bytes = 0;       ///< what it takes; of the fixed part alone where no sample fits
+    std::size_t next_bytes = 0;  ///< what batch + 1 takes; `unlimited`: more than can be said, or no next
+    std::size_t room = 0;        ///< what could be taken at that moment
+
+    /// Nothing depends on the batch, and it fits.
+    [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
+    /// False when the plan does not fit without a single sample.
+    [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
+    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB"
+    [[nodiscard]] std::string text() const;
+};
+
+/// A plan of allocations: named parts, some of a fixed size, some for each sample of a batch.
+///
+///     footprint plan;
+///     plan.add<float>("weights", n).add<float>("adam", n, copies(2)).per_sample<float>("activations", 4096);
+///     plan.check(budget, 256);                                // throws budget_exceeded; charges nothing
+///     std::size_t const batch = plan.largest_batch(budget).batch;
+///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
+///
+/// Every copy of a part is an allocation of its own, rounded up to the granule of the source that it will come from:
+/// the one that the plan was made for. For parts of several sources, make a plan of each and add it to the others.
+/// A pool takes segments, not parts: with the plan's bytes as its `initial` they all come from the first one.
+///
+/// Units:   bytes; a sum that is more than a std::size_t holds is `unlimited`, and fits nowhere.
+/// Threads: as a std::vector: questions from any, parts from one.
+/// Cost:    a sum over the parts; the largest batch some 64 of them.
+class footprint {
+public:
+    /// One line of a plan: `copies` allocations of `count` elements; with `per_sample`, of so many for each sample.
+    struct part {
+        tag name{};
+        std::size_t count = 0;
+        std::size_t unit_bytes = 1;
+        std::size_t copies = 1;
+        bool per_sample = false;
+        std::size_t granule = 0;  ///< a power of two; 0: that of the plan that it is added to
+        char const* unit = "elements";
+        place where{};
+
+        /// What it takes. Bytes; `unlimited`: more than can be said.
+        [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept {
+            return total(batch, std::max(granule, std::size_t{1}));
+        }
+        /// As bytes, without the rounding.
+        [[nodiscard]] std::size_t asked(std::size_t batch) const noexcept { return total(batch, 1); }
+        /// Whether a larger batch makes it larger.
+        [[nodiscard]] bool grows() const noexcept {
+            return per_sample && count != 0 && unit_bytes != 0 && copies != 0;
+        }
+
+    private:
+        [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept {
+            if (copies == 0 || unit_bytes == 0) return 0;
+            auto bytes = checked_mul(count, per_sample ? batch : 1);
+            if (bytes) bytes = checked_mul(*bytes, unit_bytes);
+            if (bytes) bytes = checked_round_up(*bytes, rounding);
+            if (bytes) bytes = checked_mul(*bytes, copies);
+            return bytes.value_or(unlimited);
+        }
+    };
+
+    /// Of parts that come straight from the device.
+    footprint() noexcept = default;
+    /// Of parts that come from this source.
+    explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
+    /// Of parts that are rounded up to a multiple of `granule`. Throws: misuse when that is no power of two.
+    [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here()) {
+        footprint plan;
+        plan.granule_ = checked(granule, where);
+        return plan;
+    }
+
+    /// `times` allocations of `count` elements.
+    template <class T>
+    footprint& add(tag name, std::size_t count, copies times = copies{1}, place where = place::here()) {
+        return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
+    }
+    /// `times` allocations of `count` elements for each sample of a batch: all samples of a batch in one allocation.
+    template <class T>
+    footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
+                          place where = place::here()) {
+        return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
+    }
+    /// Any part, for element sizes known when it runs. Throws: misuse for a granule that is no power of two.
+    footprint& add(part p) {
+        p.granule = p.granule == 0 ? granule_ : checked(p.granule, p.where);
+        parts_.push_back(p);
+        return *this;
+    }
+    /// All parts of another plan, each with its own granule.
+    footprint& add(footprint const& other) {
+        std::vector<part> parts = other.parts_;
+        parts_.insert(parts_.end(), parts.begin(), parts.end());
+        return *this;
+    }
+
+    [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
+    /// Whether a larger batch takes more.
+    [[nodiscard]] bool grows() const noexcept {
+        for (part const& p : parts_)
+            if (p.grows()) return true;
+        return false;
+    }
+
+    /// What it takes at a batch; 0 samples leave the fixed parts. `unlimited`: more than can be said.
+    [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept {
+        return sum([&](part const& p) { return p.bytes(batch); });
+    }
+    /// Whether the budget and all its ancestors have the room now, without what caches could give back.
+    [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept {
+        return fits_in(b.room(), bytes(batch));
+    }
+
+    /// Throws budget_exceeded, with the parts and the largest batch that fits as its cause, when `fits` is false.
+    /// Charges nothing and asks no cache: what it found may be gone when the plan runs. `reserve` holds it.
+    void check(budget const& b, std::size_t batch, place where = place::here()) const;
+
+    /// Takes the plan's bytes of the budget; caches are asked for what is missing, as for any charge.
+    /// Throws: budget_exceeded; nothing is charged then.
+    [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const {
+        std::size_t const cost = bytes(batch);
+        if (cost == unlimited) check(b, batch, where);  // a budget without a limit would count it
+        return b.reserve(cost, "plan", where);
+    }
+
+    /// The same for a plan that does not depend on the batch. Throws: misuse when it does.
+    [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
+    [[nodiscard]] bool fits(budget const& b, place where = place::here()) const {
+        return fits(b, no_batch(where));
+    }
+    void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
+    [[nodiscard]] reservation reserve(budget b, place where = place::here()) const {
+        return reserve(std::move(b), no_batch(where), where);
+    }
+
+    /// The largest batch that the budget and all its ancestors have room for now.
+    [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept {
+        return largest_batch_in(b.room());
+    }
+    /// The largest batch that fits into `room` bytes.
+    [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept {
+        if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
+        if (!grows()) return {unlimited, bytes(0), unlimited, room};
+        // More samples never take less, and no room holds `unlimited` of them: each is a byte at least.
+        std::size_t fitting = 0;
+        std::size_t too_large = unlimited;
+        while (too_large - fitting > 1) {
+            std::size_t const middle = fitting + (too_large - fitting) / 2;
+            (fits_in(room, bytes(middle)) ? fitting : too_large) = middle;
+        }
+        return {fitting, bytes(fitting), bytes(too_large), room};
+    }
+
+    /// The parts on one screen, the largest first, each with its bytes and its share.
+    [[nodiscard]] std::string text(std::size_t batch) const;
+
+private:
+    [[nodiscard]] static bool fits_in(std::size_t room, std::size_t bytes) noexcept {
+        return bytes != unlimited && bytes <= room;
+    }
+    [[nodiscard]] static std::size_t checked(std::size_t granule, place where) {
+        if (is_power_of_two(granule)) return granule;
+        throw misuse{"a footprint cannot round to " + bytes_text(granule) + ": a granule is a power of two",
+                     where};
+    }
+    template <class Bytes>
+    [[nodiscard]] std::size_t sum(Bytes bytes_of) const noexcept {
+        std::optional<std::size_t> total = 0;
+        for (part const& p : parts_)
+            if (total) total = checked_add(*total, bytes_of(p));
+        return total.value_or(unlimited);
+    }
+    [[nodiscard]] std::size_t no_batch(place where) const {
+        if (grows()) throw misuse{"a footprint grows with the batch, and no batch was named", where};
+        return 0;
+    }
+    // What every sum of parts is a multiple of: room rounded down to it holds as much.
+    [[nodiscard]] std::size_t smallest_granule() const noexcept {
+        std::size_t least = parts_.empty() ? granule_ : parts_.front().granule;
+        for (part const& p : parts_) least = std::min(least, p.granule);
+        return least;
+    }
+    // The `most` largest, the largest first; of equal ones the earlier.
+    [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const {
+        std::vector<part> found;
+        for (part const& p : parts_) {
+            found.push_back(p);
+            for (std::size_t i = found.size() - 1; i != 0 && found[i - 1].bytes(batch) < p.bytes(batch); --i)
+                std::swap(found[i - 1], found[i]);
+            if (found.size() > most) found.pop_back();
+        }
+        return found;
+    }
+    [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
+
+    std::vector<part> parts_;
+    std::size_t granule_ = device_memory::granule();
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string planned_text(std::size_t bytes) {
+    return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
+}
+
+[[nodiscard]] inline std::string tag_text(tag name) { return name.is_empty() ? "untagged" : name.text(); }
+
+/// "2 x 1'000'000 floats per sample"
+[[nodiscard]] inline std::string shape_text(footprint::part const& p) {
+    return (p.copies == 1 ? "" : count_text(p.copies) + " x ") + count_text(p.count) + ' ' + p.unit +
+           (std::string_view{p.unit} == "elements" ? " of " + bytes_text(p.unit_bytes) : "") +
+           (p.per_sample ? " per sample" : "");
+}
+
+[[nodiscard]] inline std::string rest_text(char const* joint, std::size_t parts) {
+    return parts == 0 ? "" : joint + count_text(parts) + " more";
+}
+
+[[nodiscard]] inline std::string share_text(std::size_t part, std::size_t total) {
+    double const share = total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
+    char text[16];
+    std::snprintf(text, sizeof text, "%5.1f %%", 100 * share);
+    return text;
+}
+
+}  // namespace detail
+
+inline std::string batch_fit::text() const {
+    std::string const of_room =
+        detail::planned_text(bytes) + " of " + (room == unlimited ? "no limit" : bytes_text(room));
+    if (!fixed_part_fits()) return "not even the fixed part fits: " + of_room;
+    if (is_any()) return "any batch fits: " + of_room;
+    std::string const next = " would take " + detail::planned_text(next_bytes);
+    if (batch == 0) return "no sample fits: the fixed part takes " + of_room + ", and a batch of 1" + next;
+    return "a batch of " + count_text(batch) + " fits: " + of_room + ", and " + count_text(batch + 1) + next;
+}
+
+inline std::string footprint::text(std::size_t batch) const {
+    std::vector<part> const shown = largest(16, batch);
+    std::size_t const total = bytes(batch);
+    std::size_t width = 0;
+    for (part const& p : shown)
+        width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
+    std::string text = "footprint" + (grows() ? " at a batch of " + count_text(batch) : "") + ": " +
+                       detail::planned_text(total);
+    for (part const& p : shown)
+        text += "\n  " + detail::padded(detail::tag_text(p.name), width) +
+                detail::padded(detail::planned_text(p.bytes(batch)), 12) +
+                detail::padded(detail::share_text(p.bytes(batch), total), 10) + detail::shape_text(p);
+    return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
+}
+
+// A line of a refusal, which has some 98 columns.
+inline std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
+    std::vector<part> const shown = largest(2, batch);
+    std::string text;
+    for (part const& p : shown)
+        text += (text.empty() ? "" : " + ") + detail::tag_text(p.name) + ' ' +
+                detail::planned_text(p.bytes(batch));
+    text += detail::rest_text(" + ", parts_.size() - shown.size());
+    if (!grows()) return text;
+    text += " at a batch of " + count_text(batch);
+    if (!fit.fixed_part_fits()) return text + "; not even the fixed part would fit";
+    if (fit.batch == 0) return text + "; not one sample would fit";
+    return text + "; " + count_text(fit.batch) + " would fit, " + count_text(fit.batch + 1) + " would not";
+}
+
+inline void footprint::check(budget const& b, std::size_t batch, place where) const {
+    std::size_t const cost = bytes(batch);
+    if (fits_in(b.room(), cost)) return;
+    std::size_t const asked = sum([&](part const& p) { return p.asked(batch); });
+    refusal r = detail::facts_of(budget_access::node(b), cost,
+                                 {asked, smallest_granule(), label{"plan", where}, std::nullopt});
+    r.reclaimers.reset();                               // nobody was asked
+    if (cost != unlimited && r.missing() == 0) return;  // room was made meanwhile
+    std::size_t room = unlimited;
+    for (budget_facts const& at : r.budgets) room = std::min(room, at.free());
+    r.cause = cause(batch, largest_batch_in(room));
+    throw budget_exceeded{std::move(r)};
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A resource that counts: the peak, what made it up, and what was not given back.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/guard/footprint.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0 {
+
+/// What one tag had of a measured resource. Bytes are rounded up to its granule, allocation by allocation.
+struct tag_usage {
+    tag name{};
+    std::size_t at_peak = 0;      ///< alive when all tags together were at their peak, for the first time
+    std::size_t peak = 0;         ///< the most that was alive under this tag, at a moment of its own
+    std::size_t allocations = 0;  ///< how many it made
+};
+
+/// What a measured resource has seen so far. Bytes are rounded up to its granule, allocation by allocation.
+struct usage_report {
+    std::size_t granule = 1;
+    std::size_t peak = 0;             ///< the most bytes that were alive at one moment
+    std::size_t allocations = 0;      ///< how many were made; one of zero bytes is none
+    std::size_t releases = 0;         ///< how many of them were given back
+    std::vector<tag_usage> by_tag{};  ///< the largest at the peak first; `at_peak` sums to `peak`
+    std::vector<holding> alive{};     ///< what was not given back, by tag and place, the largest first
+
+    /// The bytes of what was not given back.
+    [[nodiscard]] std::size_t alive_bytes() const noexcept {
+        std::size_t bytes = 0;
+        for (holding const& h : alive) bytes += h.bytes;
+        return bytes;
+    }
+    /// The peak as a plan that does not depend on a batch, a part for each tag, to check against a budget.
+    [[nodiscard]] cuota::footprint footprint() const {
+        cuota::footprint plan = cuota::footprint::with_granule(granule);
+        for (tag_usage const& t : by_tag)
+            if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
+        return plan;
+    }
+    /// On one screen: the peak, the tags that made it up, and what was not given back.
+    [[nodiscard]] std::string text() const;
+};
+
+namespace detail {
+
+// All of it in a template: its tables cost nothing where nobody measures.
+template <resource Upstream>
+class measured_state final : public ref_counted {
+public:
+    explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
+
+    // take(upstream) gives the memory, give(upstream, p) returns it. No lock is held meanwhile.
+    template <class Take, class Give>
+    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
+        void* const p = take(upstream_);
+        if (!p) return nullptr;
+        try {
+            enter(p, bytes, who);
+        } catch (...) {
+            give(upstream_, p);
+            throw;
+        }
+        return p;
+    }
+    template <class Give>
+    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
+        if (!p) return;
+        std::optional<entry> known;
+        if (!report_failure_of([&] { known = forget(p, bytes); })) return;
+        give(upstream_, p);
+        count_out(*known);
+    }
+
+    [[nodiscard]] usage_report report() const {
+        std::scoped_lock const lock{guard_};
+        usage_report r{upstream_.granule(), peak_, 0, releases_, {}, {}};
+        for (auto const& [name, books] : tags_) {
+            if (books.seen.allocations == 0) continue;  // its first one failed to be entered
+            r.by_tag.push_back(books.seen);
+            if (is_at_peak_) r.by_tag.back().at_peak = books.live;
+            r.allocations += books.seen.allocations;
+        }
+        for (auto const& [p, e] : live_) r.alive.push_back(e.held);
+        sum_up(r.alive);
+        std::sort(r.by_tag.begin(), r.by_tag.end(), is_larger);
+        return r;
+    }
+
+    [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
+
+private:
+    struct tag_books {
+        tag_usage seen;
+        std::size_t live = 0;
+    };
+    struct entry {
+        std::size_t asked;
+        holding held;
+        tag_books* books;
+    };
+
+    // Throws: std::bad_alloc; nothing is counted then.
+    void enter(void* p, std::size_t bytes, label const& who) {
+        std::size_t const cost = round_up(bytes, upstream_.granule());
+        std::scoped_lock const lock{guard_};
+        tag_books& books = tags_[who.name.text()];
+        books.seen.name = who.name;
+        live_.emplace(p, entry{bytes, {who.name, who.where, cost}, &books});
+        books.live += cost;
+        books.seen.peak = std::max(books.seen.peak, books.live);
+        ++books.seen.allocations;
+        live_bytes_ += cost;
+        if (live_bytes_ <= peak_) return;
+        peak_ = live_bytes_;
+        is_at_peak_ = true;
+    }
+    // Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
+    // Throws: misuse; nothing is changed then.
+    [[nodiscard]] entry forget(void* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        auto const found = live_.find(p);
+        if (found == live_.end())
+            throw misuse{
+                "measured memory: a pointer was given back that it does not hold (given back twice, or "
+                "another's)"};
+        entry const e = found->second;
+        if (e.asked != bytes)
+            throw misuse{"measured memory: " + bytes_text(bytes) + " were given back of an allocation of " +
+                             bytes_text(e.asked),
+                         e.held.where};
+        live_.erase(found);
+        return e;
+    }
+    void count_out(entry const& e) noexcept {
+        std::scoped_lock const lock{guard_};
+        if (std::exchange(is_at_peak_, false))
+            for (auto& [name, books] : tags_) books.seen.at_peak = books.live;
+        e.books->live -= e.held.bytes;
+        live_bytes_ -= e.held.bytes;
+        ++releases_;
+    }
+    [[nodiscard]] static bool is_larger(tag_usage const& a, tag_usage const& b) noexcept {
+        if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
+        if (a.peak != b.peak) return a.peak > b.peak;
+        return std::string_view{a.name.text()} < b.name.text();
+    }
+
+    Upstream upstream_;
+    mutable std::mutex guard_;
+    std::unordered_map<void*, entry> live_;
+    std::unordered_map<std::string_view, tag_books> tags_;  // its entries stay where they are
+    std::size_t live_bytes_ = 0;
+    std::size_t peak_ = 0;
+    std::size_t releases_ = 0;
+    bool is_at_peak_ = false;  // then what the tags have at the peak is what they have now
+};
+
+}  // namespace detail
+
+/// Upstream's memory, counted: what was the peak, which tags made it up, what was not given back.
+///
+/// Under a pool it counts the pool's segments, over a pool what the pool's users hold. A budget of `report().peak`
+/// over the same Upstream is enough for the same calls, and one of a byte less is not. Shared state: copies are the
+/// same.
+///
+/// Order:   that of Upstream.
+/// Threads: any, if Upstream allows it. Calls that overlap count in one of the orders that they may have had.
+/// Throws:  what Upstream throws; what it refused was never alive.
+/// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
+/// Cost:    a lock and a table entry for each call.
+template <resource Upstream = device_memory>
+class measured {
+public:
+    measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
+    // Of no other type: a measured<any_resource> could be converted to its own upstream.
+    template <std::same_as<Upstream> U>
+    explicit measured(U upstream)
+        : state_{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return state_->allocate(
+            bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
+            [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return state_->allocate(
+            bytes, who, [&](Upstream& up) { return allocate_sync_labelled(up, bytes, alignment, who); },
+            [&](Upstream& up, void* p) { up.deallocate_sync(p, bytes, alignment); });
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate_sync(q, bytes, alignment); });
+    }
+
+    /// What it has seen so far; also what an exception left behind. Throws: std::bad_alloc.
+    [[nodiscard]] usage_report report() const { return state_->report(); }
+
+    [[nodiscard]] std::size_t granule() const noexcept { return state_->upstream().granule(); }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept requires detail::kind_is_static<Upstream> {
+        return Upstream::kind();
+    }
+    [[nodiscard]] memory_kind kind() const noexcept requires(!detail::kind_is_static<Upstream>) {
+        return state_->upstream().kind();
+    }
+    [[nodiscard]] cuota::device device() const noexcept requires requires(Upstream const& up) {
+        { up.device() } -> std::convertible_to<cuota::device>;
+    }
+    { return state_->upstream().device(); }
+
+    friend bool operator==(measured const&, measured const&) noexcept = default;
+
+private:
+    shared<detail::measured_state<Upstream>> state_;
+};
+
+template <resource Upstream>
+measured(Upstream) -> measured<Upstream>;
+
+static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
+static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
+
+inline std::string usage_report::text() const {
+    std::size_t const shown = std::min(by_tag.size(), std::size_t{16});
+    std::size_t width = 12;
+    for (std::size_t i = 0; i != shown; ++i)
+        width = std::min(std::max(width, detail::tag_text(by_tag[i].name).size() + 3), std::size_t{40});
+    std::string text = "peak " + bytes_text(peak) + " in " + count_text(allocations) + " allocations, " +
+                       count_text(allocations - releases) + " not given back";
+    for (std::size_t i = 0; i != shown; ++i)
+        text += "\n  " + detail::padded(detail::tag_text(by_tag[i].name), width) + "at the peak " +
+                detail::padded(bytes_text(by_tag[i].at_peak), 12) + "at most " +
+                detail::padded(bytes_text(by_tag[i].peak), 12) + "in " + count_text(by_tag[i].allocations);
+    text += detail::rest_text("\n  and ", by_tag.size() - shown);
+    if (!alive.empty()) text += "\n  not given back: " + detail::holders_text(alive);
+    return text;
+}
+
+}  // namespace cuota::inline v0

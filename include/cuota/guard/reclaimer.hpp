@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A program's own cache as somebody who gives back when a budget is short.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budget.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+class registered_cache final : public stakeholder {
+public:
+    using estimate = std::function<std::size_t(std::size_t)>;
+
+    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give)
+        : node_{std::move(node)},
+          who_{who},
+          priority_{priority},
+          could_{std::move(could)},
+          give_{std::move(give)} {
+        node_->join(*this);
+    }
+    ~registered_cache() { node_->leave(*this); }
+
+    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        return ask(could_, wanted);
+    }
+    [[nodiscard]] int priority() const noexcept override { return priority_; }
+    [[nodiscard]] std::string title() const override {
+        return who_.name.is_empty() ? "a cache" : who_.name.text();
+    }
+    void holdings(std::vector<holding>& into) const override {
+        if (std::size_t const cached = reclaimable(unlimited); cached != 0)
+            into.push_back({who_.name, who_.where, cached, true});
+    }
+
+    /// No call of it is running in another thread afterwards, and none will.
+    void end() noexcept {
+        std::scoped_lock const lock{calling_};
+        ended_ = true;
+    }
+
+private:
+    // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
+    // is waited for: the other might wait for us.
+    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept {
+        std::unique_lock lock{calling_, std::defer_lock};
+        if (!reclaiming::is_on()) lock.lock();
+        else if (!lock.try_lock()) return 0;
+        reclaiming const here;
+        std::size_t answer = 0;
+        if (!ended_) report_failure_of([&] { answer = question(wanted); });
+        return answer;
+    }
+
+    shared<ledger> node_;
+    label const who_;
+    int const priority_;
+    estimate const could_;
+    estimate const give_;
+    mutable std::recursive_mutex calling_;  // a cache may end its registration from within
+    bool ended_ = false;
+};
+
+}  // namespace detail
+
+/// Registers a cache of the program's own with the budget that its memory is charged to, for as long as this lives.
+///
+/// On pressure, pools, caches and loaders of the budget that is short (and of budgets inside it) are asked in order of
+/// priority, the higher first; among equals, whoever gives back least more than is missing. Nobody is asked for what
+/// all of them together could not give. Pools have priority 0.
+///
+///     could(wanted)  what give(wanted) would give back now, in bytes; too much rather than too little
+///     give(wanted)   gives back at least `wanted` bytes, or all there are, and as little more as it can, by releasing
+///                    memory whose charge is refunded; returns the bytes given back
+///
+/// Both are called from whichever thread met the pressure, one call at a time, outside every lock of the library. They
+/// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink.
+/// When it ends, no call is running in another thread any more; it may be ended from within its own call.
+/// Threads: any. Throws: std::bad_alloc on construction.
+class reclaimer {
+public:
+    reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
+              std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here())
+        : cache_{shared<detail::registered_cache>::make(
+              shared<detail::ledger>::of(budget_access::node(account)), label{name, where}, priority,
+              std::move(could), std::move(give))} {}
+    reclaimer(reclaimer&&) noexcept = default;
+    reclaimer& operator=(reclaimer&& other) noexcept {
+        if (this != &other) {
+            end();
+            cache_ = std::move(other.cache_);
+        }
+        return *this;
+    }
+    ~reclaimer() { end(); }
+
+private:
+    void end() noexcept {
+        if (cache_) cache_->end();
+    }
+    shared<detail::registered_cache> cache_;
+};
+
+}  // namespace cuota::inline v0

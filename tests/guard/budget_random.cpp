@@ -1,0 +1,440 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A million random calls over random trees of budgets, reservations and caches, on a host whose memory fails now and
+// then: every number agrees with that of a ledger which is written without a thought for speed.
+#include <cuota/guard/budget.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+
+#include "support/catch.hpp"
+#include "support/failing_heap.hpp"
+#include "support/sink.hpp"
+#include "support/worker.hpp"
+
+using cuota::budget;
+using cuota::unlimited;
+
+namespace {
+
+// What a budget is to be.
+struct naive {
+    std::size_t limit;
+    naive* parent;
+    bool prepaid = false;
+    bool ended = false;  // of a prepaid one
+    std::size_t held = 0;
+    std::size_t own = 0;
+    std::size_t peak = 0;
+
+    [[nodiscard]] naive* next() const { return prepaid ? nullptr : parent; }
+    [[nodiscard]] naive* refuser(std::size_t bytes) {
+        for (naive* n = this; n; n = n->next())
+            if (bytes > n->limit - n->held) return n;
+        return nullptr;
+    }
+    [[nodiscard]] std::size_t missing(std::size_t bytes) {
+        naive const* const by = refuser(bytes);
+        return by ? bytes - (by->limit - by->held) : 0;
+    }
+    [[nodiscard]] std::size_t room() const {
+        std::size_t room = unlimited;
+        for (naive const* n = this; n; n = n->next()) room = std::min(room, n->limit - n->held);
+        return room;
+    }
+    void add(std::size_t bytes) {
+        for (naive* n = this; n; n = n->next()) n->peak = std::max(n->peak, n->held += bytes);
+    }
+    void drop(std::size_t bytes) {
+        naive* top = this;
+        for (naive* n = this; n; n = n->next()) (top = n)->held -= bytes;
+        if (top->ended) top->give_back(top->limit - top->held);
+    }
+    void give_back(std::size_t bytes) {
+        limit -= bytes;
+        parent->drop(bytes);
+    }
+    void charge(std::size_t bytes) {
+        own += bytes;
+        add(bytes);
+    }
+    void refund(std::size_t bytes) {
+        own -= bytes;
+        drop(bytes);
+    }
+    void fund(std::size_t bytes) {
+        limit += bytes;
+        parent->add(bytes);
+    }
+    void end() {
+        ended = true;
+        give_back(limit - held);
+    }
+    [[nodiscard]] bool makes_room_in(naive const* ancestor) const {
+        naive const* n = this;
+        while (n && n != ancestor) n = n->ended ? n->parent : n->next();
+        return n && !n->ended;
+    }
+};
+
+// The call that is being made: what a cache is asked for must be what it lacks.
+struct pressure {
+    naive* at = nullptr;
+    std::size_t bytes = 0;
+    int asked = 0;
+    bool asked_wrongly = false;
+};
+
+// Gives back under pressure; some give less than they said.
+class cache final : public cuota::detail::stakeholder {
+public:
+    cache(budget b, naive& model, pressure& now, int rank, std::size_t piece, std::size_t keeps)
+        : budget_{std::move(b)}, model_{model}, now_{now}, rank_{rank}, piece_{piece}, keeps_{keeps} {
+        node().join(*this);
+    }
+    ~cache() {
+        node().leave(*this);
+        budget_.refund(cached_);
+        model_.refund(cached_);
+    }
+    std::size_t reclaim(std::size_t wanted) noexcept override {
+        ++now_.asked;
+        now_.asked_wrongly |= !now_.at || wanted != now_.at->missing(now_.bytes);
+        std::size_t const said = reclaimable(wanted);
+        std::size_t const given = said - std::min(said, keeps_);
+        cached_ -= given;
+        budget_.refund(given);
+        model_.refund(given);
+        return given;
+    }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        return std::min(wanted > cached_ ? cached_ : cuota::round_up(wanted, piece_), cached_);
+    }
+    [[nodiscard]] int priority() const noexcept override { return rank_; }
+    [[nodiscard]] std::string title() const override { return "a cache whose name needs memory of its own"; }
+    void holdings(std::vector<cuota::holding>& into) const override {
+        into.push_back({"cached", {}, cached_, true});
+    }
+
+    void fill(std::size_t bytes) { cached_ += bytes; }  // charged already
+    [[nodiscard]] naive const& model() const { return model_; }
+    [[nodiscard]] std::size_t cached() const { return cached_; }
+
+private:
+    [[nodiscard]] cuota::detail::ledger& node() const { return cuota::budget_access::node(budget_); }
+
+    budget budget_;
+    naive& model_;
+    pressure& now_;
+    int const rank_;
+    std::size_t const piece_;
+    std::size_t const keeps_;
+    std::size_t cached_ = 0;
+};
+
+struct seen {
+    std::uint64_t done = 0, refused = 0, out_of_memory = 0, asked = 0, steps = 0;
+};
+
+class random_tree {
+public:
+    random_tree(unsigned seed, seen& so_far) : random_{seed}, so_far_{so_far} {
+        std::size_t const limit = seed % 2 == 0 ? 1'000 : 20'000;
+        add(budget{"root", limit}, {}, {limit, nullptr});
+    }
+    random_tree(random_tree const&) = delete;
+    random_tree& operator=(random_tree const&) = delete;
+    ~random_tree() { caches_.clear(); }
+
+    // False when a number, or what was thrown, was not what the model has.
+    [[nodiscard]] bool step() {
+        so_far_.steps += 1;
+        node& at = pick();
+        std::size_t const what = below(100);
+        std::size_t const bytes = below(4) == 0 ? below(1'100) : below(80);
+        bool ok = true;
+        if (what < 34) ok = charge(at, bytes);
+        else if (what < 44) ok = try_charge(at, bytes);
+        else if (what < 72) refund(at);
+        else if (what < 74) ok = !account(at).try_refund(at.model->own + 1 + bytes);
+        else if (what < 79) ok = reserve(at, bytes);
+        else if (what < 85) ok = grow(at, bytes);
+        else if (what < 88) ok = shrink(at, bytes);
+        else if (what < 90) end(at);
+        else if (what < 92) inside(at);
+        else if (what < 93) forget(at);
+        else if (what < 97) ok = fill(bytes);
+        else if (what < 98) open_cache(at);
+        else if (below(4) == 0) ok = repeat(at, bytes);
+        else reset_peak(at);
+        return ok && !now_.asked_wrongly && (below(4) != 0 || agrees());
+    }
+
+    [[nodiscard]] bool agrees() const {
+        return std::all_of(nodes_.begin(), nodes_.end(), [](node const& n) {
+            cuota::budget_facts const now = n.real.now();
+            return now.held == n.model->held && now.peak == n.model->peak && now.limit == n.model->limit &&
+                   n.real.room() == n.model->room() && account(n).charged_here() == n.model->own;
+        });
+    }
+    // Everything is given back.
+    [[nodiscard]] bool ends_at_nothing() {
+        caches_.clear();
+        for (node& n : nodes_) {
+            n.real.refund(n.model->own);
+            n.model->refund(n.model->own);
+        }
+        for (node& n : nodes_) end(n);
+        return agrees() && nodes_[0].real.held() == 0;
+    }
+
+private:
+    struct node {
+        budget real;
+        std::unique_ptr<cuota::reservation> of;
+        std::unique_ptr<naive> model;
+    };
+    enum class outcome { done, refused, no_memory };
+
+    [[nodiscard]] std::size_t below(std::size_t n) { return random_() % n; }
+    [[nodiscard]] node& pick() { return nodes_[below(nodes_.size())]; }
+    [[nodiscard]] static cuota::detail::ledger& account(node const& n) {
+        return cuota::budget_access::node(n.real);
+    }
+    [[nodiscard]] std::size_t cached_at(node const& n) const {
+        std::size_t sum = 0;
+        for (auto const& c : caches_)
+            if (&c->model() == n.model.get()) sum += c->cached();
+        return sum;
+    }
+    void add(budget real, std::unique_ptr<cuota::reservation> of, naive model) {
+        nodes_.push_back({std::move(real), std::move(of), std::make_unique<naive>(model)});
+    }
+
+    // Makes a call that charges `bytes` at the model's `at`, on a host that may have little memory left.
+    template <class Call>
+    [[nodiscard]] outcome attempt(naive& at, std::size_t bytes, Call call) {
+        bool const memory_ends = below(2) == 0;
+        std::size_t const allowed = memory_ends ? below(20) : unlimited;
+        now_ = {&at, bytes};
+        refused_.reset();
+        outcome how = outcome::done;
+        try {
+            support::failing_heap const heap{allowed};
+            call();
+        } catch (cuota::budget_exceeded const& refused) {
+            refused_.emplace(refused);
+            how = outcome::refused;
+        } catch (std::bad_alloc const&) { how = outcome::no_memory; }
+        now_.at = nullptr;
+        so_far_.asked += static_cast<std::uint64_t>(now_.asked);
+        ++(how == outcome::done      ? so_far_.done
+           : how == outcome::refused ? so_far_.refused
+                                     : so_far_.out_of_memory);
+        now_.asked_wrongly |= how == outcome::no_memory && !memory_ends;
+        return last_ = how;
+    }
+
+    // What is thrown must be so: it did not fit, and caches could not have helped, or were asked in vain.
+    [[nodiscard]] bool is_right(naive& at, std::size_t bytes) const {
+        naive const* const by = at.refuser(bytes);
+        if (!by) return false;
+        std::size_t could = 0;
+        for (auto const& c : caches_)
+            if (c->model().makes_room_in(by)) could += c->reclaimable(at.missing(bytes));
+        cuota::refusal const& facts = refused_->facts();
+        if (facts.charged != bytes || facts.missing() != at.missing(bytes)) return false;
+        std::size_t level = 0;
+        for (naive const* n = &at; n; n = n->next(), ++level) {
+            cuota::budget_facts const& said = facts.budgets.at(level);
+            if (said.held != n->held || said.peak != n->peak || said.limit != n->limit) return false;
+            if (n == by && facts.refused_by != level) return false;
+        }
+        return level == facts.budgets.size() &&
+               (bytes > by->limit || could < at.missing(bytes) || now_.asked != 0);
+    }
+    [[nodiscard]] bool agrees_after(outcome how, bool did_fit, naive& at, std::size_t bytes) const {
+        if (did_fit && (how == outcome::refused || now_.asked != 0)) return false;
+        if (how == outcome::done) return at.refuser(bytes) == nullptr;
+        return how == outcome::no_memory || is_right(at, bytes);
+    }
+
+    [[nodiscard]] bool charge(node& at, std::size_t bytes) {
+        bool const did_fit = !at.model->refuser(bytes);
+        outcome const how = attempt(*at.model, bytes, [&] { at.real.charge(bytes); });
+        if (!agrees_after(how, did_fit, *at.model, bytes)) return false;
+        if (did_fit && how != outcome::done) return false;  // what fits needs no memory of the host
+        if (how == outcome::done) at.model->charge(bytes);
+        return true;
+    }
+    [[nodiscard]] bool try_charge(node& at, std::size_t bytes) {
+        bool const did_fit = !at.model->refuser(bytes);
+        support::failing_heap const heap{0};
+        if (at.real.try_charge(bytes) != did_fit) return false;
+        if (did_fit) at.model->charge(bytes);
+        return true;
+    }
+    void refund(node& at) {
+        std::size_t const bytes = below(at.model->own - cached_at(at) + 1);
+        support::failing_heap const heap{0};
+        at.real.refund(bytes);
+        at.model->refund(bytes);
+    }
+
+    // So often that the account is glad to let the thread hold some ready.
+    [[nodiscard]] bool repeat(node& at, std::size_t bytes) {
+        if (at.model->refuser(bytes)) return true;
+        for (int i = 0; i != 3'000; ++i) {
+            if (!at.real.try_charge(bytes)) return false;
+            at.real.refund(bytes);
+        }
+        at.model->charge(bytes);
+        at.model->refund(bytes);
+        return true;
+    }
+
+    [[nodiscard]] bool reserve(node& at, std::size_t bytes) {
+        if (nodes_.size() == nodes_at_most) return true;
+        bool const did_fit = !at.model->refuser(bytes);
+        std::optional<cuota::reservation> made;
+        outcome const how = attempt(*at.model, bytes, [&] { made = at.real.reserve(bytes); });
+        if (!agrees_after(how, did_fit, *at.model, bytes)) return false;
+        if (how != outcome::done) return true;
+        naive prepaid{0, at.model.get(), true};
+        prepaid.fund(bytes);
+        budget real = made->as_budget();
+        add(std::move(real), std::make_unique<cuota::reservation>(*std::move(made)), prepaid);
+        return true;
+    }
+    [[nodiscard]] bool grow(node& at, std::size_t bytes) {
+        if (!at.of) return true;
+        naive& from = *at.model->parent;
+        bool const did_fit = !from.refuser(bytes);
+        outcome const how = attempt(from, bytes, [&] { at.of->grow(bytes); });
+        if (!agrees_after(how, did_fit, from, bytes)) return false;
+        if (how == outcome::done) at.model->fund(bytes);
+        return true;
+    }
+    [[nodiscard]] bool shrink(node& at, std::size_t bytes) {
+        if (!at.of) return true;
+        bool const can = bytes <= at.model->limit - at.model->held;
+        bool did = true;
+        try {
+            support::failing_heap const heap{below(2) == 0 ? below(6) : unlimited};
+            at.of->shrink(bytes);
+        } catch (cuota::misuse const&) { did = false; } catch (std::bad_alloc const&) {
+            did = false;
+        }
+        if (did) at.model->give_back(bytes);
+        return did == can;
+    }
+    void end(node& at) {
+        if (!at.of) return;
+        {
+            support::failing_heap const heap{0};
+            at.of.reset();
+        }
+        at.model->end();
+    }
+    // A budget inside another, if there is memory for it.
+    void inside(node& at) {
+        if (nodes_.size() == nodes_at_most) return;
+        std::size_t const limit = below(3) == 0 ? unlimited : 100 + below(900);
+        std::optional<budget> made;
+        try {
+            support::failing_heap const heap{below(2) == 0 ? below(3) : unlimited};
+            made.emplace("inside", limit, at.real);
+        } catch (std::bad_alloc const&) { return; }
+        add(*std::move(made), {}, {limit, at.model.get()});
+    }
+    // The handle goes, when nothing is charged and nobody is inside.
+    void forget(node& at) {
+        naive const* const gone = at.model.get();
+        bool const is_used =
+            !gone->parent || gone->own != 0 || at.of ||
+            std::any_of(nodes_.begin(), nodes_.end(),
+                        [&](node const& n) { return n.model->parent == gone; }) ||
+            std::any_of(caches_.begin(), caches_.end(), [&](auto const& c) { return &c->model() == gone; });
+        if (is_used) return;
+        if (&at != &nodes_.back()) at = std::move(nodes_.back());
+        nodes_.pop_back();
+    }
+
+    void open_cache(node& at) {
+        if (caches_.size() == 4) caches_.erase(caches_.begin());
+        auto const rank = static_cast<int>(below(3));
+        std::size_t const piece = below(2) == 0 ? 1 : 32;
+        std::size_t const keeps = below(3) == 0 ? below(20) : 0;
+        try {
+            support::failing_heap const heap{below(2) == 0 ? below(3) : unlimited};
+            auto made = cuota::shared<cache>::make(at.real, *at.model, now_, rank, piece, keeps);
+            caches_.push_back(std::move(made));
+        } catch (std::bad_alloc const&) {}
+    }
+    [[nodiscard]] bool fill(std::size_t bytes) {
+        if (caches_.empty()) return true;
+        cuota::shared<cache> const filled = caches_[below(caches_.size())];
+        auto const at = std::find_if(nodes_.begin(), nodes_.end(),
+                                     [&](node const& n) { return n.model.get() == &filled->model(); });
+        if (!charge(*at, bytes)) return false;
+        if (last_ == outcome::done) filled->fill(bytes);
+        return true;
+    }
+    void reset_peak(node& at) {
+        at.real.reset_peak();
+        at.model->peak = at.model->held;
+    }
+
+    static constexpr std::size_t nodes_at_most = 9;
+
+    std::minstd_rand random_;
+    seen& so_far_;
+    pressure now_;
+    outcome last_ = outcome::done;
+    std::optional<cuota::budget_exceeded> refused_;
+    std::vector<node> nodes_;
+    std::vector<cuota::shared<cache>> caches_;
+};
+
+}  // namespace
+
+TEST_CASE("budgets, reservations and caches agree with a naive ledger in every number, whatever is thrown",
+          "[guard][budget]") {
+    // By three threads in turn, so that what each holds ready is in the way of the others.
+    constexpr int trees = 120;
+    constexpr int steps = 9'000;
+    support::captured_errors errors;
+    std::vector<support::worker> workers(3);
+    seen so_far;
+    for (unsigned seed = 1; seed <= trees; ++seed) {
+        INFO("tree " << seed);
+        std::minstd_rand turns{seed};
+        random_tree tree{seed, so_far};
+        bool agrees = true;
+        for (int done = 0; done < steps && agrees;) {
+            int const turn = 1 + static_cast<int>(turns() % 60);
+            workers[turns() % workers.size()].run([&] {
+                for (int i = 0; i != turn && agrees; ++i) agrees = tree.step();
+            });
+            done += turn;
+        }
+        REQUIRE(agrees);
+        REQUIRE(tree.ends_at_nothing());
+    }
+    CHECK(errors.take().empty());
+    CHECK(so_far.steps >= 1'000'000);
+    CHECK(so_far.done > 100'000);
+    CHECK(so_far.refused > 10'000);
+    CHECK(so_far.out_of_memory > 10'000);
+    CHECK(so_far.asked > 10'000);
+}

@@ -1,0 +1,552 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/footprint.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using cuota::batch_fit;
+using cuota::budget;
+using cuota::copies;
+using cuota::footprint;
+using cuota::unlimited;
+
+// A count is not a number of copies by accident, nor a granule a plan.
+static_assert(!std::is_convertible_v<std::size_t, copies> &&
+              !std::is_constructible_v<footprint, std::size_t>);
+static_assert(noexcept(std::declval<footprint const&>().largest_batch(std::declval<budget const&>())));
+
+namespace {
+
+__extension__ typedef unsigned __int128 wide;  // what no sum here passes
+
+// What a plan takes, added up one allocation at a time, or in wide numbers: no arithmetic of the library.
+[[nodiscard]] wide rounded(wide bytes, std::size_t granule) {
+    wide const rest = bytes % granule;
+    return rest == 0 ? bytes : bytes + (granule - rest);
+}
+[[nodiscard]] wide bytes_by_hand(footprint const& plan, std::size_t batch) {
+    wide sum = 0;
+    for (footprint::part const& p : plan.parts())
+        sum += rounded(wide{p.count} * (p.per_sample ? batch : 1) * p.unit_bytes, p.granule) * p.copies;
+    return sum;
+}
+[[nodiscard]] bool fits_by_hand(footprint const& plan, std::size_t batch, std::size_t room) {
+    wide const bytes = bytes_by_hand(plan, batch);
+    return bytes < unlimited && bytes <= room;
+}
+
+class plans {
+public:
+    explicit plans(unsigned seed) : random_{seed} {}
+
+    [[nodiscard]] std::size_t up_to(std::size_t most) {
+        return std::uniform_int_distribution<std::size_t>{0, most}(random_);
+    }
+    // Every order of magnitude as likely as any other, and its ends among them.
+    [[nodiscard]] std::size_t of_any_size() {
+        std::size_t const top = std::size_t{1} << up_to(63);
+        std::size_t const around[] = {
+            top - 1, top, top + 1, top + up_to(top - 1), unlimited, unlimited - up_to(600)};
+        return around[up_to(5)];
+    }
+    template <class Size>
+    [[nodiscard]] footprint with(std::size_t most_parts, std::size_t granule_bits, Size size) {
+        footprint plan;
+        for (std::size_t left = up_to(most_parts); left != 0; --left)
+            plan.add({.name = "part",
+                      .count = size(*this),
+                      .unit_bytes = std::size_t{1} << up_to(3),
+                      .copies = up_to(3),
+                      .per_sample = up_to(1) != 0,
+                      .granule = std::size_t{1} << up_to(granule_bits)});
+        return plan;
+    }
+
+private:
+    std::mt19937_64 random_;
+};
+
+}  // namespace
+
+TEST_CASE("a footprint adds up its parts, each allocation rounded up by itself", "[guard][footprint]") {
+    footprint plan;
+    plan.add<float>("weights", 1000)
+        .add<float>("adam", 1000, copies(2))
+        .per_sample<float>("activations", 100);
+
+    REQUIRE(plan.parts().size() == 3);
+    CHECK(plan.parts()[0].bytes(7) == 4096);
+    CHECK(plan.parts()[0].asked(7) == 4000);
+    CHECK(plan.parts()[1].bytes(7) == 2 * 4096);  // not 8192 for 8000 in one
+    CHECK(plan.parts()[1].asked(7) == 8000);
+    CHECK(plan.parts()[2].bytes(1) == 512);
+    CHECK(plan.parts()[2].bytes(7) == 3072);  // 2800 in one allocation
+    CHECK(plan.bytes(0) == 3 * 4096);
+    CHECK(plan.bytes(1) == 3 * 4096 + 512);
+    CHECK(plan.bytes(7) == 3 * 4096 + 3072);
+}
+
+TEST_CASE("a part knows what it is, and where it was planned", "[guard][footprint]") {
+    footprint plan;
+    unsigned const line = __LINE__ + 1;
+    plan.add<float>("weights", 10, copies{3});
+    footprint::part const& p = plan.parts().front();
+    CHECK(p.name == cuota::tag{"weights"});
+    CHECK(p.count == 10);
+    CHECK(p.unit_bytes == 4);
+    CHECK(p.copies == 3);
+    CHECK(std::string{p.unit} == "floats");
+    CHECK(p.where.line == line);
+    CHECK(p.granule == 512);
+    CHECK(!p.per_sample);
+}
+
+TEST_CASE("a plan of nothing takes nothing and fits everywhere", "[guard][footprint]") {
+    budget full{"full", 0};
+    footprint plan;
+    CHECK(plan.bytes() == 0);
+    CHECK(plan.fits(full));
+    CHECK_NOTHROW(plan.check(full));
+    CHECK(plan.largest_batch(full).is_any());
+    CHECK(plan.reserve(full).bytes() == 0);
+
+    plan.add<float>("no elements", 0).add<float>("no copies", unlimited, copies(0));
+    plan.per_sample<float>("no elements", 0).per_sample<float>("no copies", unlimited, copies(0));
+    plan.add({.name = "of nothing", .count = unlimited, .unit_bytes = 0, .per_sample = true});
+    CHECK(!plan.grows());
+    CHECK(plan.bytes() == 0);
+    CHECK(plan.bytes(unlimited) == 0);
+    CHECK(plan.largest_batch(full).is_any());
+}
+
+TEST_CASE("parts are rounded to the granule of the source they come from", "[guard][footprint]") {
+    cuota::scoped_pool pool{budget{"b", 1_MiB}};
+    CHECK(footprint{}.add<char>("x", 1).bytes() == 512);
+    CHECK(footprint{cuota::device_memory{}}.add<char>("x", 1).bytes() == 512);
+    CHECK(footprint{cuota::pinned_memory{}}.add<char>("x", 1).bytes() == 1);
+    CHECK(footprint{pool}.add<char>("x", 1).bytes() == 256);
+    CHECK(footprint{cuota::any_resource{pool}}.add<char>("x", 1).bytes() == 256);
+    CHECK(footprint::with_granule(1).add<char>("x", 3).bytes() == 3);
+    CHECK(footprint::with_granule(2_MiB).add<char>("x", 3, copies(2)).bytes() == 4_MiB);
+
+    SECTION("also in a plan of several sources") {
+        footprint plan{cuota::pinned_memory{}};
+        plan.add<char>("staging", 100).add(footprint{pool}.add<char>("scratch", 1).per_sample<char>("x", 1));
+        CHECK(plan.bytes(0) == 100 + 256);
+        CHECK(plan.bytes(257) == 100 + 256 + 512);
+        plan.add(plan);
+        CHECK(plan.parts().size() == 6);
+        CHECK(plan.bytes(257) == 2 * (100 + 256 + 512));
+    }
+    SECTION("and part by part, for sizes that are known when it runs") {
+        footprint plan;
+        plan.add({.name = "labels", .count = 10, .unit_bytes = 3, .copies = 2, .granule = 16});
+        plan.add({.name = "labels", .count = 10, .unit_bytes = 3});
+        CHECK(plan.bytes() == 64 + 512);
+        CHECK(support::has(plan.text(0), "2 x 10 elements of 3 B"));
+        CHECK(footprint::part{.count = 5, .unit_bytes = 3}.bytes(0) == 15);
+    }
+}
+
+TEST_CASE("a granule is a power of two", "[guard][footprint]") {
+    footprint plan;
+    for (std::size_t const granule : {std::size_t{0}, std::size_t{3}, unlimited})
+        CHECK_THROWS_AS(footprint::with_granule(granule), cuota::misuse);
+    unsigned const line = __LINE__ + 2;
+    auto const refused = support::thrown<cuota::misuse>(
+        [&] { plan.add({.count = 1, .granule = 3, .where = cuota::place::here()}); });
+    CHECK(refused.where().line == line);
+    CHECK(plan.parts().empty());
+}
+
+TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not even without a limit",
+          "[guard][footprint]") {
+    budget endless{"endless", unlimited};
+    auto const has_no_end = [&](footprint const& plan) {
+        CHECK(plan.bytes() == unlimited);
+        CHECK(!plan.fits(endless));
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(endless); });
+        CHECK(refused.facts().charged == unlimited);
+        CHECK_THROWS_AS(plan.reserve(endless), cuota::budget_exceeded);
+        CHECK(endless.held() == 0);
+        CHECK(endless.peak() == 0);
+        batch_fit const fit = plan.largest_batch(endless);
+        CHECK(!fit.fixed_part_fits());
+        CHECK(fit.batch == 0);
+    };
+    SECTION("by its count") { has_no_end(footprint{}.add<double>("x", unlimited / 8 + 1)); }
+    SECTION("by the rounding") { has_no_end(footprint{}.add<char>("x", unlimited - 510)); }
+    SECTION("by its copies") { has_no_end(footprint{}.add<char>("x", 1, copies(unlimited / 512 + 1))); }
+    SECTION("by its parts") {
+        footprint plan;
+        plan.add<char>("x", unlimited / 2 + 1).add<char>("y", unlimited / 2 + 1);
+        has_no_end(plan);
+        CHECK(support::has(plan.text(0), "footprint: 16 EiB or more"));
+    }
+    SECTION("to the very last byte") { has_no_end(footprint::with_granule(1).add<char>("x", unlimited)); }
+    SECTION("but one byte less is a number") {
+        auto const plan = footprint::with_granule(1).add<char>("x", unlimited - 1);
+        CHECK(plan.bytes() == unlimited - 1);
+        CHECK(plan.fits(endless));
+        CHECK(plan.reserve(endless).bytes() == unlimited - 1);
+    }
+    SECTION("and a factor of nothing leaves nothing") {
+        footprint plan;
+        plan.per_sample<double>("x", unlimited);
+        CHECK(plan.bytes(0) == 0);
+        CHECK(plan.bytes(1) == unlimited);
+        CHECK(plan.largest_batch(endless).batch == 0);
+        CHECK(plan.largest_batch(endless).fixed_part_fits());
+    }
+}
+
+TEST_CASE("a plan that grows with the batch is not asked without one", "[guard][footprint]") {
+    budget b{"b", 10_KiB};
+    footprint plan;
+    plan.per_sample<char>("x", 1);
+    unsigned const line = __LINE__ + 1;
+    auto const refused = support::thrown<cuota::misuse>([&] { (void)plan.bytes(); });
+    CHECK(refused.where().line == line);
+    CHECK_THROWS_AS(plan.fits(b), cuota::misuse);
+    CHECK_THROWS_AS(plan.check(b), cuota::misuse);
+    CHECK_THROWS_AS(plan.reserve(b), cuota::misuse);
+    CHECK(plan.bytes(0) == 0);
+}
+
+TEST_CASE("a check that passes says nothing and charges nothing", "[guard][footprint]") {
+    budget b{"b", 10_KiB};
+    b.charge(2_KiB);
+    auto const plan = footprint{}.add<char>("x", 8_KiB);
+    CHECK(plan.fits(b));
+    CHECK_NOTHROW(plan.check(b));
+    CHECK_NOTHROW(plan.check(b, 1000));
+    CHECK(b.held() == 2_KiB);
+    CHECK(b.peak() == 2_KiB);
+    b.refund(2_KiB);
+}
+
+TEST_CASE("a refused check tells everything and charges nothing", "[guard][footprint]") {
+    budget root{"gpu", 1_MiB};
+    budget b{"trainer", unlimited, root};
+    b.charge(100 * 1024, "older");
+    footprint plan;
+    plan.add<float>("weights", 1000)
+        .add<float>("adam", 1000, copies(2))
+        .per_sample<float>("activations", 1000);
+
+    unsigned const line = __LINE__ + 1;
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 256); });
+    cuota::refusal const& facts = refused.facts();
+    CHECK(facts.asked == 4000 + 8000 + 256 * 4000);
+    CHECK(facts.charged == 4096 + 8192 + 256 * 4000);
+    CHECK(facts.granule == 512);
+    CHECK(facts.request.name == cuota::tag{"plan"});
+    CHECK(facts.request.where.line == line);
+    CHECK(facts.budgets.size() == 2);
+    CHECK(facts.budgets[facts.refused_by].name == "gpu");
+    CHECK(facts.would_fit == 1_MiB - 100 * 1024);
+    CHECK(facts.missing() == facts.charged - facts.would_fit);
+    CHECK(facts.holders.size() == 1);
+    CHECK(facts.reclaimed == 0);
+    CHECK(facts.cause ==
+          "activations 1000.0 KiB + adam 8.0 KiB + 1 more at a batch of 256; 233 would fit, 234 would not");
+    CHECK(support::has(refused.what(), "refused at footprint.cpp:" + std::to_string(line) + " for plan"));
+    CHECK(root.held() == 100 * 1024);
+    CHECK(root.peak() == 100 * 1024);
+    b.refund(100 * 1024);
+}
+
+TEST_CASE("the cause of a refused check is short, and says when no batch would help", "[guard][footprint]") {
+    budget b{"b", 2048};
+    SECTION("the fixed part is too large") {
+        auto const plan = footprint{}.add<char>("weights", 2049).per_sample<char>("x", 1);
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 3); });
+        CHECK(refused.facts().cause ==
+              "weights 2.5 KiB + x 512 B at a batch of 3; not even the fixed part would fit");
+    }
+    SECTION("no sample fits") {
+        auto const plan = footprint{}.add<char>("weights", 2048).per_sample<char>("x", 1000);
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 3); });
+        CHECK(refused.facts().cause ==
+              "x 3.0 KiB + weights 2.0 KiB at a batch of 3; not one sample would fit");
+    }
+    SECTION("there is no batch") {
+        footprint plan;
+        for (int i = 0; i != 9; ++i) plan.add<char>("x", 1);
+        plan.add<char>({}, 513);
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
+        CHECK(refused.facts().cause == "untagged 1.0 KiB + x 512 B + 8 more");
+    }
+    SECTION("the smallest granule is what room is counted in") {
+        auto const plan = footprint{}.add<char>("x", 2048).add(footprint::with_granule(4).add<char>("y", 1));
+        auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
+        CHECK(refused.facts().granule == 4);
+        CHECK(refused.facts().would_fit == 2048);
+        CHECK(refused.facts().missing() == 4);
+    }
+    CHECK(b.peak() == 0);
+}
+
+TEST_CASE("a check asks no cache to give back, a reservation does", "[guard][footprint]") {
+    budget b{"b", 1_MiB};
+    cuota::scoped_pool pool{b, {.initial = 1_MiB}};
+    auto const plan = footprint{}.add<char>("x", 512_KiB);
+    CHECK(!plan.fits(b));
+    CHECK_THROWS_AS(plan.check(b), cuota::budget_exceeded);
+    CHECK(pool.stats().reserved == 1_MiB);
+
+    cuota::reservation const mine = plan.reserve(b);
+    CHECK(mine.bytes() == 512_KiB);
+    CHECK(pool.stats().reserved == 0);
+    CHECK(b.held() == 512_KiB);
+}
+
+TEST_CASE("a reservation of a plan holds what the plan takes", "[guard][footprint]") {
+    budget b{"b", 10'000};
+    footprint plan;
+    plan.add<char>("x", 1000).per_sample<char>("y", 1000);
+    {
+        cuota::reservation const mine = plan.reserve(b, 2);
+        CHECK(mine.bytes() == 1024 + 2048);
+        CHECK(b.held() == 1024 + 2048);
+        mine.as_budget().charge(1024 + 2048);
+        mine.as_budget().refund(1024 + 2048);
+    }
+    CHECK(b.held() == 0);
+    CHECK(b.reserve(plan.bytes(2), "plan").bytes() == 1024 + 2048);
+    unsigned const line = __LINE__ + 1;
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)plan.reserve(b, 10); });
+    CHECK(refused.facts().request.where.line == line);
+    CHECK(refused.facts().charged == 1024 + 10'240);
+    CHECK(b.held() == 0);
+}
+
+TEST_CASE("a pool that takes a plan at once serves all of its parts", "[guard][footprint]") {
+    budget b{"b", 64_MiB};
+    cuota::stream const stream;
+    for (unsigned seed = 0; seed != 20; ++seed) {
+        plans random{seed};
+        footprint plan;
+        for (int i = 0; i != 30; ++i)
+            plan.add({.name = "part",
+                      .count = random.up_to(5000),
+                      .copies = random.up_to(3),
+                      .per_sample = random.up_to(1) != 0,
+                      .granule = std::size_t{512} << random.up_to(3)});
+        std::size_t const batch = random.up_to(9);
+        cuota::scoped_pool pool{b, {.initial = plan.bytes(batch)}};
+        CHECK(b.held() == plan.bytes(batch));
+        std::vector<std::pair<void*, std::size_t>> taken;
+        for (footprint::part const& p : plan.parts())
+            for (std::size_t i = 0; i != p.copies; ++i) {
+                std::size_t const bytes = p.count * (p.per_sample ? batch : 1) * p.unit_bytes;
+                taken.emplace_back(pool.allocate(stream, bytes), bytes);
+            }
+        CHECK(b.held() == plan.bytes(batch));
+        for (auto const& [p, bytes] : taken) pool.deallocate(stream, p, bytes);
+    }
+    CHECK(b.peak() <= 64_MiB);
+    CHECK(b.held() == 0);
+}
+
+TEST_CASE("the largest batch is what trying every batch finds", "[guard][footprint]") {
+    plans random{20'260'101};
+    std::size_t any = 0;
+    std::size_t none = 0;
+    std::size_t some = 0;
+    std::size_t disagreements = 0;
+    for (int round = 0; round != 120'000; ++round) {
+        footprint const plan = random.with(4, 6, [](plans& r) { return r.up_to(12); });
+        std::size_t const room = random.up_to(round % 4 == 0 ? 20 : 400);
+        batch_fit const fit = plan.largest_batch_in(room);
+
+        // A sample that takes anything takes a byte: at room + 1 samples nothing fits that ever stops fitting.
+        std::size_t fitting = 0;
+        std::size_t fitted = 0;
+        for (std::size_t batch = 0; batch <= room + 1; ++batch)
+            if (fits_by_hand(plan, batch, room)) {
+                fitting = batch;
+                ++fitted;
+            }
+        bool const is_any = fitted == room + 2;
+        bool agrees = fit.room == room && fit.fixed_part_fits() == (fitted != 0) && fit.is_any() == is_any &&
+                      fit.bytes == bytes_by_hand(plan, is_any ? 0 : fitting);
+        if (!is_any)
+            agrees = agrees && fit.batch == fitting && fit.next_bytes == bytes_by_hand(plan, fitting + 1) &&
+                     fit.next_bytes > room && fitted == (fit.fixed_part_fits() ? fitting + 1 : 0);
+        disagreements += !agrees;
+        ++(is_any ? any : fitted == 0 ? none : some);
+    }
+    CHECK(disagreements == 0);
+    CHECK(any > 1000);
+    CHECK(none > 1000);
+    CHECK(some > 1000);
+}
+
+TEST_CASE("the largest batch of a plan of any size comes with its proof", "[guard][footprint]") {
+    plans random{7};
+    std::size_t found = 0;
+    for (int round = 0; round != 100'000; ++round) {
+        footprint const plan = random.with(4, 63, [](plans& r) { return r.of_any_size() >> r.up_to(40); });
+        std::size_t const room = random.of_any_size();
+        batch_fit const fit = plan.largest_batch_in(room);
+        bool right = fit.room == room;
+        if (!fits_by_hand(plan, 0, room)) right = right && fit.batch == 0 && !fit.fixed_part_fits();
+        else if (!plan.grows()) right = right && fit.is_any() && fits_by_hand(plan, unlimited, room);
+        else {
+            wide const next = bytes_by_hand(plan, fit.batch + 1);
+            right = right && fits_by_hand(plan, fit.batch, room) &&
+                    !fits_by_hand(plan, fit.batch + 1, room) && fit.bytes == bytes_by_hand(plan, fit.batch) &&
+                    fit.next_bytes == (next < unlimited ? static_cast<std::size_t>(next) : unlimited);
+            found += fit.batch != 0;
+        }
+        if (!right) FAIL("round " << round << ": " << plan.text(fit.batch) << '\n' << fit.text());
+    }
+    CHECK(found > 1000);
+}
+
+TEST_CASE("a sum is what adding by hand gives, or unlimited where that is more", "[guard][footprint]") {
+    plans random{3};
+    std::size_t endless = 0;
+    for (int round = 0; round != 100'000; ++round) {
+        footprint const plan = random.with(3, 63, [](plans& r) { return r.of_any_size() >> r.up_to(60); });
+        std::size_t const batch = random.of_any_size() >> random.up_to(63);
+        wide const bytes = bytes_by_hand(plan, batch);
+        bool const is_endless = bytes >= unlimited;
+        if (plan.bytes(batch) != (is_endless ? unlimited : static_cast<std::size_t>(bytes)))
+            FAIL("round " << round << ", a batch of " << batch << ": " << plan.text(batch));
+        endless += is_endless;
+    }
+    CHECK(endless > 1000);
+    CHECK(endless < 99'000);
+}
+
+TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][footprint]") {
+    budget root{"gpu", 100};
+    budget middle{"model", 80, root};
+    budget leaf{"layer", unlimited, middle};
+    auto const plan = footprint::with_granule(1).add<char>("w", 5).per_sample<char>("x", 10);
+    CHECK(plan.largest_batch(leaf).batch == 7);
+    root.charge(30);
+    batch_fit const fit = plan.largest_batch(leaf);
+    CHECK(fit.batch == 6);
+    CHECK(fit.bytes == 65);
+    CHECK(fit.next_bytes == 75);
+    CHECK(fit.room == 70);
+    CHECK(plan.fits(leaf, 6));
+    CHECK(!plan.fits(leaf, 7));
+    CHECK_THROWS_AS(plan.check(leaf, 7), cuota::budget_exceeded);
+    root.refund(30);
+}
+
+TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
+    auto const plan = footprint::with_granule(1).add<char>("w", 50).per_sample<char>("x", 10);
+    batch_fit const too_large = plan.largest_batch_in(49);
+    CHECK(too_large.batch == 0);
+    CHECK(!too_large.fixed_part_fits());
+    CHECK(too_large.text() == "not even the fixed part fits: 50 B of 49 B");
+
+    batch_fit const no_sample = plan.largest_batch_in(59);
+    CHECK(no_sample.batch == 0);
+    CHECK(no_sample.fixed_part_fits());
+    CHECK(no_sample.next_bytes == 60);
+    CHECK(no_sample.text() ==
+          "no sample fits: the fixed part takes 50 B of 59 B, and a batch of 1 would take 60 B");
+
+    batch_fit const one = plan.largest_batch_in(60);
+    CHECK(one.batch == 1);
+    CHECK(one.text() == "a batch of 1 fits: 60 B of 60 B, and 2 would take 70 B");
+
+    batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
+    CHECK(any.batch == unlimited);
+    CHECK(any.is_any());
+    CHECK(any.text() == "any batch fits: 512 B of no limit");
+
+    batch_fit const most = footprint::with_granule(1).per_sample<char>("x", 1).largest_batch_in(unlimited);
+    CHECK(most.batch == unlimited - 1);
+    CHECK(!most.is_any());
+    CHECK(most.bytes == unlimited - 1);
+    CHECK(most.next_bytes == unlimited);
+    CHECK(support::has(most.text(), "18'446'744'073'709'551'615 would take 16 EiB or more"));
+}
+
+TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footprint]") {
+    footprint plan;
+    plan.add<float>("weights", 1'000'000).add<float>("adam", 1'000'000, copies(2));
+    plan.per_sample<float>("activations", 4096).add<std::int64_t>({}, 1);
+    CHECK(plan.text(256) == "footprint at a batch of 256: 15.4 MiB\n"
+                            "  adam          7.6 MiB      49.4 %   2 x 1'000'000 floats\n"
+                            "  activations   4.0 MiB      25.9 %   4'096 floats per sample\n"
+                            "  weights       3.8 MiB      24.7 %   1'000'000 floats\n"
+                            "  untagged      512 B         0.0 %   1 elements of 8 B");
+    CHECK(footprint{}.text(3) == "footprint: 0 B");
+    CHECK(footprint{}.add<char>("x", 0).text(3) == "footprint: 0 B\n  x   0 B           0.0 %   0 bytes");
+
+    CHECK(footprint{}.add<char>("a", 1).add<char>("b", 2).text(0) ==
+          "footprint: 1.0 KiB\n  a   512 B        50.0 %   1 bytes\n  b   512 B        50.0 %   2 bytes");
+
+    std::string const long_name(300, 'n');
+    footprint wide_one;
+    wide_one.add<char>(cuota::tag::named(long_name), 1).add<char>("x", 1);
+    CHECK(support::has(wide_one.text(0), "\n  " + long_name + "  512 B"));
+    CHECK(support::has(wide_one.text(0), "\n  x" + std::string(39, ' ') + "512 B"));
+
+    footprint many;
+    for (int i = 0; i != 100; ++i) many.add<char>("x", 1);
+    std::string const text = many.text(0);
+    CHECK(std::count(text.begin(), text.end(), '\n') == 17);
+    CHECK(support::has(text, "\n  and 84 more"));
+}
+
+TEST_CASE("a check beside other threads is refused only by what did not fit", "[guard][footprint]") {
+    budget b{"b", 100};
+    auto const plan = footprint::with_granule(1).add<char>("x", 50);
+    std::atomic<bool> is_over = false;
+    std::thread other{[&] {
+        while (!is_over)
+            if (b.try_charge(60)) b.refund(60);
+    }};
+    std::size_t wrong = 0;
+    for (int i = 0; i != 20'000; ++i) {
+        try {
+            plan.check(b);
+        } catch (cuota::budget_exceeded const& refused) {
+            wrong += refused.facts().missing() != 10 || refused.facts().would_fit != 40;
+        }
+    }
+    is_over = true;
+    other.join();
+    CHECK(wrong == 0);
+    CHECK(b.held() == 0);
+}
+
+TEST_CASE("the example of footprint runs", "[guard][footprint]") {
+    budget budget{"trainer", 8_MiB};
+    std::size_t const n = 100'000;
+
+    footprint plan;
+    plan.add<float>("weights", n).add<float>("adam", n, copies(2)).per_sample<float>("activations", 4096);
+    CHECK_THROWS_AS(plan.check(budget, 512),
+                    cuota::budget_exceeded);  // throws budget_exceeded; charges nothing
+    std::size_t const batch = plan.largest_batch(budget).batch;
+    cuota::reservation const mine = plan.reserve(budget, batch);
+
+    CHECK(batch == 438);
+    CHECK(mine.bytes() == plan.bytes(batch));
+    CHECK(!plan.fits(budget, 1));
+}

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/reclaimer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using cuota::budget;
+using cuota::reclaimer;
+
+static_assert(std::is_nothrow_move_constructible_v<reclaimer> && !std::is_copy_constructible_v<reclaimer>);
+
+namespace {
+
+// A program's cache, under a budget.
+struct cache {
+    budget account;
+    std::size_t bytes;
+    int calls = 0;
+
+    cache(budget b, std::size_t n) : account{std::move(b)}, bytes{n} { account.charge(n); }
+    ~cache() { account.refund(bytes); }
+    std::size_t could(std::size_t wanted) const { return std::min(wanted, bytes); }
+    std::size_t give(std::size_t wanted) {
+        ++calls;
+        std::size_t const given = could(wanted);
+        bytes -= given;
+        account.refund(given);
+        return given;
+    }
+};
+
+reclaimer registered(cache& c, cuota::tag name = "images", int priority = 0) {
+    return reclaimer{c.account, name, [&c](std::size_t wanted) { return c.could(wanted); },
+                     [&c](std::size_t wanted) { return c.give(wanted); }, priority};
+}
+
+}  // namespace
+
+TEST_CASE("a registered cache gives what is missing, and no more", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    cache images{b, 60};
+    reclaimer const r = registered(images);
+    b.charge(70);
+    REQUIRE(images.bytes == 30);
+    REQUIRE(images.calls == 1);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(31); });
+    REQUIRE(images.calls == 1);  // 30 would not do
+    REQUIRE(refused.facts().reclaimable == 30);
+    REQUIRE(refused.facts().would_fit == 30);
+    REQUIRE(refused.facts().holders.size() == 2);
+    REQUIRE(refused.facts().holders[1].name == cuota::tag{"images"});
+    REQUIRE(refused.facts().holders[1].is_cached);
+    b.charge(30);
+    REQUIRE(images.bytes == 0);
+    b.refund(100);
+}
+
+TEST_CASE("the higher priority gives first", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    cache precious{b, 40};
+    cache cheap{b, 40};
+    reclaimer const first = registered(precious, "precious", -1);
+    reclaimer const second = registered(cheap, "cheap", 1);
+    b.charge(50);
+    REQUIRE(precious.bytes == 40);
+    REQUIRE(cheap.bytes == 10);
+    b.charge(30);
+    REQUIRE(precious.bytes == 20);
+    REQUIRE(cheap.bytes == 0);
+    b.refund(80);
+}
+
+TEST_CASE("a cache is not asked after its registration", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    cache images{b, 60};
+    {
+        reclaimer r = registered(images);
+        reclaimer moved = std::move(r);
+        r = registered(images);
+        r = std::move(moved);
+    }
+    REQUIRE_THROWS_AS(b.charge(70), cuota::budget_exceeded);
+    REQUIRE(images.calls == 0);
+}
+
+TEST_CASE("what a cache throws is reported, and it gives nothing", "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 100};
+    b.charge(60);
+    reclaimer const r{b, "broken", [](std::size_t wanted) { return wanted; },
+                      [](std::size_t) -> std::size_t { throw std::runtime_error{"no"}; }};
+    REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
+    REQUIRE(errors.take() == std::vector<std::string>{"no"});
+    b.refund(60);
+}
+
+TEST_CASE("a cache may charge, and end its own registration, while it gives", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    cache images{b, 60};
+    std::unique_ptr<reclaimer> r;
+    r = std::make_unique<reclaimer>(
+        b, cuota::tag{"images"}, [&](std::size_t wanted) { return images.could(wanted); },
+        [&](std::size_t wanted) {
+            REQUIRE_THROWS_AS(b.charge(90), cuota::budget_exceeded);
+            r.reset();
+            return images.give(wanted);
+        });
+    b.charge(70);
+    REQUIRE(images.bytes == 30);
+    REQUIRE_THROWS_AS(b.charge(1), cuota::budget_exceeded);
+    b.refund(70);
+}
+
+TEST_CASE("no call is running when a registration has ended", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    std::atomic<bool> stop = false;
+    std::atomic<int> gave = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t != 2; ++t)
+        threads.emplace_back([&] {
+            while (!stop) try {
+                    b.charge(80);
+                    b.refund(80);
+                } catch (cuota::budget_exceeded const&) {}
+        });
+    while (gave < 50) {
+        auto images = std::make_unique<std::atomic<std::size_t>>(0);
+        reclaimer const r{b, "images",
+                          [&](std::size_t wanted) { return std::min<std::size_t>(wanted, *images); },
+                          [&](std::size_t) {
+                              std::size_t const given = images->exchange(0);
+                              b.refund(given);
+                              gave += given != 0;
+                              return given;
+                          }};
+        if (b.try_charge(40)) *images = 40;
+        std::this_thread::yield();
+        b.refund(images->exchange(0));
+    }  // the registration, then what it speaks of
+    stop = true;
+    for (std::thread& t : threads) t.join();
+    REQUIRE(b.held() == 0);
+}
+
+TEST_CASE("caches that charge while they give do not wait for one another", "[guard][reclaimer]") {
+    budget b{"b", 100};
+    std::vector<std::unique_ptr<cache>> caches;
+    std::vector<reclaimer> all;
+    for (int i = 0; i != 2; ++i) {
+        caches.push_back(std::make_unique<cache>(b, 0));
+        all.emplace_back(
+            b, cuota::tag{"c"}, [](std::size_t) { return std::size_t{50}; },
+            [&](std::size_t) -> std::size_t {
+                try {
+                    b.charge(200);  // its facts ask both
+                } catch (cuota::budget_exceeded const&) {}
+                return 0;
+            });
+    }
+    b.charge(90);
+    std::vector<std::thread> threads;
+    for (int t = 0; t != 2; ++t)
+        threads.emplace_back([&] {
+            for (int i = 0; i != 500; ++i) try {
+                    b.charge(60);
+                } catch (cuota::budget_exceeded const&) {}
+        });
+    for (std::thread& t : threads) t.join();
+    REQUIRE(b.held() == 90);
+    b.refund(90);
+}

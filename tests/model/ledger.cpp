@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Every order of the ledger's atomic steps, over the header's own text: no overshoot, no false refusal, no lost refund.
+
+#include <cuota/guard/ledger.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "model/linear.hpp"
+#include "support/catch.hpp"
+
+using cuota::detail::ledger;
+using node = cuota::shared<ledger>;
+
+namespace {
+
+constexpr std::size_t most_operations = 4;
+
+// A step of a thread at the root (0) or at the child (1): charge so many bytes, or refund what the thread's first,
+// second... charge took, whether or not it was its own thread's.
+struct operation {
+    int level = 0;
+    int bytes = 0;  // refunds are negative
+};
+using program = std::vector<std::vector<operation>>;
+
+// What the ledger is to be: one thing at a time.
+struct account {
+    std::array<int, 2> limit{};
+    std::array<int, 2> own{};
+    std::array<int, 2> peak{};
+
+    [[nodiscard]] int held(int level) const { return level == 1 ? own[1] : own[0] + own[1]; }
+    long apply(operation what) {
+        auto const at = static_cast<std::size_t>(what.level);
+        if (what.bytes < 0 && -what.bytes > own[at]) return 0;
+        for (int level = what.level; level >= 0 && what.bytes > 0; --level)
+            if (held(level) + what.bytes > limit[static_cast<std::size_t>(level)]) return 0;
+        own[at] += what.bytes;
+        for (int level = 0; level != 2; ++level) {
+            int& peak_here = peak[static_cast<std::size_t>(level)];
+            peak_here = std::max(peak_here, held(level));
+        }
+        return 1;
+    }
+    friend auto operator<=>(account const&, account const&) = default;
+};
+
+// The root of limit `most`, a child of limit `less`, and threads that run a program. Each thread may have held bytes
+// before, so that its stock is open and idle or in use when the others come.
+struct two_levels : model::scenario {
+    two_levels(program const& all, int most, int less, program const& before)
+        : run{all}, history{account{{most, less}}}, state{{most, less}} {
+        root = node::make("root", static_cast<std::size_t>(most), node{});
+        child = node::make("child", static_cast<std::size_t>(less), root);
+        for (std::size_t t = 0; t != records.size(); ++t) records[t].index = static_cast<unsigned>(t);
+        for (std::size_t t = 0; t != before.size(); ++t)
+            for (operation const& o : before[t]) {
+                cuota::detail::this_thread_record() = &records[t];
+                bool const done = carry_out(o);
+                model::check(done == (state.apply(o) != 0), "one thing at a time, it does as it should");
+            }
+        cuota::detail::this_thread_record() = &records.back();
+        history = model::linear<account, operation>{state};
+    }
+
+    void thread(int me) override {
+        cuota::detail::this_thread_record() = &records[static_cast<std::size_t>(me)];
+        for (operation const& o : run[static_cast<std::size_t>(me)]) {
+            history.call(me, o);
+            bool const done = carry_out(o);
+            history.returned(me, done ? 1 : 0);
+        }
+    }
+    void at_end() override {
+        cuota::budget_facts const at_root = root->now();
+        cuota::budget_facts const at_child = child->now();
+        auto const is = [&](account const& a) {
+            return at_root.held == static_cast<std::size_t>(a.held(0)) &&
+                   at_child.held == static_cast<std::size_t>(a.held(1)) &&
+                   at_root.peak == static_cast<std::size_t>(a.peak[0]) &&
+                   at_child.peak == static_cast<std::size_t>(a.peak[1]) &&
+                   root->charged_here() == static_cast<std::size_t>(a.own[0]) &&
+                   child->charged_here() == static_cast<std::size_t>(a.own[1]);
+        };
+        model::check(history.any(is), "held and peak are what one order of the answers makes them");
+        // What is left can be refunded, and then there is nothing.
+        model::check(child->try_refund(child->charged_here()) && root->try_refund(root->charged_here()) &&
+                         root->now().held == 0 && child->now().held == 0,
+                     "no refund is lost");
+    }
+
+private:
+    bool carry_out(operation const& o) {
+        ledger& at = o.level == 0 ? *root : *child;
+        return o.bytes < 0 ? at.try_refund(static_cast<std::size_t>(-o.bytes))
+                           : at.try_charge(static_cast<std::size_t>(o.bytes));
+    }
+
+    program run;
+    std::array<cuota::detail::thread_record, 4> records;
+    node root;
+    node child;
+    model::linear<account, operation> history;
+    account state;
+};
+
+struct tally {
+    std::size_t programs = 0;
+    std::size_t states = 0;
+    double executions = 0;
+};
+
+// Explores a program, and requires that all of it was explored and held.
+void holds(model::options const& how, program const& run, int most, int less, program const& before,
+           tally& sum) {
+    auto const found = model::explore<two_levels>(how, static_cast<int>(run.size()), run, most, less, before);
+    INFO(found.failure);
+    REQUIRE(found.failure.empty());
+    REQUIRE(found.complete);
+    REQUIRE(found.cycles == 0);
+    ++sum.programs;
+    sum.states += found.states;
+    sum.executions += found.executions;
+}
+
+void tell(tally const& sum) {
+    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
+                sum.executions);
+}
+
+// Stocks of all threads are open and idle at the start: the state in which most can go wrong.
+program const idle_stocks{{{1, 2}, {1, -2}}, {{1, 1}, {1, -1}}, {{0, 2}, {0, -2}}};
+
+std::vector<operation> random_operations(std::mt19937& random, std::size_t count) {
+    std::vector<operation> all;
+    for (std::size_t i = 0; i != count; ++i) {
+        int const bytes = 1 + static_cast<int>(random() % 3);
+        all.push_back({static_cast<int>(random() % 2), random() % 5 < 3 ? bytes : -bytes});
+    }
+    return all;
+}
+program random_program(std::mt19937& random, std::size_t threads, std::size_t count) {
+    program all;
+    for (std::size_t t = 0; t != threads; ++t) all.push_back(random_operations(random, count));
+    return all;
+}
+
+struct in_steps {
+    in_steps() { cuota::detail::publishes_in_steps = true; }
+    ~in_steps() { cuota::detail::publishes_in_steps = false; }
+};
+
+// Random programs for so many threads of so many operations each.
+tally explore_random(model::options const& how, std::size_t programs, std::size_t threads, std::size_t count,
+                     unsigned seed) {
+    tally sum;
+    std::mt19937 random{seed};
+    while (sum.programs != programs) {
+        program const run = random_program(random, threads, count);
+        program const before = random() % 2 == 0 ? idle_stocks : random_program(random, 3, 2);
+        INFO("program " << sum.programs);
+        holds(how, run, 2 + static_cast<int>(random() % 4), 2 + static_cast<int>(random() % 3), before, sum);
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("threads that charge and refund at two levels are answered as if one at a time",
+          "[model][ledger]") {
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    tell(explore_random(how, 40, 2, 2, 1));
+    tell(explore_random(how, 5, 3, 2, 2));
+}
+
+TEST_CASE("who reads what is published without the lock is answered as if one at a time", "[model][ledger]") {
+    in_steps const as_they_are;
+    tell(explore_random({}, 20, 2, 2, 3));
+}
+
+TEST_CASE("three threads of three operations each at two levels", "[.][long][ledger]") {
+    tally sum;
+    program const run{{{1, 2}, {1, -2}, {0, 1}}, {{1, 1}, {1, -1}, {1, 2}}, {{0, 2}, {0, -2}, {1, 1}}};
+    holds({}, run, 3, 2, idle_stocks, sum);
+    tell(sum);
+    tell(explore_random({}, 6, 3, 3, 4));
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Takes one step after another out of the ledger, and wants the model checker to notice.
+
+    mutation.py --commands=build/dev/compile_commands.json [WORD...]
+
+Each mutation replaces a piece of text, which must be there exactly once, in a copy of a header that is put before the
+real one; tests/model/ledger.cpp is compiled anew and linked with the checker as it was built.
+"""
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+from mutations import MUTATIONS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def option(name):
+    found = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")]
+    return found[-1] if found else sys.exit(f"--{name}=... is missing")
+
+
+commands = pathlib.Path(option("commands")).resolve()
+entries = json.loads(commands.read_text())
+mine = next(e for e in entries if e["file"].endswith("tests/model/ledger.cpp"))
+
+
+def object_of(e):
+    words = shlex.split(e["command"])
+    return pathlib.Path(e["directory"], words[words.index("-o") + 1])
+
+
+checker = [object_of(e) for e in entries if "/tests/model/" in e["file"] and not e["file"].endswith(("ledger.cpp", "litmus.cpp"))]
+checker += [object_of(e) for e in entries if e["file"].endswith("tests/support/catch_main.cpp")]
+
+
+def explore(folder):
+    """Compiles and runs the ledger's scenarios with the headers in folder first."""
+    command = shlex.split(mine["command"])
+    command[command.index("-o") + 1] = str(folder / "ledger.o")
+    command = [a for a in command if a != "-Werror"]
+    model = next(a for a in command if a.endswith("/tests/model"))  # what stands in for the seam stays first of all
+    command[1:1] = ["-w", "-I", model.removeprefix("-I"), "-I", str(folder)]
+    done = subprocess.run(command, cwd=mine["directory"], capture_output=True, text=True)
+    if done.returncode:
+        return "does not compile: " + done.stderr[-2000:]
+    simulator = next(commands.parent.rglob("libcuota-simulator.so"))
+    done = subprocess.run(["c++", "-o", folder / "ledger", folder / "ledger.o", *checker, simulator, f"-Wl,-rpath,{simulator.parent}",
+                           "-lCatch2Main" if not any("catch_main" in str(o) for o in checker) else "-pthread"],
+                          capture_output=True, text=True)
+    if done.returncode:
+        return "does not link: " + done.stderr[-2000:]
+    try:
+        done = subprocess.run([folder / "ledger", "[ledger]~[long]"], capture_output=True, text=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        return "failed: it did not end"
+    return "passed" if done.returncode == 0 else "failed"
+
+
+findings = []
+words = [a for a in sys.argv[1:] if not a.startswith("--")]
+chosen = [("nothing", None, "", "")] * (not words) + [m for m in MUTATIONS if not words or any(w in m[0] for w in words)]
+for rule, name, old, new in chosen:
+    with tempfile.TemporaryDirectory(prefix="mutation-") as where:
+        folder = pathlib.Path(where)
+        if name:
+            text = (ROOT / "include" / "cuota" / name).read_text()
+            if text.count(old) != 1:
+                findings.append(f"{name} has this text {text.count(old)} times, not once: {old!r}")
+                continue
+            path = folder / "cuota" / name
+            path.parent.mkdir(parents=True)
+            path.write_text(text.replace(old, new))
+        end = explore(folder)
+        good = end.startswith("failed") if name else end == "passed"
+        print("noticed " if good else "MISSED  ", rule, "--", end, flush=True)
+        findings += [] if good else [f"{rule}: {end}"]
+for finding in findings:
+    print("finding:", finding)
+print(f"{len(chosen)} steps taken out, {len(findings)} findings")
+sys.exit(1 if findings else 0)
