@@ -243,7 +243,7 @@ private:
 /// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
 /// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
 /// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
-/// the limit is never reached.
+/// the limit is never reached. What a device's driver still has is seen when a charge asks it.
 ///
 /// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
 ///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
