@@ -571,7 +571,8 @@ TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][wa
     b.charge(50);
     b.refund(50);
     REQUIRE(first.take() == "+0@50");
-    moved = watch{b, {50}, 10, second.callback()};
+    watch other{b, {50}, 10, second.callback()};
+    moved = std::move(other);
     b.charge(50);
     b.refund(50);
     REQUIRE(first.take().empty());

@@ -139,13 +139,13 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
             p = pool->allocate_sync(1_MiB, 256, {});
         } catch (std::bad_alloc const&) {
             ++refused;
-            pool->trim(0);  // where the segment was entered, and its block could not be
+            (void)pool->trim(0);  // what was entered, and then not cut
             CHECK(budget.held() == 0);
         }
     }
     REQUIRE(p);
     CHECK(refused > 0);
-    CHECK(calls == 2 * refused + 1);  // each time the segment was charged and given back
+    CHECK(calls == 2 * refused + 1);  // each time a segment was charged, and given back
     CHECK(reserved == 0);
     pool->deallocate_sync(p, 1_MiB);
 }

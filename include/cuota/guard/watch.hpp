@@ -125,7 +125,8 @@ public:
         watch_callback last;
         std::unique_lock lock{guard_};
         ended_ = true;
-        if (caller_ == std::this_thread::get_id()) return void(ended_within_ = true);
+        if (caller_ == std::this_thread::get_id())
+            return;  // from a call whose deliverer then owns all of this alone
         returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
         last.swap(callback_);
         lock.unlock();  // for what the callback has captured
@@ -150,7 +151,6 @@ public:
 
     void deliver() noexcept override {
         shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
-        watch_callback last;
         std::unique_lock lock{guard_};
         while (std::optional<watch_event> const next = take_out()) {
             caller_ = std::this_thread::get_id();
@@ -158,7 +158,6 @@ public:
             report_failure_of([&] { callback_(*next); });
             lock.lock();
             caller_ = {};
-            if (ended_within_) last.swap(callback_);
         }
         is_delivered_ = false;
         lock.unlock();
@@ -232,9 +231,8 @@ private:
     std::uint64_t called_ = 0;   // of them, or missed
     bool is_delivered_ = false;  // somebody is at it, or about to be
     bool ended_ = false;
-    bool ended_within_ = false;  // by its own callback, which must not go before it returned
-    std::thread::id caller_{};   // in the callback now
-    watch_callback callback_;    // who is in it uses it without the lock
+    std::thread::id caller_{};  // in the callback now
+    watch_callback callback_;   // who is in it uses it without the lock
 };
 
 }  // namespace detail
@@ -245,7 +243,7 @@ private:
 /// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
 /// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
 /// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
-/// the limit is never reached.
+/// the limit is never reached. What a device's driver still has is seen when a charge asks it.
 ///
 /// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
 ///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
