@@ -221,6 +221,7 @@ struct one_block {
 
     alignas(256) static inline std::array<std::byte, bytes> block{};
 };
+static_assert(cuota::resource<one_block> && one_block{} == one_block{});
 
 void budgeted_allocate_and_deallocate(benchmark::State& state) {
     cuota::budgeted<one_block> memory{cuota::budget{"root", cuota::unlimited}};

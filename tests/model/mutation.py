@@ -34,12 +34,12 @@ MUTATIONS = [
     ("what others charged is called in before a refund is refused", LEDGER,
      "collect([&](stock& s) { return s.node() == this && &s != mine; }, me);", ""),
     ("a refusal without the lock leaves out what others hold ready", LEDGER,
-     "taken_ - lent_ + granted;", "taken_;"),
-    ("a refusal without the lock is of one instant", LEDGER, "return lacks && tree_->version.now() == version;", "return lacks;"),
-    ("a refusal without the lock is not of a change that is under way", LEDGER, "if (version % 2 != 0 || tree_->outer) return false;",
-     "if (tree_->outer) return false;"),
+     "(taken_ - lent_ + granted)", "taken_"),
+    ("a refusal without the lock is of one instant", LEDGER, "return lacks && tree.version.now() == version;", "return lacks;"),
+    ("a refusal without the lock is not of a change that is under way", LEDGER, "if (version % 2 != 0 || tree.outer) return false;",
+     "if (tree.outer) return false;"),
     ("a refusal without the lock leaves out what this thread holds ready", LEDGER,
-     "std::size_t const need = bytes - std::min(bytes, mine.grant - mine.used);", "std::size_t const need = bytes;"),
+     "std::size_t const need = bytes - std::min(bytes, ready.grant - ready.used);", "std::size_t const need = bytes;"),
     ("what a stock has in use stays charged", LEDGER, "own_ += s.used();", ""),
 ]
 
