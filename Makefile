@@ -71,9 +71,10 @@ model: ## every order of the threads' steps in larger configurations: minutes
 	@build/dev/tests/test-model '[long]'
 
 .PHONY: mutate
-mutate: ## take the simulator's rules out one by one; the tests that state them must fail
+mutate: ## take the simulator's rules, and the ledger's steps, out one by one; the tests that state them must fail
 	@$(SETUP)
-	@$(call build,dev,--target test-simulator)
+	@$(call build,dev,--target test-simulator --target test-model)
+	@tests/model/mutation.py --commands=build/dev/compile_commands.json
 	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
 
 .PHONY: cuda

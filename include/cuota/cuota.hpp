@@ -45,11 +45,14 @@
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/guard/footprint.hpp>
+#include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
+#include <cuota/guard/watch.hpp>
+#include <cuota/guard/watch_event.hpp>
 
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_state.hpp>

@@ -48,6 +48,11 @@ struct tag_usage;
 struct usage_report;
 class addresses_only;
 struct tried_fit;
+class watch;
+class watch_level;
+enum class watch_signal;
+struct watch_event;
+struct watch_options;
 
 // pool
 struct pool_stats;

@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `make mutate` takes out of the simulator stands there, once: else a rule would go on untested without a word."""
+"""What `make mutate` takes out stands there, once: else a rule would go on untested without a word."""
 import runpy
 
 import _lint
 
 root = _lint.root()
-rules = root / "tests" / "simulator" / "mutations.py"
 findings = []
-if rules.exists():
-    for rule in runpy.run_path(str(rules))["MUTATIONS"]:
-        for name, text, _ in rule.edits:
-            source = root / "include" / "cuota" / "simulator" / name
-            times = source.read_text().count(text) if source.exists() else 0
-            if times != 1:
-                findings.append(f"{rules.name}: {rule.rule!r} takes out of {name} what stands there {times} times: {text!r}")
+
+
+def rules(folder):
+    path = root / "tests" / folder / "mutations.py"
+    return runpy.run_path(str(path))["MUTATIONS"] if path.exists() else []
+
+
+def check(rule, folder, name, text):
+    source = root / "include" / "cuota" / name
+    times = source.read_text().count(text) if source.exists() else 0
+    if times != 1:
+        findings.append(f"tests/{folder}/mutations.py: {rule!r} takes out of {name} what stands there {times} times: {text!r}")
+
+
+for mutation in rules("simulator"):
+    for name, text, _ in mutation.edits:
+        check(mutation.rule, "simulator", f"simulator/{name}", text)
+for rule, name, text, _ in rules("model"):
+    check(rule, "model", name, text)
 _lint.finish(findings)

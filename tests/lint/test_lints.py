@@ -70,7 +70,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("spdx", "a new file with neither line", add("packaging/tool", "echo"), r"packaging/tool: no line 'SPDX-FileCopyrightText"),
     ("mutations", "a rule whose text has gone",
      swap("include/cuota/simulator/scheduler.cpp", r"on->queue\.push_back\(work\);", "on->queue.emplace_back(work);"),
-     r"takes out of scheduler.cpp what stands there 0 times"),
+     r"takes out of simulator/scheduler.cpp what stands there 0 times"),
     ("version", "a changelog that lags", swap("include/cuota/version.hpp", r"VERSION_MINOR \d+", "VERSION_MINOR 99"),
      r"CHANGELOG.md: its top entry is [\d.]+, version.hpp says 0.99.0"),
     ("version", "a README for another version", add("README.md", "find_package(cuota 9.8 REQUIRED)"), r"README.md: asks for 9.8"),

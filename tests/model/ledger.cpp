@@ -179,7 +179,7 @@ TEST_CASE("threads that charge and refund at two levels are answered as if one a
     model::options how;
     how.asymmetric = GENERATE(true, false);
     tell(explore_random(how, 40, 2, 2, 1));
-    tell(explore_random(how, 10, 3, 2, 2));
+    tell(explore_random(how, 5, 3, 2, 2));
 }
 
 TEST_CASE("who reads what is published without the lock is answered as if one at a time", "[model][ledger]") {

@@ -4,14 +4,19 @@
 // What a pool is to its budget: somebody who holds, and can give back. Its use as memory stands in scoped_pool.cpp.
 #include <cuota/pool/pool_state.hpp>
 
+#include <cstdlib>
 #include <map>
+#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <cuota/core/shared.hpp>
+#include <cuota/guard/watch.hpp>
 #include <cuota/resource/device_memory.hpp>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 #include "support/sink.hpp"
 
 using namespace cuota::literals;
@@ -97,4 +102,50 @@ TEST_CASE("a closed pool gives a segment back as soon as nobody uses it", "[pool
     CHECK(budget.held() == 0);
     CHECK(pool->survivors().empty());
     CHECK(errors.take().empty());
+}
+
+TEST_CASE("who watches a budget may ask the pool that charges it, also when the host has no memory",
+          "[pool][pool_state]") {
+    // Takes nothing from the heap that fails.
+    struct from_malloc {
+        void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return std::malloc(bytes); }
+        void deallocate(cuota::stream_ref, void* p, std::size_t, std::size_t) noexcept { std::free(p); }
+        void* allocate_sync(std::size_t bytes, std::size_t) { return std::malloc(bytes); }
+        void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { std::free(p); }
+        std::size_t granule() const noexcept { return 1; }
+        static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
+        bool operator==(from_malloc const&) const noexcept { return true; }
+    };
+    cuota::budget budget{"test", 64_MiB};
+    auto const pool =
+        cuota::shared<pool_state>::make(budget, from_malloc{}, std::nullopt, cuota::tag{"main"});
+    std::size_t calls = 0;
+    std::size_t reserved = 0;
+    cuota::watch_options options;
+    options.falling = true;
+    cuota::watch const w{budget,
+                         {1},
+                         1,
+                         [&](cuota::watch_event const&) {
+                             ++calls;
+                             reserved += pool->stats().reserved;
+                         },
+                         options};
+    void* p = nullptr;
+    std::size_t refused = 0;
+    for (std::size_t allowed = 0; !p && allowed != 100; ++allowed) {
+        try {
+            support::failing_heap const heap{allowed};
+            p = pool->allocate_sync(1_MiB, 256, {});
+        } catch (std::bad_alloc const&) {
+            ++refused;
+            CHECK(budget.held() == 0);
+        }
+    }
+    REQUIRE(p);
+    CHECK(refused > 0);
+    CHECK(calls ==
+          2 * refused + 1);  // each time the segment was charged, and given back as it could not be entered
+    CHECK(reserved == 0);
+    pool->deallocate_sync(p, 1_MiB);
 }

@@ -26,7 +26,10 @@ class reservation;
 /// On pressure, pools and caches under the budget are asked for what they do not use; then it is tried again; then
 /// it is refused with everything known about who holds what.
 /// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
+/// One that ends with bytes charged to it, inside another, is reported: nobody can refund them any more.
 /// Threads: any. Throws on construction: std::bad_alloc.
+/// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
+///          before; else they take the lock of the whole tree. `held`, `peak`, `room` and `now` take the lock.
 class budget {
 public:
     /// limit: bytes, inclusive; `unlimited` counts without refusing.
@@ -68,7 +71,8 @@ public:
         throw misuse{"budget " + name() + ": learn_overhead is for a budget of a device"};
     }
 
-    /// Takes bytes of the budget, here and at every ancestor.
+    /// Takes bytes of the budget, here and at every ancestor. The tag names who asks, should it be refused; what is held
+    /// has the names that reservations, pools and `budgeted` give it.
     /// Throws: budget_exceeded with the facts; nothing is charged then. May give back caches first.
     void charge(std::size_t bytes, tag name = {}, place where = place::here()) {
         detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
@@ -95,7 +99,9 @@ public:
 
     [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
     [[nodiscard]] std::size_t limit() const { return node_->now().limit; }
+    /// Bytes charged here and in budgets inside. While other threads charge, each one's part is of a moment of its own.
     [[nodiscard]] std::size_t held() const { return node_->now().held; }
+    /// The most that was held at one instant since the start or `reset_peak`. Exact.
     [[nodiscard]] std::size_t peak() const { return node_->now().peak; }
     /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
     [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
@@ -134,14 +140,18 @@ public:
           who_{who} {
         node_->parent()->join(*this);
     }
-    ~prepayment() {
+    ~prepayment() { end(); }
+
+    /// Gives back what is not spent, now, though the account may be looking at this one just then.
+    void end() noexcept {
+        if (std::exchange(ended_, true)) return;
         node_->parent()->leave(*this);
         node_->settle();
     }
 
     void fund(std::size_t bytes, place where) {
         charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
-        charge_by([&] { return node_->fund(bytes); }, *node_->parent(), bytes, request);
+        charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
     }
     [[nodiscard]] shared<ledger> const& node() const noexcept { return node_; }
 
@@ -156,6 +166,7 @@ public:
 private:
     shared<ledger> node_;
     label who_;
+    bool ended_ = false;
 };
 
 }  // namespace detail
@@ -168,7 +179,14 @@ private:
 class reservation {
 public:
     reservation(reservation&&) noexcept = default;
-    reservation& operator=(reservation&&) noexcept = default;
+    reservation& operator=(reservation&& other) noexcept {
+        if (this != &other) {
+            end();
+            state_ = std::move(other.state_);
+        }
+        return *this;
+    }
+    ~reservation() { end(); }
 
     /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
     [[nodiscard]] budget as_budget() const { return budget{state().node()}; }
@@ -195,6 +213,10 @@ private:
     [[nodiscard]] detail::prepayment& state() const {
         if (!state_) throw misuse{"a reservation was used after it was moved from"};
         return *state_;
+    }
+
+    void end() noexcept {
+        if (state_) state_->end();
     }
 
     shared<detail::prepayment> state_;

@@ -44,18 +44,6 @@ private:
     published<std::size_t> n_;
 };
 
-/// What somebody else allows the root of a tree to hold: a driver, who has other programs to serve.
-class outlook : public ref_counted {
-public:
-    virtual ~outlook() = default;
-
-    /// Asks. `held` tells what the root holds, whenever it is called. Nothing when no answer is to be had.
-    [[nodiscard]] virtual std::optional<std::size_t> limit_for(std::size_t (*held)(ledger const&),
-                                                               ledger const& root) noexcept = 0;
-    /// True once after each time that the last answer is to be used for.
-    [[nodiscard]] virtual bool is_due() noexcept = 0;
-};
-
 /// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
 class outer_limit {
 public:
@@ -69,6 +57,45 @@ public:
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
+/// What a node is at one instant, for those who look on. Bytes.
+struct sight {
+    std::size_t held;
+    std::size_t limit;
+    std::size_t peak;
+    label const* who;  // charged; null for a refund, and when nobody said
+};
+
+/// Somebody who is told of each change of what a node holds, and of its limit: a watch.
+class onlooker {
+public:
+    virtual ~onlooker() = default;
+
+    /// Under the tree's lock. True when deliver() is to be called for it, and nobody else is about to.
+    [[nodiscard]] virtual bool note(sight const& now) noexcept = 0;
+    /// Outside the lock, after a note that was answered with true.
+    virtual void deliver() noexcept = 0;
+
+    // Under the tree's lock, but that the second is its deliverer's.
+    onlooker* next_here = nullptr;
+    onlooker* next_due = nullptr;
+};
+
+/// Delivers for all of the list. What comes due meanwhile on this thread is delivered by the call that is under way.
+inline void deliver(onlooker* due) noexcept {
+    static constinit thread_local onlooker** last = nullptr;
+    if (last) {
+        for (*last = due; *last;) last = &(*last)->next_due;
+        return;
+    }
+    for (last = &due; *last;) last = &(*last)->next_due;
+    while (due) {
+        onlooker* const next = std::exchange(due, due->next_due);
+        if (!due) last = &due;
+        next->deliver();
+    }
+    last = nullptr;
+}
+
 /// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
@@ -76,20 +103,27 @@ struct ledger_tree final : ref_counted {
     stock* open = nullptr;                                             // all that are open, of all nodes
     std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
     std::unique_ptr<outer_limit> outer;                                // set before a second node is made
+    onlooker* due = nullptr;  // delivered for when the lock is let go
 };
 
-/// The tree's lock, held to change figures.
+/// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
 class [[nodiscard]] ledger_change {
 public:
-    explicit ledger_change(ledger_tree& tree) noexcept : lock_{tree.guard}, tree_{tree} {
-        tree_.version.step();
+    explicit ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
+        tree.guard.lock();
+        tree.version.step();
     }
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
-    ~ledger_change() { tree_.version.step(); }
+    ~ledger_change() {
+        tree_.version.step();
+        onlooker* const due = std::exchange(tree_.due, nullptr);
+        tree_.guard.unlock();
+        if (due) [[unlikely]]
+            deliver(due);  // the tree may be gone after it
+    }
 
 private:
-    std::scoped_lock<mutex> lock_;
     ledger_tree& tree_;
 };
 
@@ -152,7 +186,7 @@ public:
     }
 
     /// As try_charge, always by the tree's lock; says who refused.
-    [[nodiscard]] outcome charge_or_say(std::size_t bytes) noexcept {
+    [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept {
         ledger_change const change{*tree_};
         plan const p = plan_for(bytes, this_thread());
         if (ledger* const refuser = refuser_of(p.need, p.from))
@@ -163,7 +197,7 @@ public:
         } else {
             own_ += bytes;
         }
-        take(p.need, p.from);
+        take(p.need, p.from, who);
         return {};
     }
 
@@ -189,6 +223,7 @@ public:
         bool const is_higher = bytes > limit_;
         limit_ = bytes;
         if (taken_ > limit_) collect_under(*this, nullptr);
+        tell();
         return is_higher;
     }
     void set_outer_limit(std::unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
@@ -203,12 +238,13 @@ public:
     }
 
     /// Charges the parent of a prepaid node and makes the bytes spendable here.
-    [[nodiscard]] outcome fund(std::size_t bytes) noexcept {
+    [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept {
         ledger_change const change{*tree_};
         if (ledger* const refuser = parent_->refuser_of(bytes, nullptr))
             return {refuser, bytes - refuser->room_here()};
         limit_ += bytes;
-        parent_->take(bytes, nullptr);
+        tell();
+        parent_->take(bytes, nullptr, who);
         return {};
     }
     /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
@@ -279,6 +315,21 @@ public:
     void leave(stakeholder& s) noexcept {
         std::scoped_lock const lock{tree_->guard};
         std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
+    }
+
+    /// From now on `o` is told of each change here, and first of what is. No stock is open below: all changes go by
+    /// the lock, and what is taken is what is held.
+    void join(onlooker& o) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        o.next_here = std::exchange(onlookers_, &o);
+        tell(o, nullptr);
+    }
+    void leave(onlooker& o) noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        onlooker** at = &onlookers_;
+        while (*at != &o) at = &(*at)->next_here;
+        *at = o.next_here;
     }
 
     /// Keeps the refusal here and at every ancestor, until the next one.
@@ -395,6 +446,13 @@ private:
         while (ledger* const above = node->next()) node = above;
         return *node;
     }
+    // False where each charge is somebody's business: who looks on, or whom a settled node gives back to.
+    [[nodiscard]] bool may_lend() const noexcept {
+        ledger const* node = this;
+        for (; !node->onlookers_; node = node->next())
+            if (!node->next()) return !node->settled_;
+        return false;
+    }
 
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept {
         if (!me) return {nullptr, bytes};
@@ -404,7 +462,7 @@ private:
             std::size_t const need = bytes - std::min(bytes, mine.idle());
             return need <= most - std::min(most, mine.grant()) ? plan{&mine, need} : plan{nullptr, bytes};
         }
-        if (bytes > most || mine.is_open() || !mine.pays() || top().settled_) return {nullptr, bytes};
+        if (bytes > most || mine.is_open() || !mine.pays() || !may_lend()) return {nullptr, bytes};
         mine.open(*this, *me);
         mine.next_open() = std::exchange(tree_->open, &mine);
         return {&mine, bytes};
@@ -422,21 +480,35 @@ private:
     }
 
     // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
-    void take(std::size_t need, stock const* mine) noexcept {
+    void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept {
         std::size_t const granted = mine ? mine->grant() : 0;
         for (ledger* node = this; node; node = node->next()) node->taken_ += need;
         for (ledger* node = this; node; node = node->next()) {
             if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
             node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+            node->tell(who);
         }
     }
     void drop(std::size_t bytes) noexcept {
         for (ledger* node = this; node; node = node->next()) node->taken_ -= bytes;
         if (ledger& last = top(); last.settled_) last.shrink(last.room_here());
+        for (ledger* node = this; node; node = node->next()) node->tell();
     }
     void shrink(std::size_t bytes) noexcept {
         limit_ -= bytes;
+        tell();
         parent_->drop(bytes);
+    }
+
+    void tell(label const* who = nullptr) noexcept {
+        for (onlooker* o = onlookers_; o; o = o->next_here) tell(*o, who);
+    }
+    void tell(onlooker& o, label const* who) noexcept {
+        if (!o.note({taken_, limit_, peak_, who})) return;
+        o.next_due = nullptr;
+        onlooker** at = &tree_->due;
+        while (*at) at = &(*at)->next_due;
+        *at = &o;
     }
 
     void collect_under(ledger const& node, stock const* but) noexcept {
@@ -486,6 +558,7 @@ private:
     std::size_t peak_ = 0;  // the most that was held at an instant
     bool prepaid_ = false;
     bool settled_ = false;
+    onlooker* onlookers_ = nullptr;
     std::optional<budget_exceeded> last_refusal_;
     shared<ledger> parent_;
     shared<ledger_tree> tree_;

@@ -229,7 +229,7 @@ void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request 
 inline void charge(ledger& node, std::size_t bytes, charge_request const& request) {
     if (node.try_charge_alone(bytes)) [[likely]]
         return;
-    charge_by([&] { return node.charge_or_say(bytes); }, node, bytes, request);
+    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request);
 }
 
 }  // namespace cuota::inline v0::detail

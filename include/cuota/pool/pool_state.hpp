@@ -157,8 +157,8 @@ public:
     void reserve(std::size_t bytes, label const& who) {
         if (bytes == 0) return;
         segment const s = acquire(round_up(bytes, granule), bytes, who);
-        std::scoped_lock const lock{guard_};
-        (void)enter(s);
+        std::unique_lock lock{guard_};
+        (void)enter(s, lock);
     }
 
     void close_to_requests() noexcept {
@@ -229,8 +229,8 @@ private:
         }
         // Without the lock: the budget may ask other pools for memory, and they this one.
         segment const fresh = acquire(size, bytes, who);
-        std::scoped_lock const lock{guard_};
-        return count(blocks_.take(enter(fresh), size, bytes, who));
+        std::unique_lock lock{guard_};
+        return count(blocks_.take(enter(fresh, lock), size, bytes, who));
     }
 
     void check_open(label const& who) const {
@@ -353,8 +353,8 @@ private:
         throw out_of_memory{std::move(r)};
     }
 
-    // Under the lock. On a throw the segment has been given back.
-    block& enter(segment const& s) {
+    // On a throw the segment has been given back, without the lock: who watches the budget may ask this pool.
+    block& enter(segment const& s, std::unique_lock<std::mutex>& lock) {
         try {
             segments_.reserve(segments_.size() + 1);
             block& whole = blocks_.add_segment(s.at, s.bytes);
@@ -363,6 +363,7 @@ private:
             stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
             return whole;
         } catch (...) {
+            lock.unlock();
             give_back(s);
             throw;
         }

@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Watches: who is told when a budget fills up, before anything is refused.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/growth.hpp>
+#include <cuota/guard/watch_event.hpp>
+
+namespace cuota::inline v0 {
+
+/// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes.
+class watch_level {
+public:
+    watch_level(double share) noexcept : share_{share} {}
+    template <std::integral Bytes>
+    watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
+        if (std::cmp_less(bytes, 0)) throw misuse{"a watch at " + std::to_string(bytes) + " bytes"};
+    }
+
+    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }
+    /// In bytes: the nearest, and never less than 1.
+    [[nodiscard]] std::size_t of(std::size_t limit) const noexcept {
+        if (!share_) return bytes_;
+        double const nearest = *share_ * static_cast<double>(limit) + 0.5;
+        if (nearest >= static_cast<double>(limit)) return std::max<std::size_t>(limit, 1);
+        return std::max<std::size_t>(static_cast<std::size_t>(nearest), 1);
+    }
+    /// Above nothing, and at most all there is; false for what is no number.
+    [[nodiscard]] bool is_sound() const noexcept {
+        return share_ ? *share_ > 0.0 && *share_ <= 1.0 : bytes_ != 0;
+    }
+    /// For two of one kind.
+    [[nodiscard]] bool is_below(watch_level const& other) const noexcept {
+        return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
+    }
+    [[nodiscard]] std::string text() const {
+        return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
+    }
+
+private:
+    std::optional<double> share_;
+    std::size_t bytes_ = 0;
+};
+
+struct watch_options {
+    bool falling = false;  ///< calls for the all-clear too
+    /// Signals that the limit would be reached within this time if it went on so. Looked at with each change.
+    std::optional<std::chrono::nanoseconds> time_to_limit{};
+    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the growth's memory
+    /// Another clock, for tests. Called under a lock of the library: it may do nothing but tell the time.
+    std::chrono::steady_clock::time_point (*clock)() noexcept = std::chrono::steady_clock::now;
+};
+
+namespace detail {
+
+inline void check_watch(std::string const& name, std::size_t limit, std::vector<watch_level> const& levels,
+                        watch_level hysteresis, watch_options const& options) {
+    auto const wrong = [&](std::string const& what) -> misuse {
+        return misuse{"watch of budget " + name + ": " + what};
+    };
+    auto const check_one = [&](char const* what, watch_level level) {
+        if (!level.is_sound())
+            throw wrong(std::string{what} + level.text() +
+                        (level.is_share() ? " is no share of a limit: above 0, at most 1"
+                                          : " is none: 1 is the least"));
+        if (level.is_share() && limit == unlimited)
+            throw wrong(std::string{what} + level.text() + " is a share of a limit, and there is none");
+        if (level.is_share() != levels.front().is_share())
+            throw wrong(std::string{what} + level.text() + " beside " + levels.front().text() +
+                        ": shares and bytes cannot be compared");
+    };
+    if (levels.empty() && !options.time_to_limit) throw wrong("no threshold");
+    for (watch_level const& level : levels) check_one("a threshold of ", level);
+    for (std::size_t i = 1; i < levels.size(); ++i)
+        if (!levels[i - 1].is_below(levels[i]))
+            throw wrong("a threshold of " + levels[i].text() + " after one of " + levels[i - 1].text() +
+                        ": they must ascend");
+    if (!levels.empty()) {
+        check_one("a hysteresis of ", hysteresis);
+        if (levels.front().is_below(hysteresis))
+            throw wrong("a hysteresis of " + hysteresis.text() + " is more than the threshold of " +
+                        levels.front().text());
+    }
+    if (options.half_life.count() <= 0) throw wrong("a half-life that is not above 0");
+    if (!options.clock) throw wrong("no clock");
+    if (!options.time_to_limit) return;
+    if (options.time_to_limit->count() <= 0) throw wrong("a time to the limit that is not above 0");
+    if (limit == unlimited) throw wrong("a time to the limit, and there is none");
+}
+
+/// What a watch shares with the account and with who is delivering.
+class watch_state final : public onlooker, public ref_counted {
+public:
+    watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis, watch_callback callback,
+                watch_options const& options)
+        : budget_{std::move(b)},
+          levels_{std::move(levels)},
+          hysteresis_{hysteresis},
+          options_{options},
+          growth_{options.half_life},
+          callback_{std::move(callback)} {}
+
+    void begin() noexcept { budget_access::node(budget_).join(*this); }
+
+    /// After it nobody calls or is called, but for a caller that this call is made from.
+    void end() noexcept {
+        budget_access::node(budget_).leave(*this);
+        watch_callback last;
+        std::unique_lock lock{guard_};
+        ended_ = true;
+        if (caller_ == std::this_thread::get_id()) return void(ended_within_ = true);
+        returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
+        last.swap(callback_);
+        lock.unlock();  // for what the callback has captured
+    }
+
+    [[nodiscard]] bool note(sight const& now) noexcept override {
+        auto const time = options_.clock();
+        growth_.see(now.held, time);
+        bool due = false;
+        while (over_ != levels_.size() && now.held >= levels_[over_].of(now.limit))
+            due |= keep(now, time, watch_signal::threshold, true, over_++);
+        while (over_ != 0 && now.held <= all_clear(levels_[over_ - 1], now.limit)) {
+            --over_;
+            if (options_.falling) due |= keep(now, time, watch_signal::threshold, false, over_);
+        }
+        if (options_.time_to_limit && is_near(now.limit) != near_) {
+            near_ = !near_;
+            if (near_ || options_.falling) due |= keep(now, time, watch_signal::time_to_limit, near_, 0);
+        }
+        return due;
+    }
+
+    void deliver() noexcept override {
+        shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
+        watch_callback last;
+        std::unique_lock lock{guard_};
+        while (std::optional<watch_event> const next = take_out()) {
+            caller_ = std::this_thread::get_id();
+            lock.unlock();
+            report_failure_of([&] { callback_(*next); });
+            lock.lock();
+            caller_ = {};
+            if (ended_within_) last.swap(callback_);
+        }
+        is_delivered_ = false;
+        lock.unlock();
+        returned_.notify_all();
+    }
+
+private:
+    [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept {
+        std::size_t const from = level.of(limit);
+        return from - std::min(from, hysteresis_.of(limit));
+    }
+    // Once near, it is near until there is twice the time.
+    [[nodiscard]] bool is_near(std::size_t limit) const noexcept {
+        auto const left = growth_.time_to(limit);
+        return left && *left < *options_.time_to_limit * (near_ ? 2 : 1);
+    }
+
+    // Under the tree's lock: the oldest makes room. True when there is nobody who will deliver it.
+    [[nodiscard]] bool keep(sight const& now, std::chrono::steady_clock::time_point time, watch_signal signal,
+                            bool rising, std::size_t index) noexcept {
+        bool const is_level = signal == watch_signal::threshold;
+        std::scoped_lock const lock{guard_};
+        watch_event& e = kept_[crossings_++ % kept_.size()];
+        e = {};
+        e.budget = budget_.name();
+        e.signal = signal;
+        e.rising = rising;
+        e.index = index;
+        e.threshold = is_level ? levels_[index].of(now.limit) : now.limit;
+        e.held = now.held;
+        e.limit = now.limit;
+        e.peak = now.peak;
+        e.number = crossings_;
+        e.time = time;
+        e.growth = growth_.per_second();
+        e.time_to_limit = growth_.time_to(now.limit);
+        if (now.who) {
+            e.charged_as = now.who->name;
+            e.charged_at = now.who->where;
+        }
+        if (std::exchange(is_delivered_, true)) return false;
+        add_owner();
+        return true;
+    }
+
+    // Under guard_.
+    [[nodiscard]] std::optional<watch_event> take_out() noexcept {
+        if (ended_ || called_ == crossings_) return std::nullopt;
+        std::uint64_t const oldest = crossings_ - std::min<std::uint64_t>(crossings_, kept_.size());
+        std::uint64_t const next = std::max(called_, oldest);
+        watch_event e = kept_[next % kept_.size()];
+        e.missed = next - called_;
+        called_ = next + 1;
+        return e;
+    }
+
+    budget const budget_;
+    std::vector<watch_level> const levels_;
+    watch_level const hysteresis_;
+    watch_options const options_;
+
+    // Under the tree's lock.
+    growth growth_;
+    std::size_t over_ = 0;  // so many thresholds, the lowest, have been crossed and not re-armed
+    bool near_ = false;
+
+    std::mutex guard_;  // for all below; taken under the tree's
+    std::condition_variable returned_;
+    std::array<watch_event, 64> kept_;
+    std::uint64_t crossings_ = 0;
+    std::uint64_t called_ = 0;   // of them, or missed
+    bool is_delivered_ = false;  // somebody is at it, or about to be
+    bool ended_ = false;
+    bool ended_within_ = false;  // by its own callback, which must not go before it returned
+    std::thread::id caller_{};   // in the callback now
+    watch_callback callback_;    // who is in it uses it without the lock
+};
+
+}  // namespace detail
+
+/// Calls when what a budget holds rises to a threshold: one call per crossing.
+///
+/// A threshold is crossed when a charge, or a moved limit, leaves `held() >= threshold`; and again only after
+/// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
+/// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
+/// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
+/// the limit is never reached.
+///
+/// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
+///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
+///          never one within another: who is delivering also delivers what others cross meanwhile, and what the callback
+///          crosses itself, after it returned. The last 64 crossings wait; of older ones `missed` tells the number.
+///          What a callback throws goes to the error sink; no charge or refund throws or allocates for a watch.
+/// Ends:    with its scope: no call is under way then in another thread, and none follows. So do not end it under a
+///          lock that the callback takes, nor two watches in each other's callbacks.
+/// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
+///          some 60 ns for a charge or a refund, where one without a watch mostly takes 1.
+/// Threads: any, but one at a time for one object.
+class [[nodiscard]] watch {
+public:
+    /// Throws: misuse for thresholds that are none, are not above 0, do not ascend, or are shares over 1 or of no limit;
+    /// for a hysteresis of 0 or over the lowest threshold; for an empty callback; std::bad_alloc.
+    watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
+          watch_callback callback, watch_options const& options = {}) {
+        detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
+        if (!callback) throw misuse{"watch of budget " + watched.name() + ": no callback"};
+        state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
+                                                   std::move(callback), options);
+        state_->begin();
+    }
+    watch(watch&&) noexcept = default;
+    watch& operator=(watch&& other) noexcept {
+        watch const ended{std::exchange(state_, std::move(other.state_))};
+        return *this;
+    }
+    ~watch() {
+        if (state_) state_->end();
+    }
+
+private:
+    explicit watch(shared<detail::watch_state> state) noexcept : state_{std::move(state)} {}
+
+    shared<detail::watch_state> state_;
+};
+
+}  // namespace cuota::inline v0

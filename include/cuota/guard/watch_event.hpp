@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a watch saw, as data and as a line of JSON; and the callback that writes that line to standard error.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+
+#include <cuota/core/json.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/refusal_json.hpp>
+
+namespace cuota::inline v0 {
+
+enum class watch_signal {
+    threshold,      ///< of bytes that are held
+    time_to_limit,  ///< at which the limit would be reached if it went on so
+};
+
+/// A crossing, and all figures of its instant. Bytes; copies cost no allocation.
+struct watch_event {
+    std::string_view budget{};  ///< its name; there as long as the budget is
+    watch_signal signal = watch_signal::threshold;
+    bool rising = true;         ///< false: the all-clear, sent only when asked for
+    std::size_t index = 0;      ///< which threshold, the lowest is 0
+    std::size_t threshold = 0;  ///< what it came to; for time_to_limit the budget's limit
+    std::size_t held = 0;       ///< right after the change that crossed
+    std::size_t limit = 0;      ///< of the budget; `unlimited` when it has none
+    std::size_t peak = 0;       ///< of the budget, up to then
+    std::uint64_t number = 0;   ///< of this watch's crossings, from 1; those that were missed have theirs
+    std::uint64_t missed = 0;   ///< how many since the last call came too fast to be kept
+    std::chrono::steady_clock::time_point time{};
+    double growth = 0;  ///< bytes per second, smoothed; negative while it shrinks
+    std::optional<std::chrono::duration<double>> time_to_limit{};  ///< seconds; absent: none, or not growing
+    tag charged_as{};    ///< of the charge that crossed, when it had one; empty for a refund
+    place charged_at{};  ///< the same charge's call site
+
+    [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
+};
+
+/// What a watch calls.
+using watch_callback = std::function<void(watch_event const&)>;
+
+/// The event as one line of JSON, without a line's end. Sizes are bytes, `unlimited` is null; "growth" is bytes per
+/// second, "time_to_limit_ms" null when absent; "steady_ns" is std::chrono::steady_clock's.
+/// Throws: std::bad_alloc. Cost: microseconds.
+[[nodiscard]] inline std::string watch_json(watch_event const& e) {
+    auto const integer = [](double n) {  // within what a reader's integer holds
+        return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
+    };
+    detail::json_object line;
+    line.add("event", "watch").add("budget", e.budget);
+    line.add("signal", e.signal == watch_signal::threshold ? "threshold" : "time_to_limit");
+    line.add("rising", e.rising).add("index", e.index).add("threshold", e.threshold);
+    line.add("held", e.held).add("limit", e.limit);
+    line.add("free", e.limit == unlimited ? unlimited : e.free()).add("peak", e.peak);
+    line.add_json("number", std::to_string(e.number)).add_json("missed", std::to_string(e.missed));
+    line.add_json("growth", integer(e.growth));
+    line.add_json("time_to_limit_ms", e.time_to_limit ? integer(1e3 * e.time_to_limit->count()) : "null");
+    line.add("tag", e.charged_as.text()).add_json("place", detail::json_place(e.charged_at));
+    line.add_json("steady_ns", std::to_string(std::chrono::nanoseconds{e.time.time_since_epoch()}.count()));
+    return line.text();
+}
+
+namespace detail {
+
+/// While one is alive, a write of this thread to where nobody reads, or beyond the size that a file may have, fails
+/// instead of ending the program.
+class quiet_writes {
+public:
+    quiet_writes() noexcept {
+        ::sigemptyset(&both_);
+        ::sigaddset(&both_, SIGPIPE);
+        ::sigaddset(&both_, SIGXFSZ);
+        ::pthread_sigmask(SIG_BLOCK, &both_, &before_);
+        ::sigpending(&pending_);
+    }
+    quiet_writes(quiet_writes const&) = delete;
+    quiet_writes& operator=(quiet_writes const&) = delete;
+    ~quiet_writes() {
+        take_back(SIGPIPE);
+        take_back(SIGXFSZ);
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+private:
+    void take_back(int signal) const noexcept {
+        ::sigset_t now;
+        ::sigpending(&now);
+        if (::sigismember(&now, signal) != 1 || ::sigismember(&pending_, signal) == 1) return;
+        ::sigset_t one;
+        ::sigemptyset(&one);
+        ::sigaddset(&one, signal);
+        int taken = 0;
+        ::sigwait(&one, &taken);
+    }
+    ::sigset_t both_{};
+    ::sigset_t before_{};
+    ::sigset_t pending_{};
+};
+
+}  // namespace detail
+
+/// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
+/// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
+/// without a word. Threads: any.
+[[nodiscard]] inline watch_callback log_to_stderr() {
+    return [](watch_event const& e) {
+        std::string const line = watch_json(e) + '\n';
+        detail::quiet_writes const here;
+        while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {}
+    };
+}
+
+}  // namespace cuota::inline v0
