@@ -209,6 +209,17 @@ void charge_and_refund_of_device(benchmark::State& state) {
 }
 BENCHMARK(charge_and_refund_of_device)->ArgName("bytes")->Arg(256)->Arg(1 << 20);
 
+// Under a threshold that is never reached.
+void charge_and_refund_watched(benchmark::State& state) {
+    cuota::budget b{"root", 1'000'000};
+    cuota::watch const watched{b, {0.9}, 0.1, [](cuota::watch_event const&) {}};
+    for (auto _ : state) {
+        b.charge(bytes);
+        b.refund(bytes);
+    }
+}
+BENCHMARK(charge_and_refund_watched);
+
 // Memory that costs nothing, so that what is left is the account and the table of what is alive.
 struct one_block {
     static void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return block.data(); }
@@ -221,6 +232,7 @@ struct one_block {
 
     alignas(256) static inline std::array<std::byte, bytes> block{};
 };
+static_assert(cuota::resource<one_block> && one_block{} == one_block{});
 
 void budgeted_allocate_and_deallocate(benchmark::State& state) {
     cuota::budgeted<one_block> memory{cuota::budget{"root", cuota::unlimited}};

@@ -173,9 +173,10 @@ public:
     /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
         thread_record* const me = this_thread();
-        if (me && stock_of(*me).try_use(*me, bytes)) [[likely]]
+        stock* const mine = me ? &stock_of(*me) : nullptr;
+        if (mine && mine->try_use(*me, bytes)) [[likely]]
             return true;
-        return !will_not_fit(bytes, me) && try_charge_by_lock(bytes);
+        return !will_not_fit(bytes, mine, me) && try_charge_by_lock(bytes);
     }
 
     /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
@@ -381,27 +382,29 @@ private:
 
     // Without the lock: true when it certainly does not fit, even if all others had their stocks empty. Proved by
     // figures of one instant, which is when nobody has changed any meanwhile. The node that refused last is looked at
-    // first, so that it costs the same at any depth.
-    [[nodiscard, gnu::noinline]] bool will_not_fit(std::size_t bytes, thread_record const* me) noexcept {
-        std::size_t const version = tree_->version.now();
-        if (version % 2 != 0 || tree_->outer) return false;
-        stock::numbers const mine = me ? stock_of(*me).seen_by(*me) : stock::numbers{};
-        std::size_t const need = bytes - std::min(bytes, mine.grant - mine.used);
-        bool const lacks = tightest_.load(std::memory_order_relaxed)->surely_lacks(need, mine.grant) ||
-                           find_tightest(need, mine.grant);
-        return lacks && tree_->version.now() == version;
+    // first, so that it costs the same at any depth; and inlined, as a success is.
+    [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
+                                                               thread_record const* me) noexcept {
+        ledger_tree const& tree = *tree_;
+        std::size_t const version = tree.version.now();
+        if (version % 2 != 0 || tree.outer) return false;
+        stock::numbers const ready = mine ? mine->seen_by(*me) : stock::numbers{};
+        std::size_t const need = bytes - std::min(bytes, ready.grant - ready.used);
+        ledger const& last = *tightest_.load(std::memory_order_relaxed);
+        if (!last.surely_lacks(need, ready.grant)) return find_tightest(need, ready.grant, version);
+        return tree.version.now() == version;
     }
-    [[nodiscard]] bool find_tightest(std::size_t need, std::size_t granted) noexcept {
+    [[nodiscard, gnu::noinline]] bool find_tightest(std::size_t need, std::size_t granted,
+                                                    std::size_t version) noexcept {
         ledger const* node = this;
         while (node && !node->surely_lacks(need, granted)) node = node->next();
-        if (node) tightest_.store(node, std::memory_order_relaxed);
-        return node;
+        if (!node) return false;
+        tightest_.store(node, std::memory_order_relaxed);
+        return tree_->version.now() == version;
     }
-    // Of figures that may not belong together: then the answer means nothing.
+    // Of figures that may not belong together: then the answer means nothing. Where no limit is below what is held.
     [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept {
-        std::size_t const limit = limit_;
-        std::size_t const least_held = taken_ - lent_ + granted;
-        return least_held > limit || need > limit - least_held;
+        return need > limit_ - (taken_ - lent_ + granted);
     }
 
     [[gnu::noinline]] bool try_charge_by_lock(std::size_t bytes) noexcept {
