@@ -150,7 +150,7 @@ public:
     ~ledger() {
         {
             ledger_change const change{*tree_};
-            collect([this](stock& s) { return s.node() == this; }, nullptr);
+            collect([this](stock& s) { return s.node() == this; }, this_thread_record());
         }
         // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
         if (parent_ && own_ != 0)
@@ -366,8 +366,6 @@ public:
     }
 
 private:
-    friend struct ledger_probe;  // the model checker's
-
     static constexpr std::size_t stocks = 16;  // threads beyond that many share, and mostly go by the lock
 
     // How a charge will be made: `need` more bytes from the tree, into a stock or not.
