@@ -27,9 +27,14 @@ public:
 
     /// From now on `bytes` are held. The first time tells where it starts; times do not go back.
     void see(std::size_t bytes, time_point now) noexcept {
-        if (!seen_) held_ = bytes;
-        else if (now > *seen_) age(now - *seen_);
-        if (!seen_ || now > *seen_) seen_ = now;
+        if (!has_begun_) {
+            has_begun_ = true;
+            held_ = bytes;
+            seen_ = now;
+        } else if (now > seen_) {
+            age(now - seen_);
+            seen_ = now;
+        }
         fresh_ += static_cast<double>(bytes) - static_cast<double>(held_);
         held_ = bytes;
     }
@@ -56,7 +61,8 @@ private:
     }
 
     seconds half_life_;
-    std::optional<time_point> seen_;
+    bool has_begun_ = false;  // no optional: g++ 12 takes its value for one that may not be there
+    time_point seen_{};
     std::size_t held_ = 0;
     double fresh_ = 0;  // bytes that the rate does not know of in full
     double rate_ = 0;

@@ -255,12 +255,12 @@ private:
 /// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
 ///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
 /// Threads: any, but one at a time for one object.
-class [[nodiscard]] watch {
+class watch {
 public:
     /// Throws: misuse for thresholds that are none, are not above 0, do not ascend, or are shares over 1 or of no limit;
     /// for a hysteresis of 0 or over the lowest threshold; for an empty callback; std::bad_alloc.
-    watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
-          watch_callback callback, watch_options const& options = {}) {
+    [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
+                        watch_callback callback, watch_options const& options = {}) {
         detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
         if (!callback) throw misuse{"watch of budget " + watched.name() + ": no callback"};
         state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
