@@ -82,7 +82,7 @@ struct thread_registry {
 /// A few loads and stores that nobody can come between who has called in what they are about.
 ///
 /// The owner enters a section, then looks whether the thing is still his. Who calls it in says so first, then waits
-/// by `see_sections_end` for sections that may not have seen it. Of the two, one sees the other: Dekker's rule, with the
+/// by `see_section_end` for sections that may not have seen it. Of the two, one sees the other: Dekker's rule, with the
 /// fence on the side of who calls in (membarrier) or, where there is none, on both.
 class section {
 public:
