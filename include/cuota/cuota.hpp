@@ -54,10 +54,14 @@
 #include <cuota/guard/watch.hpp>
 #include <cuota/guard/watch_event.hpp>
 
+#include <cuota/pool/block.hpp>
 #include <cuota/pool/block_index.hpp>
+#include <cuota/pool/free_bins.hpp>
+#include <cuota/pool/live_table.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/pool/stream_order.hpp>
+#include <cuota/pool/wait_set.hpp>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_span.hpp>

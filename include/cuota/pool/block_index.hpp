@@ -6,181 +6,127 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <memory>
-#include <set>
-#include <unordered_map>
+#include <new>
 #include <utility>
 
 #include <cuota/core/label.hpp>
-#include <cuota/pool/stream_order.hpp>
+#include <cuota/pool/block.hpp>
+#include <cuota/pool/free_bins.hpp>
+#include <cuota/pool/live_table.hpp>
 
 namespace cuota::inline v0::detail {
 
-struct block;
-
-struct by_size_then_place {
-    using is_transparent = void;
-    bool operator()(block const* a, block const* b) const noexcept;
-    bool operator()(block const* a, std::size_t size) const noexcept;
-    bool operator()(std::size_t size, block const* b) const noexcept;
-};
-using free_set = std::set<block*, by_size_then_place>;
-
-/// A run of bytes inside one segment. Its place in the free set travels with it, so that a release never allocates.
-struct block {
-    std::byte* at;
-    std::size_t size;
-    block* before = nullptr;  // neighbours in the segment
-    block* after = nullptr;
-    wait_set waits{};           // while free: what must be over before the bytes are used
-    std::size_t requested = 0;  // while live: what was asked for
-    tag name{};
-    place where{};
-    free_set::node_type seat{};  // while live: the node to sit down with again
-
-    [[nodiscard]] bool is_free() const noexcept { return seat.empty(); }
-    [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
-};
-
-inline bool by_size_then_place::operator()(block const* a, block const* b) const noexcept {
-    return a->size != b->size ? a->size < b->size : std::less<>{}(a->at, b->at);
-}
-inline bool by_size_then_place::operator()(block const* a, std::size_t size) const noexcept {
-    return a->size < size;
-}
-inline bool by_size_then_place::operator()(std::size_t size, block const* b) const noexcept {
-    return size < b->size;
-}
-
-/// All blocks of all segments, over all streams. Find, take, release, merge and fail are O(log n) in the number of
-/// free blocks. Not thread-safe: under the pool's lock.
+/// All blocks of all segments, over all streams. Not thread-safe: under the pool's lock.
+/// Cost: find, take, release and merge are a few loads for blocks under 16 KiB, O(log n) in the free blocks of like
+/// size above; to fail is as cheap as to find.
 class block_index {
 public:
-    block_index() = default;
-    block_index(block_index const&) = delete;
-    block_index& operator=(block_index const&) = delete;
-    ~block_index() {
-        for (block* b : free_) delete b;
-        for (auto const& [at, b] : live_) delete b;
-    }
-
     /// Enters a segment as one free block. Throws: std::bad_alloc; unchanged then.
     block& add_segment(void* at, std::size_t size) {
-        auto fresh = std::make_unique<block>(block{static_cast<std::byte*>(at), size});
-        free_.insert(fresh.get());
-        return *fresh.release();
+        block& whole = store_.make(static_cast<std::byte*>(at), size);
+        free_.insert(whole);
+        return whole;
     }
 
     /// Forgets a free block that is a whole segment.
     void remove_segment(block& whole) noexcept {
-        free_.erase(&whole);
-        delete &whole;
+        free_.erase(whole);
+        store_.drop(whole);
     }
 
-    /// The free blocks of at least `size` bytes, smallest first, lowest address first.
+    /// The free blocks of at least `size` bytes, the smallest first, until visit(block) says false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
-        for (auto it = free_.lower_bound(size); it != free_.end(); ++it)
-            if (!visit(**it)) return;
+        free_.for_each_fit(size, visit);
     }
-
-    template <class Visit>
-    void for_each_free(Visit visit) const {
-        for (block* b : free_) visit(*b);
-    }
-    /// Until visit(block) says false.
     template <class Visit>
     void for_each_free_from_largest(Visit visit) const {
-        for (auto it = free_.rbegin(); it != free_.rend(); ++it)
-            if (!visit(**it)) return;
+        free_.for_each_from_largest(visit);
+    }
+    template <class Visit>
+    void for_each_free(Visit visit) const {
+        free_.for_each_fit(0, [&](block& b) {
+            visit(b);
+            return true;
+        });
     }
     template <class Visit>
     void for_each_live(Visit visit) const {
-        for (auto const& [at, b] : live_) visit(*b);
+        live_.for_each(visit);
     }
 
     /// Makes the first `size` bytes of a free block live; the rest stays free, and waits for what the whole did.
     /// Throws: std::bad_alloc; unchanged then.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who) {
-        std::unique_ptr<block> rest;
-        free_set::node_type rest_seat;
-        if (size < b.size) {
-            rest = std::make_unique<block>(block{b.at + size, b.size - size, &b, b.after, b.waits});
-            free_set one;  // the only way to a node of its own
-            one.insert(rest.get());
-            rest_seat = one.extract(one.begin());
-        }
-        live_.emplace(b.at, &b);
+        live_.reserve_one();
+        block* const rest = size < b.size ? &store_.make(b.at + size, b.size - size) : nullptr;
 
-        b.seat = free_.extract(&b);  // nothing throws from here on
+        free_.erase(b);  // nothing throws from here on
         if (rest) {
-            if (b.after) b.after->before = rest.get();
-            b.after = rest.get();
+            rest->before = &b;
+            rest->after = std::exchange(b.after, rest);
+            if (rest->after) rest->after->before = rest;
+            rest->waits = std::move(b.waits);
             b.size = size;
-            free_.insert(std::move(rest_seat));
-            (void)rest.release();
+            free_.insert(*rest);
         }
         b.waits = {};  // whoever took it has waited
+        b.is_live = true;
         b.requested = requested;
         b.name = who.name;
         b.where = who.where;
+        live_.insert(b);
         return b;
     }
 
     /// The live block that starts at p, or null.
-    [[nodiscard]] block* find_live(void const* p) const noexcept {
-        auto const found = live_.find(const_cast<void*>(p));
-        return found == live_.end() ? nullptr : found->second;
-    }
+    [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
     /// Makes a live block free, to be used again after `waits`, and merges it with its free neighbours: the merged
     /// block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
-        live_.erase(b.at);
-        b.waits = std::move(waits);
+        live_.erase(b);
+        b.is_live = false;
         b.requested = 0;
+        b.waits = std::move(waits);
         block* kept = &b;
-        sit(b);
-        if (b.after && b.after->is_free()) join(b, *b.after);
-        if (b.before && b.before->is_free()) {
-            block* const before = b.before;
-            if (join(*before, b)) kept = before;
+        if (b.after && b.after->is_free() && merge_waits(b, *b.after)) {
+            free_.erase(*b.after);
+            swallow_next(b);
         }
+        if (b.before && b.before->is_free() && merge_waits(*b.before, b)) {
+            kept = b.before;
+            free_.erase(*kept);
+            swallow_next(*kept);
+        }
+        free_.insert(*kept);
         return *kept;
     }
 
-    [[nodiscard]] std::size_t largest_free() const noexcept {
-        return free_.empty() ? 0 : (*free_.rbegin())->size;
-    }
-    [[nodiscard]] std::size_t free_blocks() const noexcept { return free_.size(); }
-    [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.size(); }
+    [[nodiscard]] std::size_t largest_free() const noexcept { return free_.largest(); }
+    [[nodiscard]] std::size_t free_blocks() const noexcept { return free_.count(); }
+    [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
-    void sit(block& b) noexcept {
-        b.seat.value() = &b;
-        free_.insert(std::move(b.seat));
-        b.seat = {};
-    }
-
-    // Takes the right neighbour into the left one. False, with both as they were, when the host has no memory to
-    // write down the waits of both: two free blocks side by side are a pity, a lost wait would be a race.
-    bool join(block& left, block& right) noexcept {
+    // False, with both as they were, when the host has no memory to write down the waits of both: two free blocks side
+    // by side are a pity, a lost wait would be a race.
+    [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept {
         try {
-            left.waits.merge(right.waits);
+            into.waits.merge(from.waits);
+            return true;
         } catch (std::bad_alloc const&) { return false; }
-        free_.erase(&right);
-        left.seat = free_.extract(&left);
-        left.size += right.size;
-        left.after = right.after;
-        if (left.after) left.after->before = &left;
-        delete &right;
-        sit(left);
-        return true;
+    }
+    void swallow_next(block& b) noexcept {
+        block& next = *b.after;
+        b.size += next.size;
+        b.after = next.after;
+        if (b.after) b.after->before = &b;
+        store_.drop(next);
     }
 
-    free_set free_;
-    std::unordered_map<void*, block*> live_;
+    block_store store_;
+    free_bins free_;
+    live_table live_;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -10,56 +10,10 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/pool/wait_set.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// A point in a stream: everything enqueued there before its `ticket`-th release.
-struct wait_point {
-    std::uint32_t stream = 0;  // index in stream_order
-    std::uint64_t ticket = 0;
-    friend bool operator==(wait_point, wait_point) noexcept = default;
-};
-
-/// The points that a free block must wait for: the latest one of each stream. Mostly one, kept in place.
-class wait_set {
-public:
-    wait_set() noexcept = default;
-    explicit wait_set(wait_point only) noexcept : first_{only} {}
-
-    [[nodiscard]] bool is_empty() const noexcept { return !first_; }
-
-    template <class Visit>
-    void for_each(Visit visit) const {
-        if (first_) visit(*first_);
-        for (wait_point const& point : more_) visit(point);
-    }
-
-    /// All points of both. Throws: std::bad_alloc; unchanged then.
-    void merge(wait_set const& other) {
-        wait_set merged = *this;
-        other.for_each([&](wait_point point) { merged.add(point); });
-        *this = std::move(merged);
-    }
-
-private:
-    void add(wait_point point) {
-        if (!first_) {
-            first_ = point;
-            return;
-        }
-        auto const later = [&](wait_point& mine) {
-            if (mine.stream != point.stream) return false;
-            mine.ticket = std::max(mine.ticket, point.ticket);
-            return true;
-        };
-        if (later(*first_) || std::ranges::any_of(more_, later)) return;
-        more_.push_back(point);
-    }
-
-    std::optional<wait_point> first_;
-    std::vector<wait_point> more_;
-};
 
 /// The streams that a pool has seen. A release costs a number; an event is recorded only when another stream wants
 /// the memory, and then serves every release before it. Not thread-safe: under the pool's lock.
@@ -85,9 +39,11 @@ public:
         return point;
     }
 
-    /// Nothing to wait for: on that stream itself, or the work is known to be over. Makes no CUDA call.
+    /// Nothing to wait for: on that stream itself, or it has waited for that or something later before, or the work is
+    /// known to be over. Makes no CUDA call.
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept {
-        return point.stream == stream || point.ticket <= lanes_[point.stream].done;
+        return point.stream == stream || point.ticket <= lanes_[point.stream].done ||
+               (stream < lanes_.size() && lanes_[stream].has_seen(point));
     }
 
     /// As is_ordered, and looks whether an event that was recorded anyway is done by now. Throws: cuda_error.
@@ -98,10 +54,17 @@ public:
         return point.ticket <= from.done;
     }
 
-    /// Makes work enqueued later on s wait for the point. Throws: cuda_error; nothing waits then.
-    void wait(stream_ref s, wait_point point) {
+    /// Makes work enqueued later on s, whose index is `stream`, wait for the point, and so for all that the point's
+    /// stream had waited for when its event was recorded. Throws: cuda_error, std::bad_alloc; nothing waits then.
+    void wait(stream_ref s, std::uint32_t stream, wait_point point) {
+        lane& to = lanes_[stream];
+        to.seen.resize(lanes_.size());
         s.wait(mark_of(point));
         ++waits_;
+        lane const& from = lanes_[point.stream];
+        for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
+            to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
+        to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
     }
 
     /// Waits on the host. Throws: cuda_error.
@@ -123,14 +86,24 @@ private:
         std::uint64_t recorded = 0;          // the ticket that mark stands for
         std::uint64_t done = 0;              // releases known to be over
         std::optional<event> mark{};
+        // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
+        // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
+        std::vector<std::uint64_t> seen{};
+        std::vector<std::uint64_t> mark_saw{};
+
+        [[nodiscard]] bool has_seen(wait_point point) const noexcept {
+            return point.stream < seen.size() && point.ticket <= seen[point.stream];
+        }
     };
 
     event& mark_of(wait_point point) {
         lane& from = lanes_[point.stream];
         if (from.recorded < point.ticket) {
+            from.mark_saw.reserve(from.seen.size());
             if (from.mark) from.mark->record(*from.stream);
             else from.mark.emplace(*from.stream);
             from.recorded = from.ticket;
+            from.mark_saw = from.seen;
         }
         return *from.mark;
     }
@@ -153,6 +126,8 @@ private:
             l.id = id;
             l.stream.emplace(s);
             l.recorded = l.done = l.ticket;
+            l.seen.clear();
+            l.mark_saw.clear();
             return i;
         }
         lanes_.push_back({id, stream_share{s}});

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How much of a pool's memory can be used when several streams share it: 60,000 allocations of 64 KiB to 256 MiB,
+/// log-uniform, each by one of some streams, in a pool of 8 GiB of which at most a given share is live; whatever goes to
+/// make room is chosen at random. What does not fit although the bytes are there is a refusal. The streams are busy
+/// throughout, so that each hand-over from one to another needs a wait.
+///
+/// Beside it the shape that peers have: a mutex and, for each stream, a best-fit list with neighbours merged, which
+/// takes from the lists of others, and merges them, when its own has nothing.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include <cuota/cuota.hpp>
+
+namespace {
+
+using namespace cuota::literals;
+
+constexpr std::size_t cap = 8_GiB;
+constexpr int allocations = 60'000;
+
+// A source of addresses that nothing is behind: a pool never touches its memory.
+class addresses {
+public:
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    static constexpr std::size_t granule() noexcept { return 2_MiB; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(addresses, addresses) noexcept { return true; }
+
+private:
+    void* take(std::size_t bytes) noexcept {
+        void* const p = reinterpret_cast<void*>(next_);
+        next_ += bytes + 2_MiB;
+        return p;
+    }
+    std::uintptr_t next_ = std::uintptr_t{1} << 40;
+};
+
+// The peers' shape. Waits are counted, not made.
+class listed_pool {
+public:
+    explicit listed_pool(std::size_t streams) : lists_(streams) { lists_[0].push_back({0, cap}); }
+
+    [[nodiscard]] std::optional<std::size_t> allocate(std::size_t stream, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        if (auto const p = best_fit(stream, bytes)) return p;
+        for (std::size_t i = 0; i != lists_.size(); ++i) {
+            if (i == stream) continue;
+            if (auto const p = best_fit(i, bytes)) {
+                ++waits_;
+                return p;
+            }
+        }
+        for (std::size_t i = 0; i != lists_.size(); ++i) {
+            if (i == stream || lists_[i].empty()) continue;
+            ++waits_;
+            for (run const& r : lists_[i]) put(stream, r);
+            lists_[i].clear();
+            if (auto const p = best_fit(stream, bytes)) return p;
+        }
+        return std::nullopt;
+    }
+    void deallocate(std::size_t stream, std::size_t at, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        put(stream, {at, bytes});
+    }
+    [[nodiscard]] std::size_t waits() const { return waits_; }
+
+private:
+    struct run {
+        std::size_t at;
+        std::size_t bytes;
+    };
+    [[nodiscard]] std::optional<std::size_t> best_fit(std::size_t stream, std::size_t bytes) {
+        auto& list = lists_[stream];
+        auto best = list.end();
+        for (auto r = list.begin(); r != list.end(); ++r)
+            if (r->bytes >= bytes && (best == list.end() || r->bytes < best->bytes)) best = r;
+        if (best == list.end()) return std::nullopt;
+        std::size_t const at = best->at;
+        best->at += bytes;
+        if ((best->bytes -= bytes) == 0) list.erase(best);
+        return at;
+    }
+    void put(std::size_t stream, run r) {
+        auto& list = lists_[stream];
+        auto after = list.begin();
+        while (after != list.end() && after->at < r.at) ++after;
+        if (after != list.end() && r.at + r.bytes == after->at) {
+            after->at = r.at;
+            after->bytes += r.bytes;
+        } else {
+            after = list.insert(after, r);
+        }
+        if (after == list.begin()) return;
+        auto const before = std::prev(after);
+        if (before->at + before->bytes != after->at) return;
+        before->bytes += after->bytes;
+        list.erase(after);
+    }
+    std::mutex guard_;
+    std::vector<std::list<run>> lists_;
+    std::size_t waits_ = 0;
+};
+
+struct request {
+    std::size_t stream;
+    std::size_t bytes;
+};
+
+// Calls take(request) -> optional<handle>, give(request, handle); returns the refusals.
+template <class Handle, class Take, class Give>
+std::size_t run(std::size_t streams, double live_share, unsigned seed, Take take, Give give) {
+    struct live_block {
+        request of;
+        Handle at;
+    };
+    auto const most = static_cast<std::size_t>(live_share * static_cast<double>(cap));
+    std::mt19937_64 random{seed};
+    std::uniform_real_distribution<double> exponent{16.0, 28.0};
+    std::vector<live_block> live;
+    std::size_t bytes_live = 0;
+    std::size_t refusals = 0;
+    for (int i = 0; i != allocations; ++i) {
+        request const wanted{random() % streams,
+                             cuota::round_up(static_cast<std::size_t>(std::exp2(exponent(random))), 256)};
+        while (bytes_live + wanted.bytes > most) {
+            std::swap(live[random() % live.size()], live.back());
+            give(live.back().of, live.back().at);
+            bytes_live -= live.back().of.bytes;
+            live.pop_back();
+        }
+        if (std::optional<Handle> const at = take(wanted)) {
+            live.push_back({wanted, *at});
+            bytes_live += wanted.bytes;
+        } else {
+            ++refusals;
+        }
+    }
+    for (live_block const& b : live) give(b.of, b.at);
+    return refusals;
+}
+
+// Work that does not end before this does.
+class busy {
+public:
+    explicit busy(cuota::stream const& s) {
+        held_.lock();
+        cuota::rt::check(cudaLaunchHostFunc(s.get(), [](void* held) { std::scoped_lock{*static_cast<std::mutex*>(held)}; },
+                                            &held_),
+                         "cudaLaunchHostFunc");
+    }
+    ~busy() { held_.unlock(); }
+
+private:
+    std::mutex held_;
+};
+
+void streams_on_one_pool(benchmark::State& state) {
+    auto const streams = static_cast<std::size_t>(state.range(0));
+    double const share = static_cast<double>(state.range(1)) / 100;
+    for (auto _ : state) {
+        cuota::budget const account{"bench", cap};
+        cuota::scoped_pool pool{account, addresses{}, {.initial = cap}};
+        std::vector<cuota::stream> lanes(streams);
+        std::size_t refusals = 0;
+        {
+            std::list<busy> work;
+            for (cuota::stream const& s : lanes) work.emplace_back(s);
+            refusals = run<void*>(
+                streams, share, static_cast<unsigned>(state.range(2)),
+                [&](request r) -> std::optional<void*> {
+                    try {
+                        return pool.allocate(lanes[r.stream], r.bytes);
+                    } catch (cuota::out_of_memory const&) { return std::nullopt; }
+                },
+                [&](request r, void* at) { pool.deallocate(lanes[r.stream], at, r.bytes); });
+        }
+        state.counters["refusals"] = static_cast<double>(refusals);
+        state.counters["waits"] = static_cast<double>(pool.stats().stream_waits);
+    }
+}
+void streams_on_one_list_each(benchmark::State& state) {
+    auto const streams = static_cast<std::size_t>(state.range(0));
+    double const share = static_cast<double>(state.range(1)) / 100;
+    for (auto _ : state) {
+        listed_pool pool{streams};
+        std::size_t const refusals = run<std::size_t>(
+            streams, share, static_cast<unsigned>(state.range(2)),
+            [&](request r) { return pool.allocate(r.stream, r.bytes); },
+            [&](request r, std::size_t at) { pool.deallocate(r.stream, at, r.bytes); });
+        state.counters["refusals"] = static_cast<double>(refusals);
+        state.counters["waits"] = static_cast<double>(pool.waits());
+    }
+}
+#define CUOTA_TABLE                                                                                        \
+    ->ArgNames({"streams", "live%", "seed"})                                                               \
+        ->ArgsProduct({{1, 2, 4, 16}, {50, 60, 70}, {1, 2, 3}})                                            \
+        ->Iterations(1)                                                                                    \
+        ->Unit(benchmark::kMillisecond)
+BENCHMARK(streams_on_one_pool) CUOTA_TABLE;
+BENCHMARK(streams_on_one_list_each) CUOTA_TABLE;
+
+}  // namespace

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The free blocks of a pool by size, to be found by the size that is wanted. Intrusive: it takes nothing from the heap.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include <cuota/pool/block.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Blocks in bins of like sizes, with a bit for each bin that has one. Not thread-safe.
+///
+/// Up to 16 KiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
+/// its bytes still in some cache. Above, a bin is a 32nd of an octave wide and a treap (Aragon and Seidel, 1989)
+/// ordered by size, then address: the tightest fit at the lowest address goes first, which keeps what is free together.
+/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected.
+class free_bins {
+    static constexpr std::size_t lists = 64;  // bins of one size, of that many granules
+
+public:
+    /// Up to it, all blocks of a bin are of one size. Bytes.
+    static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granule;
+
+    void insert(block& b) noexcept {
+        std::size_t const bin = bin_of(b.size);
+        if (is_list(bin)) push(heads_[bin], b);
+        else sink(heads_[bin], b);
+        mark(bin);
+        ++count_;
+    }
+
+    void erase(block& b) noexcept {
+        std::size_t const bin = bin_of(b.size);
+        if (is_list(bin)) unlink(heads_[bin], b);
+        else pull(heads_[bin], b);
+        b.left = b.right = nullptr;
+        if (!heads_[bin]) unmark(bin);
+        --count_;
+    }
+
+    /// Those of at least `size` bytes, the smallest first, until visit(block) says false.
+    template <class Visit>
+    void for_each_fit(std::size_t size, Visit visit) const {
+        std::size_t bin = bin_of(size);
+        if (heads_[bin] && !visit_bin(bin, size, visit)) return;
+        while ((bin = next_marked(bin + 1)) != bins)
+            if (!visit_bin(bin, 0, visit)) return;
+    }
+    template <class Visit>
+    void for_each_from_largest(Visit visit) const {
+        for (std::size_t bin = bins; (bin = last_marked(bin)) != bins;)
+            if (!visit_back(bin, visit)) return;
+    }
+
+    [[nodiscard]] std::size_t largest() const noexcept {
+        std::size_t const bin = last_marked(bins);
+        if (bin == bins) return 0;
+        block const* b = heads_[bin];
+        if (!is_list(bin))
+            while (b->right) b = b->right;
+        return b->size;
+    }
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+private:
+    static constexpr std::size_t per_octave = 32;
+    static constexpr std::size_t octaves = 52;  // 16 KiB << 52: more than can be asked for
+    static constexpr std::size_t words = lists / 64 + octaves * per_octave / 64;
+    static constexpr std::size_t bins = words * 64;
+    static_assert(words <= 64);
+
+    // 0 bytes up: the bin in which a block of that size is.
+    [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
+        std::size_t const granules = size / block::granule + (size % block::granule != 0);
+        if (granules < lists) return granules;
+        auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 7;
+        return lists + octave * per_octave + (granules >> (octave + 1)) % per_octave;
+    }
+    [[nodiscard]] static bool is_list(std::size_t bin) noexcept { return bin < lists; }
+
+    void mark(std::size_t bin) noexcept {
+        marks_[bin / 64] |= std::uint64_t{1} << bin % 64;
+        summary_ |= std::uint64_t{1} << bin / 64;
+    }
+    void unmark(std::size_t bin) noexcept {
+        if ((marks_[bin / 64] &= ~(std::uint64_t{1} << bin % 64)) == 0)
+            summary_ &= ~(std::uint64_t{1} << bin / 64);
+    }
+    // The first bin from `bin` on, and the last one before `bin`, that has a block; `bins` when there is none.
+    [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept {
+        if (bin == bins) return bins;
+        std::size_t word = bin / 64;
+        std::uint64_t here = marks_[word] & ~std::uint64_t{0} << bin % 64;
+        if (here == 0) {
+            std::uint64_t const later = word == 63 ? 0 : summary_ & ~std::uint64_t{0} << (word + 1);
+            if (later == 0) return bins;
+            word = static_cast<std::size_t>(std::countr_zero(later));
+            here = marks_[word];
+        }
+        return word * 64 + static_cast<std::size_t>(std::countr_zero(here));
+    }
+    [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept {
+        std::uint64_t here = bin % 64 == 0 ? 0 : marks_[bin / 64] & ~(~std::uint64_t{0} << bin % 64);
+        std::size_t word = bin / 64;
+        if (here == 0) {
+            std::uint64_t const earlier = summary_ & ~(~std::uint64_t{0} << word);
+            if (earlier == 0) return bins;
+            word = static_cast<std::size_t>(std::bit_width(earlier)) - 1;
+            here = marks_[word];
+        }
+        return word * 64 + static_cast<std::size_t>(std::bit_width(here)) - 1;
+    }
+
+    template <class Visit>
+    [[nodiscard]] bool visit_bin(std::size_t bin, std::size_t size, Visit& visit) const {
+        if (!is_list(bin)) return visit_tree(heads_[bin], size, visit);
+        for (block* b = heads_[bin]; b; b = b->right)
+            if (!visit(*b)) return false;
+        return true;
+    }
+    template <class Visit>
+    [[nodiscard]] bool visit_back(std::size_t bin, Visit& visit) const {
+        if (!is_list(bin)) return visit_tree_back(heads_[bin], visit);
+        for (block* b = heads_[bin]; b; b = b->right)
+            if (!visit(*b)) return false;
+        return true;
+    }
+
+    // --- lists: left is the one before, right the one after ---
+
+    static void push(block*& head, block& b) noexcept {
+        b.left = nullptr;
+        b.right = std::exchange(head, &b);
+        if (b.right) b.right->left = &b;
+    }
+    static void unlink(block*& head, block& b) noexcept {
+        (b.left ? b.left->right : head) = b.right;
+        if (b.right) b.right->left = b.left;
+    }
+
+    // --- treaps: what is left is smaller, or as large and lower; what is above has the higher priority ---
+
+    [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept {
+        return a.size != b.size ? a.size < b.size : std::less<>{}(a.at, b.at);
+    }
+    [[nodiscard]] static std::uint64_t priority(block const& b) noexcept {
+        auto const at = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(b.at));
+        std::uint64_t const mixed = (at ^ at >> 23) * 0x9e37'79b9'7f4a'7c15u;
+        return mixed ^ mixed >> 32;
+    }
+    static void sink(block*& root, block& b) noexcept {
+        block** at = &root;
+        std::uint64_t const mine = priority(b);
+        while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
+        // What is below is split: what is less than b, and the rest.
+        block** less = &b.left;
+        block** rest = &b.right;
+        for (block* below = std::exchange(*at, &b); below;) {
+            if (is_less(*below, b)) {
+                *less = below;
+                less = &below->right;
+                below = below->right;
+            } else {
+                *rest = below;
+                rest = &below->left;
+                below = below->left;
+            }
+        }
+        *less = *rest = nullptr;
+    }
+    static void pull(block*& root, block const& b) noexcept {
+        block** at = &root;
+        while (*at != &b) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
+        block* less = b.left;
+        block* rest = b.right;
+        while (less && rest) {
+            if (priority(*less) >= priority(*rest)) {
+                *at = less;
+                at = &less->right;
+                less = less->right;
+            } else {
+                *at = rest;
+                at = &rest->left;
+                rest = rest->left;
+            }
+        }
+        *at = less ? less : rest;
+    }
+    template <class Visit>
+    [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {
+        for (; b; b = b->right) {
+            if (b->size < size) continue;
+            if (b->left && !visit_tree(b->left, size, visit)) return false;
+            if (!visit(*b)) return false;
+        }
+        return true;
+    }
+    template <class Visit>
+    [[nodiscard]] static bool visit_tree_back(block* b, Visit& visit) {
+        for (; b; b = b->left) {
+            if (b->right && !visit_tree_back(b->right, visit)) return false;
+            if (!visit(*b)) return false;
+        }
+        return true;
+    }
+
+    std::uint64_t summary_ = 0;  // a bit for each word of marks_ that is not 0
+    std::array<std::uint64_t, words> marks_{};
+    std::array<block*, bins> heads_{};
+    std::size_t count_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail
