@@ -57,6 +57,7 @@
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/free_bins.hpp>
+#include <cuota/pool/front.hpp>
 #include <cuota/pool/live_table.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>

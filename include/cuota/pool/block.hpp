@@ -12,14 +12,19 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sync.hpp>
 #include <cuota/pool/wait_set.hpp>
 
 namespace cuota::inline v0::detail {
 
-/// The record of a run of bytes inside one segment. The first line is what a free block needs, the second a live one.
+/// The record of a run of bytes inside one segment. A free block needs the first half of it, a live one the second.
 struct alignas(128) block {
     /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
     static constexpr std::size_t granule = 256;
+
+    /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
+    /// the lock, and who has made it `held` has the second half to himself.
+    enum state : std::uintptr_t { is_free, is_live, is_held };
 
     std::byte* at = nullptr;
     std::size_t size = 0;
@@ -28,16 +33,33 @@ struct alignas(128) block {
     block* left =
         nullptr;  // while free: in its bin; while there is no such block: the next record of that kind
     block* right = nullptr;
-    bool is_live = false;
-
-    std::size_t requested = 0;  // while live: what was asked for
-    tag name{};
-    place where{};
     wait_set waits{};  // while free: what must be over before the bytes are used
 
-    [[nodiscard]] bool is_free() const noexcept { return !is_live; }
+    atomic<std::uintptr_t> word = is_free;  // the address, and the state in its lowest bits
+    std::size_t requested = 0;              // what was asked for
+    tag name{};
+    place where{};
+    std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
+    std::uint32_t lane = 0;
+    block* next = nullptr;  // while held ready: the next one like it
+
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
+
+    [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept {
+        return reinterpret_cast<std::uintptr_t>(p) | now;
+    }
+    void become(state now) noexcept { word.store(word_for(at, now), std::memory_order_release); }
+    /// Takes the live block at p from everybody else; false when there is none. It is `held` then.
+    [[nodiscard]] bool claim(void const* p) noexcept {
+        std::uintptr_t expected = word_for(p, is_live);
+        return word.load(std::memory_order_relaxed) == expected &&
+               word.compare_exchange_strong(expected, word_for(p, is_held), std::memory_order_acq_rel);
+    }
+    [[nodiscard]] bool has_state(state now) const noexcept {
+        return (word.load(std::memory_order_acquire) & (granule - 1)) == now;
+    }
+    [[nodiscard]] bool may_merge() const noexcept { return has_state(is_free); }
     [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
-    [[nodiscard]] std::byte* end() const noexcept { return at + size; }
 };
 static_assert(sizeof(block) == 128);
 
@@ -56,10 +78,12 @@ public:
         made.left = nullptr;
         made.at = at;
         made.size = size;
+        made.become(block::is_free);
         return made;
     }
     void drop(block& b) noexcept {
-        b = {};
+        b.before = b.after = b.right = nullptr;
+        b.waits = {};
         b.left = std::exchange(unused_, &b);
     }
 

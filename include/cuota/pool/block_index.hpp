@@ -71,10 +71,11 @@ public:
             free_.insert(*rest);
         }
         b.waits = {};  // whoever took it has waited
-        b.is_live = true;
         b.requested = requested;
         b.name = who.name;
         b.where = who.where;
+        b.stream = block::no_stream;
+        b.become(block::is_live);
         live_.insert(b);
         return b;
     }
@@ -82,19 +83,18 @@ public:
     /// The live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Makes a live block free, to be used again after `waits`, and merges it with its free neighbours: the merged
+    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours: the merged
     /// block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
-        b.is_live = false;
-        b.requested = 0;
+        b.become(block::is_free);
         b.waits = std::move(waits);
         block* kept = &b;
-        if (b.after && b.after->is_free() && merge_waits(b, *b.after)) {
+        if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {
             free_.erase(*b.after);
             swallow_next(b);
         }
-        if (b.before && b.before->is_free() && merge_waits(*b.before, b)) {
+        if (b.before && b.before->may_merge() && merge_waits(*b.before, b)) {
             kept = b.before;
             free_.erase(*kept);
             swallow_next(*kept);

@@ -16,6 +16,7 @@
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/block_index.hpp>
+#include <cuota/pool/front.hpp>
 #include <cuota/pool/stream_order.hpp>
 #include <cuota/resource/any_resource.hpp>
 
@@ -58,10 +59,12 @@ public:
     }
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+        check_alignment(alignment, who);
+        if (void* const p = take_ready(s, bytes, who)) return p;
         return take(
-            bytes, alignment, who,
+            bytes, who,
             [&](block& b) {
-                std::uint32_t const lane = order_.index_of(s);
+                std::uint32_t const lane = lane_of(s);
                 b.waits.for_each([&](wait_point point) {
                     if (!order_.is_ready(point, lane)) order_.wait(s, lane, point);
                 });
@@ -70,27 +73,31 @@ public:
     }
 
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+        check_alignment(alignment, who);
         return take(
-            bytes, alignment, who,
+            bytes, who,
             [&](block& b) { b.waits.for_each([&](wait_point point) { order_.wait_on_host(point); }); },
             nullptr);
     }
 
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
+        if (put_ready(s, p, bytes)) return;
         std::exception_ptr unordered;
-        release(p, bytes, [&] {
+        release(p, bytes, [&](block& b) {
             try {
-                return wait_set{order_.release_on(order_.index_of(s))};
+                std::uint32_t const lane = lane_of(s);
+                if (keep_ready(b, s, lane)) return;
+                put_away(b, wait_set{order_.release_on(lane)});
             } catch (...) {  // the stream cannot be entered: nothing to remember it by, so it must be over
                 unordered = std::current_exception();
                 rt::drain(s);
-                return wait_set{};
+                put_away(b, {});
             }
         });
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
     }
     void deallocate_sync(void* p, std::size_t bytes) noexcept {
-        release(p, bytes, [] { return wait_set{}; });
+        release(p, bytes, [this](block& b) { put_away(b, {}); });
     }
 
     /// Gives wholly free segments back until at most `keep` bytes are reserved, or none is left to give. Waits for
@@ -100,7 +107,7 @@ public:
         for (;;) {
             std::optional<segment> s;
             report_failure_of([&] {
-                std::scoped_lock const lock{guard_};
+                auto const lock = lock_all();
                 s = take_out(stats_.reserved > keep ? stats_.reserved - keep : 0);
             });
             if (!s) return given;
@@ -116,7 +123,7 @@ public:
 
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
         std::size_t given = 0;
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
         // As trim does it: the largest segments while one does not do, then the smallest that does.
         blocks_.for_each_free_from_largest([&](block const& b) {
             if (given >= wanted) return false;
@@ -135,7 +142,7 @@ public:
     }
 
     void holdings(std::vector<holding>& into) const override {
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
         std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
         blocks_.for_each_live([&](block const& b) {
             auto& h = by_tag[{b.name.text(), {b.where.file, b.where.line}}];
@@ -149,7 +156,7 @@ public:
     }
 
     [[nodiscard]] std::size_t largest_free() const noexcept override {
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
         return blocks_.largest_free();
     }
 
@@ -162,13 +169,14 @@ public:
     }
 
     void close_to_requests() noexcept {
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
+        fronts_.end();
         closed_ = true;
     }
 
     /// "3 allocations are still alive: weights 3.8 MiB (train.cpp:10), …"; empty when nothing is.
     [[nodiscard]] std::string survivors() const {
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
         if (blocks_.live_blocks() == 0) return {};
         std::size_t const live = blocks_.live_blocks();
         std::string text =
@@ -182,8 +190,11 @@ public:
     }
 
     [[nodiscard]] pool_stats stats() const noexcept {
-        std::scoped_lock const lock{guard_};
+        auto const lock = lock_all();
         pool_stats now = stats_;
+        budget_facts const asked = requested_->now();
+        now.requested = asked.held;
+        now.peak_requested = asked.peak;
         now.live_blocks = blocks_.live_blocks();
         now.free_blocks = blocks_.free_blocks();
         now.largest_free = blocks_.largest_free();
@@ -214,23 +225,27 @@ private:
 
     // Order puts the waits in front of the block's next use; it may throw, and nothing is taken then.
     template <class Order>
-    [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, Order order,
-                             stream_ref const* s) {
-        check_alignment(alignment, who);
+    [[nodiscard]] void* take(std::size_t bytes, label const& who, Order order, stream_ref const* s) {
         if (bytes == 0) return nullptr;
         std::size_t const size = round_up(bytes, granule);
         {
             std::scoped_lock const lock{guard_};
             check_open(who);
-            if (block* const b = find(size, s)) {
+            if (stats_.allocated + size > stats_.peak_allocated) collect();  // what is ready is no new peak
+            block* b = find(size, s);
+            if (!b) {
+                collect();
+                b = find(size, s);
+            }
+            if (b) {
                 order(*b);
-                return count(blocks_.take(*b, size, bytes, who));
+                return count(blocks_.take(*b, size, bytes, who), s);
             }
         }
         // Without the lock: the budget may ask other pools for memory, and they this one.
         segment const fresh = acquire(size, bytes, who);
         std::unique_lock lock{guard_};
-        return count(blocks_.take(enter(fresh, lock), size, bytes, who));
+        return count(blocks_.take(enter(fresh, lock), size, bytes, who), s);
     }
 
     void check_open(label const& who) const {
@@ -240,7 +255,7 @@ private:
     // Of the blocks that fit about as well as the tightest, the one that takes the fewest waits; the tightest of those.
     [[nodiscard]] block* find(std::size_t size, stream_ref const* s) {
         constexpr int looked_at = 16;
-        std::uint32_t const own = s ? order_.index_of(*s) : ~std::uint32_t{0};
+        std::uint32_t const own = s ? lane_of(*s) : ~std::uint32_t{0};
         block* best = nullptr;
         int best_rank = 0;
         int seen = 0;
@@ -279,31 +294,94 @@ private:
         return looked + waits;
     }
 
-    void* count(block const& b) noexcept {
-        stats_.requested += b.requested;
+    void* count(block& b, stream_ref const* s) noexcept {
+        (void)requested_->try_charge(b.requested);
         stats_.allocated += b.size;
-        stats_.peak_requested = std::max(stats_.peak_requested, stats_.requested);
         stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
+        if (s && s->is_owned() && b.size <= front::largest) {
+            b.stream = s->id();
+            if (thread_record* const me = this_thread(); me && fronts_.of(*me).is_of(*me))
+                fronts_.of(*me).remember(b);
+        }
         return b.at;
     }
 
-    template <class Waits>
-    void release(void* p, std::size_t bytes, Waits waits) noexcept {
+    // --- without the lock: what this thread holds ready ---
+
+    [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, label const& who) noexcept {
+        thread_record* const me = this_thread();
+        if (!me || bytes == 0 || bytes > front::largest || !s.is_owned()) return nullptr;
+        block* const b = fronts_.of(*me).try_take(*me, s.id(), round_up(bytes, granule));
+        if (!b) return nullptr;
+        (void)requested_->try_charge(bytes);
+        b->requested = bytes;
+        b->name = who.name;
+        b->where = who.where;
+        b->become(block::is_live);
+        return b->at;
+    }
+    [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
+        thread_record* const me = this_thread();
+        if (!me || !p || bytes > front::largest || !s.is_owned()) return false;
+        if (!fronts_.of(*me).try_put(*me, p, s.id(), bytes)) return false;
+        (void)requested_->try_refund(bytes);
+        return true;
+    }
+
+    // --- under the lock: what threads hold ready ---
+
+    // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
+    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
+        thread_record* const me = this_thread();
+        if (!me || b.size > front::largest || !s.is_owned()) return false;
+        front* const mine = fronts_.open_for(*me);
+        if (!mine) return false;
+        b.stream = s.id();
+        b.lane = lane;
+        return mine->put(b, [this](block& other) { put_away_ready(other); });
+    }
+    // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
+    void put_away_ready(block& b) noexcept { put_away(b, wait_set{order_.release_on_owned(b.lane)}); }
+    void put_away(block& b, wait_set waits) noexcept {
+        stats_.allocated -= b.size;
+        blocks_.release(b, std::move(waits));
+    }
+    void collect() const noexcept {
+        fronts_.collect([this](block& b) { const_cast<pool_state*>(this)->put_away_ready(b); });
+    }
+    // The lock, with nothing held ready by anybody: every block is free, or somebody's.
+    [[nodiscard]] std::unique_lock<std::mutex> lock_all() const {
+        std::unique_lock lock{guard_};
+        collect();
+        return lock;
+    }
+    // What is held ready names lanes, which may become others' when a new stream comes.
+    [[nodiscard]] std::uint32_t lane_of(stream_ref s) {
+        if (auto const known = order_.find(s)) return *known;
+        collect();
+        return order_.index_of(s);
+    }
+
+    // put(block) makes a held block free, or keeps it.
+    template <class Put>
+    void release(void* p, std::size_t bytes, Put put) noexcept {
         if (!p) return;
         bool closed = false;
         bool const released = report_failure_of([&] {
             std::scoped_lock const lock{guard_};
             block* const b = blocks_.find_live(p);
-            if (!b)
+            if (!b || !b->claim(p))
                 throw misuse{
                     title() +
                     ": a pointer was given back that is not alive here (given back twice, or another's)"};
-            if (b->requested != bytes)
-                throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
+            if (b->requested != bytes) {
+                misuse wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
                              b->where};
-            stats_.requested -= b->requested;
-            stats_.allocated -= b->size;
-            blocks_.release(*b, waits());
+                b->become(block::is_live);
+                throw wrong;
+            }
+            (void)requested_->try_refund(bytes);
+            put(*b);
             closed = closed_;
         });
         if (released && closed) trim(0);
@@ -416,6 +494,8 @@ private:
 
     mutable std::mutex guard_;  // for all below
     block_index blocks_;
+    mutable fronts fronts_;
+    shared<ledger> const requested_ = shared<ledger>::make(std::string{}, unlimited, shared<ledger>{});
     stream_order order_;
     std::vector<segment> segments_;
     pool_stats stats_;

@@ -19,24 +19,33 @@ namespace cuota::inline v0::detail {
 /// the memory, and then serves every release before it. Not thread-safe: under the pool's lock.
 class stream_order {
 public:
-    /// The index of a stream, entering it when it is new. Keyed by id: handles are reused, ids are not.
-    /// Throws: cuda_error, std::bad_alloc; unchanged then.
-    [[nodiscard]] std::uint32_t index_of(stream_ref s) {
+    /// The index of a stream that was entered. Keyed by id: handles are reused, ids are not. Throws: cuda_error.
+    [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s) {
         std::uint64_t const id = s.id();
         if (last_ < lanes_.size() && lanes_[last_].id == id) return last_;
         for (std::uint32_t i = 0; i != lanes_.size(); ++i)
             if (lanes_[i].id == id) return last_ = i;
-        return last_ = enter(s, id);
+        return std::nullopt;
+    }
+    /// The index of a stream, entering it when it is new; perhaps where one was that is over.
+    /// Throws: cuda_error, std::bad_alloc; unchanged then.
+    [[nodiscard]] std::uint32_t index_of(stream_ref s) {
+        if (auto const known = find(s)) return *known;
+        return last_ = enter(s, s.id());
     }
 
     /// The point after everything enqueued so far on the stream of that index. A handle whose owner is not known here
     /// may be destroyed, or mean another stream in another thread, by the time the memory is wanted: its event is
     /// recorded at once. Throws: cuda_error; no point is waited for then.
     [[nodiscard]] wait_point release_on(std::uint32_t stream) {
-        lane& from = lanes_[stream];
-        wait_point const point{stream, ++from.ticket};
-        if (!from.stream->is_owned()) (void)mark_of(point);
+        wait_point const point = release_on_owned(stream);
+        if (!lanes_[stream].stream->is_owned()) (void)mark_of(point);
         return point;
+    }
+
+    /// As release_on, for a stream whose owner keeps it: makes no CUDA call.
+    [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept {
+        return {stream, ++lanes_[stream].ticket};
     }
 
     /// Nothing to wait for: on that stream itself, or it has waited for that or something later before, or the work is

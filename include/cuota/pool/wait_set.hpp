@@ -21,68 +21,77 @@ struct wait_point {
 };
 
 /// The points that a free block must wait for: the latest one of each stream. Mostly one, kept in place. Move-only.
+/// Sixteen bytes.
 class wait_set {
 public:
     wait_set() noexcept = default;
-    explicit wait_set(wait_point only) noexcept : first_{only}, is_empty_{false} {}
-    wait_set(wait_set&& other) noexcept
-        : first_{other.first_},
-          is_empty_{std::exchange(other.is_empty_, true)},
-          more_{std::move(other.more_)} {}
+    explicit wait_set(wait_point only) noexcept : ticket_{only.ticket}, stream_{only.stream} {}
+    wait_set(wait_set&& other) noexcept { take_over(other); }
     wait_set& operator=(wait_set&& other) noexcept {
-        first_ = other.first_;
-        is_empty_ = std::exchange(other.is_empty_, true);
-        more_ = std::move(other.more_);
+        if (this == &other) return *this;
+        clear();
+        take_over(other);
         return *this;
     }
-    ~wait_set() = default;
+    ~wait_set() { clear(); }
 
-    [[nodiscard]] bool is_empty() const noexcept { return is_empty_; }
+    [[nodiscard]] bool is_empty() const noexcept { return stream_ == none; }
 
     template <class Visit>
     void for_each(Visit visit) const {
-        if (is_empty_) return;
-        visit(first_);
-        if (more_)
-            for (wait_point const& point : *more_) visit(point);
+        if (stream_ == none) return;
+        if (stream_ != many) visit(wait_point{stream_, ticket_});
+        else
+            for (wait_point const& point : *several_) visit(point);
     }
 
     /// Takes over all points of `other`, which is empty then. Throws: std::bad_alloc, both unchanged then; only for
     /// points of several streams.
     void merge(wait_set& other) {
-        if (other.is_empty_) return;
-        if (is_empty_) {
+        if (other.is_empty()) return;
+        if (is_empty()) {
             *this = std::move(other);
-            return;
-        }
-        if (!more_ && !other.more_ && first_.stream == other.first_.stream) {
-            first_.ticket = std::max(first_.ticket, other.first_.ticket);
+        } else if (stream_ != many && stream_ == other.stream_) {
+            ticket_ = std::max(ticket_, other.ticket_);
         } else {
-            auto merged = more_ ? std::make_unique<points>(*more_) : std::make_unique<points>();
-            wait_point first = first_;
-            other.for_each([&](wait_point point) { add(first, *merged, point); });
-            first_ = first;
-            more_ = std::move(merged);
-            if (more_->empty()) more_.reset();
+            auto all = std::make_unique<points>();
+            for_each([&](wait_point point) { all->push_back(point); });
+            other.for_each([&](wait_point point) { add(*all, point); });
+            clear();
+            several_ = all.release();
+            stream_ = many;
         }
-        other = {};
+        other.clear();
     }
 
 private:
     using points = std::vector<wait_point>;
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    static constexpr std::uint32_t many = none - 1;
 
-    static void add(wait_point& first, points& more, wait_point point) {
-        auto const later = [&](wait_point& mine) {
-            if (mine.stream != point.stream) return false;
-            mine.ticket = std::max(mine.ticket, point.ticket);
-            return true;
-        };
-        if (!later(first) && !std::ranges::any_of(more, later)) more.push_back(point);
+    static void add(points& all, wait_point point) {
+        for (wait_point& mine : all)
+            if (mine.stream == point.stream) {
+                mine.ticket = std::max(mine.ticket, point.ticket);
+                return;
+            }
+        all.push_back(point);
+    }
+    void take_over(wait_set& other) noexcept {
+        if (other.stream_ == many) several_ = other.several_;
+        else ticket_ = other.ticket_;
+        stream_ = std::exchange(other.stream_, none);
+    }
+    void clear() noexcept {
+        if (stream_ == many) delete several_;
+        stream_ = none;
     }
 
-    wait_point first_;
-    bool is_empty_ = true;
-    std::unique_ptr<points> more_;
+    union {
+        std::uint64_t ticket_ = 0;  // of the only stream
+        points* several_;           // when there are many
+    };
+    std::uint32_t stream_ = none;
 };
 
 }  // namespace cuota::inline v0::detail

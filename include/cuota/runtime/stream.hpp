@@ -50,7 +50,9 @@ public:
 
     [[nodiscard]] cudaStream_t get() const noexcept { return native_; }
 
-    /// Unique over the life of the program, unlike the handle. Throws: cuda_error.
+    /// True when it was made from a `stream`, which is kept by those who must release memory on it.
+    [[nodiscard]] bool is_owned() const noexcept { return state_ != nullptr; }
+    /// Unique over the life of the program, unlike the handle. Throws: cuda_error, never for one that is owned.
     [[nodiscard]] std::uint64_t id() const { return state_ ? state_->id : detail::id_of(native_); }
 
     /// The device that the stream belongs to. Throws: cuda_error.

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What one thread holds ready of a pool: blocks it gave back and may take again, without asking anybody.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <cuota/core/thread_record.hpp>
+#include <cuota/pool/block.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Small blocks of one pool that are set apart for one thread, its owner. To the pool they are neither free nor live.
+///
+/// Owner:     try_take, try_put, on its own thread, without a lock.
+/// Collector: everything else, under the pool's lock; it closes the front, fences, and waits for the owner's section to
+///            end, before it looks at what is there. The owner under the pool's lock is a collector who need not wait.
+/// The rule by which the two see each other is that of guard/stock.hpp.
+class alignas(64) front {
+public:
+    /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
+    static constexpr std::size_t largest = 64 * 1024;
+
+    /// A block of that size that was given back in order of that stream; held, and the caller's. Null when there is
+    /// none.
+    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size) noexcept {
+        section const here{me};
+        if (owner_.load(std::memory_order_seq_cst) != &me) return nullptr;
+        shelf& s = shelf_for(stream, size);
+        if (!s.first || s.stream != stream || s.size != size) return nullptr;
+        --s.count;
+        return std::exchange(s.first, s.first->next);
+    }
+
+    /// Takes in the live block at p, for `bytes` of which its own stream was given back; false when that is not so, or
+    /// not known here, or there is no room: then nothing has changed.
+    [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream,
+                               std::size_t bytes) noexcept {
+        section const here{me};
+        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
+        std::size_t const size = round_up(bytes, block::granule);
+        shelf& s = shelf_for(stream, size);
+        if (!s.has_room_for(stream, size)) return false;
+        block* const b = known_[place_of(p)];
+        if (!b || !b->claim(p)) return false;
+        if (b->requested != bytes || b->stream != stream) {
+            b->become(block::is_live);
+            return false;
+        }
+        s.put(*b, stream, size);
+        return true;
+    }
+
+    // Under the pool's lock from here on.
+
+    [[nodiscard]] bool is_open() const noexcept { return holder_ != nullptr; }
+    [[nodiscard]] bool is_of(thread_record const& who) const noexcept { return holder_ == &who; }
+    [[nodiscard]] thread_record const* holder() const noexcept { return holder_; }
+
+    /// False while it has to be called in so often that owning it does not pay.
+    [[nodiscard]] bool pays() noexcept {
+        if (cooldown_ == 0) return true;
+        --cooldown_;
+        return false;
+    }
+    void open(thread_record& me) noexcept {
+        holder_ = &me;
+        opened_at_ = me.sections.load(std::memory_order_relaxed);
+        owner_.store(&me, std::memory_order_relaxed);
+    }
+    /// By its owner: a live block that he will perhaps give back himself.
+    void remember(block& b) noexcept { known_[place_of(b.at)] = &b; }
+    /// By its owner: takes in a block that is held. What stands in its way, because the owner has come to use others, is
+    /// put away by put_away(block). False when there is no room.
+    template <class PutAway>
+    [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
+        shelf& s = shelf_for(b.stream, b.size);
+        if (s.stream != b.stream || s.size != b.size) s.clear(put_away);
+        if (!s.has_room_for(b.stream, b.size)) return false;
+        remember(b);
+        s.put(b, b.stream, b.size);
+        return true;
+    }
+
+    void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
+    /// After its owner's section has ended: puts away all there is.
+    template <class PutAway>
+    void clear(PutAway put_away) noexcept {
+        for (shelf& s : shelves_) s.clear(put_away);
+        holder_ = nullptr;
+    }
+    /// Called in for another thread. One that has served its owner well may be opened again at once.
+    void note_collected() noexcept {
+        constexpr std::uint64_t well = 4096;
+        constexpr unsigned at_most = 1023;
+        bool const paid = holder_->sections.load(std::memory_order_relaxed) - opened_at_ >= well;
+        penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
+        cooldown_ = penalty_;
+    }
+
+private:
+    // Blocks of one stream and one size; the last one in is the first one out.
+    struct shelf {
+        static constexpr std::uint32_t most = 8;
+
+        std::uint64_t stream = block::no_stream;
+        std::size_t size = 0;
+        block* first = nullptr;
+        std::uint32_t count = 0;
+
+        [[nodiscard]] bool has_room_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
+            return count == 0 || (count != most && stream == its_stream && size == its_size);
+        }
+        void put(block& b, std::uint64_t its_stream, std::size_t its_size) noexcept {
+            stream = its_stream;
+            size = its_size;
+            b.next = std::exchange(first, &b);
+            ++count;
+        }
+        template <class PutAway>
+        void clear(PutAway& put_away) noexcept {
+            while (first) put_away(*std::exchange(first, first->next));
+            count = 0;
+        }
+    };
+
+    [[nodiscard]] shelf& shelf_for(std::uint64_t stream, std::size_t size) noexcept {
+        std::uint64_t const mixed = (stream * 31 + size / block::granule) * 0x9e37'79b9'7f4a'7c15u;
+        return shelves_[mixed >> 60];
+    }
+    [[nodiscard]] static std::size_t place_of(void const* p) noexcept {
+        auto const key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(p)) / block::granule;
+        return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> 58);
+    }
+
+    atomic<thread_record const*> owner_ = nullptr;
+    thread_record const* holder_ = nullptr;
+    std::uint64_t opened_at_ = 0;
+    unsigned penalty_ = 0;
+    unsigned cooldown_ = 0;
+    std::array<shelf, 16> shelves_{};
+    std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
+};
+
+/// The fronts of one pool, a fixed number of them; threads beyond that share, and mostly go by the lock.
+class fronts {
+public:
+    [[nodiscard]] front& of(thread_record const& who) noexcept { return all_[who.index % all_.size()]; }
+
+    // Under the pool's lock from here on.
+
+    /// The calling thread's own, opened if that pays; null when it is another's now, or there shall be none.
+    [[nodiscard]] front* open_for(thread_record& me) noexcept {
+        front& mine = of(me);
+        if (mine.is_of(me)) return &mine;
+        if (ended_ || mine.is_open() || !mine.pays()) return nullptr;
+        mine.open(me);
+        ++open_;
+        return &mine;
+    }
+
+    /// Closes them, and puts away all that threads held ready.
+    template <class PutAway>
+    void collect(PutAway put_away) noexcept {
+        if (open_ == 0) return;
+        thread_record const* const me = this_thread_record();
+        bool others = false;
+        for (front& f : all_) {
+            if (!f.is_open()) continue;
+            f.close();
+            others |= f.holder() != me;
+        }
+        if (others && fences_are_asymmetric()) heavy_fence();
+        for (front& f : all_) {
+            if (!f.is_open()) continue;
+            if (f.holder() != me) {
+                see_section_end(*f.holder());
+                f.note_collected();
+            }
+            f.clear(put_away);
+        }
+        open_ = 0;
+    }
+    /// None is opened any more.
+    void end() noexcept { ended_ = true; }
+
+private:
+    std::array<front, 16> all_;
+    std::size_t open_ = 0;
+    bool ended_ = false;
+};
+
+}  // namespace cuota::inline v0::detail
