@@ -47,7 +47,9 @@
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/measured.hpp>
+#include <cuota/guard/onlooker.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
