@@ -4,6 +4,7 @@
 /// A refusal as one screen of text: twelve lines at most, whatever the numbers and the names.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -60,10 +61,13 @@ struct headline_room {
 }
 
 [[nodiscard]] inline std::string device_line(device_facts const& d, std::size_t width) {
-    return padded("device " + std::to_string(d.ordinal) + " (" + shown(d.name, 32) + ')', width) + "total " +
-           padded(bytes_text(d.total), 12) + "free " + padded(bytes_text(d.free), 12) + "elsewhere " +
-           bytes_text(d.elsewhere()) +
-           (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
+    std::string const figures = "total " + padded(bytes_text(d.total), 12) + "free " +
+                                padded(bytes_text(d.free), 12) + "elsewhere " + bytes_text(d.elsewhere()) +
+                                (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
+    std::string const begin = "device " + std::to_string(d.ordinal) + " (";
+    std::size_t const room = screen_columns - 2 - figures.size();
+    std::size_t const for_name = std::min<std::size_t>(32, room - begin.size() - 3);
+    return padded(begin + shown(d.name, for_name) + ')', std::min(width, room)) + figures;
 }
 
 // Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
