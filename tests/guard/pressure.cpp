@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/next_steps.hpp>
 #include <cuota/guard/budget.hpp>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 #include "support/worker.hpp"
 
@@ -267,12 +269,74 @@ TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pr
     REQUIRE(holders[0].bytes == 40);
     REQUIRE(holders[1].name == cuota::tag{"charged without a tag"});
     REQUIRE(holders[1].bytes == 20);
+    cuota::reservation const nameless = b.reserve(30);
+    auto const again = support::thrown<cuota::budget_exceeded>([&] { b.charge(50); });
+    REQUIRE(again.facts().holders[1].name == cuota::tag{"reserved"});
 
     // Inside it, what is free is nobody's.
     auto const inside = support::thrown<cuota::budget_exceeded>([&] { r.as_budget().charge(41); });
     REQUIRE(inside.facts().holders.size() == 1);
     REQUIRE(inside.facts().holders[0].bytes == 20);
     r.as_budget().refund(20);
+}
+
+TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[guard][pressure]") {
+    budget root{"gpu", 100};
+    budget b{"b", 90, root};
+    cuota::reservation r = b.reserve(40, "loader");
+    budget slots{"slots", 100, r.as_budget()};
+    slots.charge(30);
+    cache_owner const idle = cache_owner::make(b, 30u);  // could give as much
+    root.charge(25);                                     // 5 are free there, and 20 of b
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { slots.charge(45); });
+    cuota::refusal const& facts = refused.facts();
+    REQUIRE(facts.budgets.size() == 2);
+    REQUIRE(!facts.budgets[0].is_prepaid);
+    REQUIRE(facts.budgets[1].is_prepaid);
+    REQUIRE(!facts.budgets[1].has_ended);
+    REQUIRE(facts.refused_by == 1);
+    REQUIRE(facts.room_to_grow == 35);
+    REQUIRE(idle->asked.empty());
+    cuota::next_step const grow = cuota::next_steps(facts)[1];  // to ask for 10 changes less
+    REQUIRE(grow.kind == cuota::step_kind::raise_limits);
+    REQUIRE(grow.text == "grow the reservation loader by 35 B");
+    REQUIRE(grow.suffices);
+    REQUIRE_THROWS_AS(r.grow(grow.limits[0].grow_by + 1), cuota::budget_exceeded);
+    r.grow(grow.limits[0].grow_by);
+    REQUIRE_NOTHROW(slots.charge(45));
+    slots.refund(75);
+    root.refund(25);
+}
+
+TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard][pressure]") {
+    budget b{"b", 100};
+    cuota::reservation outer = b.reserve(80, "epoch");
+    std::optional<cuota::reservation> r = outer.as_budget().reserve(50, "loader");
+    budget inside = r->as_budget();
+    inside.charge(10);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { inside.charge(71); });
+    REQUIRE(refused.facts().room_to_grow == 30);  // what is left of b is not its to take
+    REQUIRE(support::has(refused.what(),
+                         "in vain   grow the reservation loader by 31 B: its parent has 30 B to give"));
+    r.reset();
+    auto const ended = support::thrown<cuota::budget_exceeded>([&] { inside.charge(1); });
+    REQUIRE(ended.facts().budgets.back().has_ended);
+    REQUIRE(ended.facts().room_to_grow == 0);
+    REQUIRE(support::has(ended.what(), "in vain   grow the reservation loader: it has ended"));
+    REQUIRE(!support::has(ended.what(), "release"));
+    inside.refund(10);
+}
+
+TEST_CASE("only a reservation can be grown", "[guard][pressure]") {
+    budget b{"b", 100};
+    cuota::reservation r = b.reserve(40);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { r.grow(61); });
+    REQUIRE(refused.facts().budgets.size() == 1);
+    REQUIRE(!refused.facts().budgets[0].is_prepaid);
+    REQUIRE(refused.facts().room_to_grow == 0);
+    REQUIRE(support::has(refused.what(), "raise the limit of b to 101 B"));
+    REQUIRE(r.as_budget().now().is_prepaid);
+    REQUIRE(!b.now().is_prepaid);
 }
 
 TEST_CASE("no cache is dropped for what could never fit", "[guard][pressure]") {

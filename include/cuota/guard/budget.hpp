@@ -105,7 +105,7 @@ public:
     [[nodiscard]] std::size_t peak() const { return node_->now().peak; }
     /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
     [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
-    /// Name, limit, held and peak of one moment.
+    /// Name, limit, held and peak of one moment, and whether it is a reservation's.
     [[nodiscard]] budget_facts now() const { return node_->now(); }
     void reset_peak() noexcept { node_->reset_peak(); }
     /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
@@ -136,7 +136,7 @@ namespace detail {
 class prepayment final : public stakeholder {
 public:
     prepayment(shared<ledger> from, label const& who)
-        : node_{ledger::prepaid(who.name.is_empty() ? "reservation" : who.name.text(), std::move(from))},
+        : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))},
           who_{who} {
         node_->parent()->join(*this);
     }
@@ -160,7 +160,8 @@ public:
     [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
     void holdings(std::vector<holding>& into) const override {
         budget_facts const now = node_->now();
-        if (now.free() != 0) into.push_back({tag::named("reserved for " + now.name), who_.where, now.free()});
+        tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
+        if (now.free() != 0) into.push_back({name, who_.where, now.free()});
     }
 
 private:
