@@ -26,10 +26,11 @@ class reservation;
 /// On pressure, pools and caches under the budget are asked for what they do not use; then it is tried again; then
 /// it is refused with everything known about who holds what.
 /// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
-/// One that ends with bytes charged to it, inside another, is reported: nobody can refund them any more.
+/// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
+/// more, so its parent keeps them charged.
 /// Threads: any. Throws on construction: std::bad_alloc.
 /// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
-///          before; else they take the lock of the whole tree. `held`, `peak`, `room` and `now` take the lock.
+///          before; else they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take the lock.
 class budget {
 public:
     /// limit: bytes, inclusive; `unlimited` counts without refusing.
@@ -94,7 +95,8 @@ public:
     }
 
     /// Takes bytes now, to be spent through the reservation's own budget; the unused part returns with its scope.
-    /// Throws: budget_exceeded; nothing is charged then.
+    /// The tag names that budget, and in refusals what is not spent of it.
+    /// Throws: budget_exceeded; nothing is charged then. May give back caches first.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
     [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
@@ -191,9 +193,11 @@ public:
 
     /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
     [[nodiscard]] budget as_budget() const { return budget{state().node()}; }
+    /// What is reserved, spent or not. Throws: misuse on a moved-from reservation, as all that follows.
     [[nodiscard]] std::size_t bytes() const { return state().node()->limit(); }
 
-    /// Takes `more` bytes, as a charge to the budget it came from. Throws: budget_exceeded; unchanged then.
+    /// Takes `more` bytes, as a charge to the budget it came from: may give back caches first.
+    /// Throws: budget_exceeded; unchanged then.
     void grow(std::size_t more, place where = place::here()) { state().fund(more, where); }
 
     /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.

@@ -132,6 +132,7 @@ public:
         : budgeted::accounted{
               shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
 
+    /// The budget that it charges.
     [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 

@@ -35,7 +35,7 @@ public:
     /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// Who gives first: the higher. The same is asked by who gives least more than is missing.
+    /// Who is asked first: the higher; among equals, who gives back least more than is missing.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
     /// For messages.
@@ -67,7 +67,7 @@ std::vector<ledger::stake> ledger::stakeholders(Concerns concerns) const {
     return found;
 }
 
-/// While one is alive, what this thread's stakeholders do must not ask others for memory in turn.
+/// While one is alive, stakeholders are giving back on this thread, and what they charge meanwhile asks nobody in turn.
 class reclaiming {
 public:
     reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -226,7 +226,8 @@ inline void sum_up(std::vector<holding>& holders) {
     return r;
 }
 
-/// Charges, asking those who can give back for what is missing before it gives up.
+/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again,
+/// before it gives up.
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt>
 void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
