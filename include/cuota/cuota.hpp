@@ -40,6 +40,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
+#include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/device_limit.hpp>

@@ -175,7 +175,7 @@ public:
     /// Exact while no other thread charges; else each thread's part is of its own moment.
     [[nodiscard]] budget_facts now() const {
         std::scoped_lock const lock{tree_->guard};
-        return {name_, limit_, held(), peak_};
+        return facts_with(held());
     }
     /// The most that can be charged here at this moment, by every node up to the root.
     [[nodiscard]] std::size_t room() const noexcept {
@@ -199,7 +199,7 @@ public:
         collect_under(top(), nullptr);
         for (ledger* node = this; node; node = node->next()) {
             if (!refuser && bytes > node->room_here()) refuser = node;
-            see(*node, budget_facts{node->name_, node->limit_, node->taken_, node->peak_});
+            see(*node, node->facts_with(node->taken_));
         }
         return refuser;
     }
@@ -327,6 +327,9 @@ private:
 
     // All of these under the tree's lock.
 
+    [[nodiscard]] budget_facts facts_with(std::size_t held) const {
+        return {name_, limit_, held, peak_, prepaid_, settled_};
+    }
     [[nodiscard]] std::size_t room_here() const noexcept {
         return limit_ - std::min<std::size_t>(limit_, taken_);
     }
