@@ -25,8 +25,8 @@
 #include "support/seen_by.hpp"
 
 namespace sim = cuota::simulator;
-using support::machine;
 using support::copy_numbers;
+using support::machine;
 using support::numbered_source;
 using support::seen_by;
 

@@ -54,12 +54,12 @@ public:
         for (reader& r : readers_) r.is_pending = false;
     }
 
-    /// Waits on the host for all that used the slot. False when some of it cannot be waited for, which is reported.
-    [[nodiscard]] bool wait_for_readers() const noexcept {
-        bool is_over = true;
-        for (reader const& r : readers_)
-            is_over = report_failure_of([&] { r.last.synchronize(); }) && is_over;
-        return is_over;
+    /// Waits on the host for all that used the slot, and forgets them. False when some of it cannot be waited for,
+    /// which is reported, and remembered.
+    [[nodiscard]] bool wait_for_readers() noexcept {
+        std::erase_if(readers_,
+                      [](reader const& r) { return report_failure_of([&] { r.last.synchronize(); }); });
+        return readers_.empty();
     }
     void forget_readers() noexcept { readers_.clear(); }
 

@@ -186,15 +186,15 @@ private:
     void work(std::stop_token stop, scratch& mine_to_write) noexcept {
         auto& [out, samples] = mine_to_write;
         while (wait_for_work(stop)) {
-            memory_use const reading{memory_};  // ends after the lease
             std::optional<staging_ring::fill_lease> lease;
             std::exception_ptr failure;
             try {
                 lease = memory_->ring().acquire(stop);
-                if (!lease) return;
             } catch (...) { failure = std::current_exception(); }
-            std::optional<claim> const mine = next_claim(samples);
-            if (!mine) {  // somebody else took the last one, or the epoch is over
+            std::optional<claim> const mine = lease || failure ? next_claim(samples) : std::nullopt;
+            if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
+                lease.reset();
+                memory_->uses_of_ring().drop_brief();
                 if (failure) report_failure_of([&] { std::rethrow_exception(failure); });
                 continue;
             }
@@ -212,22 +212,20 @@ private:
 
     [[nodiscard]] bool has_work() const noexcept { return running_ && claimed_ < claim_end_; }
 
-    // With a use of the memory: the epoch, which has one, is going on.
+    // With a brief use of the ring, until a batch is claimed or none is left.
     [[nodiscard]] bool wait_for_work(std::stop_token const& stop) {
         std::unique_lock lock{guard_};
-        if (!work_.wait(lock, stop, [&] { return has_work(); })) return false;
-        memory_->add_use();
+        if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return false;
+        memory_->uses_of_ring().add_brief();
         return true;
     }
-    struct memory_use {
-        loader_memory const& of;
-        ~memory_use() { of->drop_use(); }
-    };
 
-    // The next batch in line and its samples: position p of the epoch holds sample order(p), whoever asks.
+    // The next batch in line and its samples: position p of the epoch holds sample order(p), whoever asks. The use of
+    // the ring lasts then until it is published: to read takes as long as it takes.
     [[nodiscard]] std::optional<claim> next_claim(std::vector<std::uint64_t>& samples) {
         std::scoped_lock const lock{guard_};
         if (!has_work()) return std::nullopt;
+        memory_->uses_of_ring().keep_brief();
         claim const mine{generation_, claimed_++};
         std::uint64_t const first = mine.batch * options().batch;
         std::uint64_t const end = std::min<std::uint64_t>(first + options().batch, from_.size());
@@ -247,13 +245,17 @@ private:
                  std::vector<std::uint64_t>& samples, std::exception_ptr failure) noexcept {
         {
             std::scoped_lock const lock{guard_};
-            if (mine.generation != generation_) return;  // nobody waits for it any more
-            pending& place = pending_of(mine.batch);
-            if (failure) claim_end_ = std::min(claim_end_, mine.batch);  // what comes after it is of no use
-            place.filled = std::move(lease);
-            place.failure = std::move(failure);
-            std::swap(place.samples, samples);
-            copy_what_can_be();
+            if (mine.generation == generation_) {
+                pending& place = pending_of(mine.batch);
+                if (failure)
+                    claim_end_ = std::min(claim_end_, mine.batch);  // what comes after it is of no use
+                place.filled = std::move(lease);
+                place.failure = std::move(failure);
+                std::swap(place.samples, samples);
+                copy_what_can_be();
+            }
+            lease.reset();  // nobody waits for it any more
+            memory_->uses_of_ring().drop();
         }
         arrived_.notify_all();
     }

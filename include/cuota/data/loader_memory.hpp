@@ -45,8 +45,9 @@ struct loader_shape {
 /// The parts of a loader's memory: each is charged to its own budget, and goes back as a whole or not at all.
 enum class loader_part { pinned_ring, device_slab };
 
-/// The slots of a loader on either side, and who uses them now: an epoch that is going on, a batch that is alive, a
-/// worker that reads. While nobody does, a part may be given back, by whichever thread met the pressure.
+/// The slots of a loader on either side, and who uses them now: an epoch that is going on and a batch that is alive
+/// both parts, a worker that reads the ring. While nobody does, a part may be given back, by whichever thread met the
+/// pressure.
 class loader_slots final : public ref_counted {
 public:
     loader_slots(loader_shape shape, place where)
@@ -68,20 +69,25 @@ public:
 
     // --- use: the first starts with all memory there, and what is there stays while any lasts ---
 
-    /// Waits for a giving back that is under way, and takes what is missing.
+    /// A use of both parts: waits for a giving back that is under way, and takes what is missing.
     /// Throws: budget_exceeded, out_of_memory, cuda_error; nothing is used then, and as much is held as before.
     void start_use(place where) {
-        uses_.start();
+        claim();
         try {
             take_missing(where);
         } catch (...) {
-            uses_.drop();
+            drop_use();
             throw;
         }
     }
     /// One more, while there is one.
-    void add_use() noexcept { uses_.add(); }
-    void drop_use() noexcept { uses_.drop(); }
+    void add_use() noexcept {
+        for (part& p : parts_) p.uses.add();
+    }
+    void drop_use() noexcept {
+        for (part& p : parts_) p.uses.drop();
+    }
+    [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
 
     /// For users.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
@@ -92,28 +98,31 @@ public:
 
     /// What give_back of that part would give now. Bytes.
     [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept {
-        return may_be_given() && uses_.is_idle() && at(which).is_held ? at(which).bytes : 0;
+        part const& p = at(which);
+        return may_be_given() && p.uses.is_idle() && p.is_held ? p.bytes : 0;
     }
 
     /// Gives that part back if nobody uses any, once work that may still use it is over. What cannot be waited for is
     /// reported, and kept. Returns the bytes given back.
     std::size_t give_back(loader_part which) noexcept {
-        if (!may_be_given() || !uses_.try_give()) return 0;
         part& p = at(which);
-        bool const goes = p.is_held && wait_for_work();
+        if (!may_be_given() || !p.uses.try_give()) return 0;
+        bool const goes = p.is_held && wait_for_work(which);
         if (goes) free(which);
-        uses_.freed();
+        p.uses.freed();
         if (goes) refund(p);
-        uses_.refunded();
+        p.uses.refunded();
         return goes ? p.bytes : 0;
     }
 
     /// Gives all back for good, when work that may still use it is over. Nobody uses it any more.
     void end() noexcept {
-        uses_.start();
-        (void)wait_for_work();
+        claim();
         for (loader_part const which : {loader_part::device_slab, loader_part::pinned_ring})
-            if (at(which).is_held) drop(which);
+            if (at(which).is_held) {
+                (void)wait_for_work(which);
+                drop(which);
+            }
         copies_.reset();
     }
 
@@ -136,7 +145,8 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granule;
-        std::atomic<bool> is_held = false;  // changed by who has the memory alone
+        std::atomic<bool> is_held = false;  // changed by who starts a use, or gives back
+        use_count uses{};
     };
 
     [[nodiscard]] bool may_be_given() const noexcept { return shape_.options.reclaim_priority.has_value(); }
@@ -144,6 +154,10 @@ private:
     [[nodiscard]] part& at(loader_part which) noexcept { return parts_[static_cast<std::size_t>(which)]; }
     [[nodiscard]] part const& at(loader_part which) const noexcept {
         return parts_[static_cast<std::size_t>(which)];
+    }
+
+    void claim() noexcept {
+        for (part& p : parts_) p.uses.start();
     }
 
     // --- taking: by the one who starts a use while there is none ---
@@ -216,18 +230,19 @@ private:
         for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().slot_bytes;
     }
 
-    // --- giving: by the one who has the memory alone ---
+    // --- giving: by the one who has the part alone; another may be giving the other part ---
 
     // False when some of it cannot be waited for, which is reported.
-    [[nodiscard]] bool wait_for_work() noexcept {
+    [[nodiscard]] bool wait_for_work(loader_part which) noexcept {
         bool is_over = rt::drain(*copies_);
-        for (device_slot& slot : slots_) is_over = slot.wait_for_readers() && is_over;
+        if (which == loader_part::device_slab)
+            for (device_slot& slot : slots_) is_over = slot.wait_for_readers() && is_over;
         return is_over;
     }
 
     void free(loader_part which) noexcept {
-        for (device_slot& slot : slots_) slot.arriving.reset();
         if (which == loader_part::pinned_ring) {
+            for (device_slot& slot : slots_) slot.arriving.reset();
             ring_.reset();
         } else {
             for (device_slot& slot : slots_) slot.forget_readers();
@@ -254,7 +269,6 @@ private:
     std::vector<device_slot> slots_;
 
     std::array<part, 2> parts_;
-    use_count uses_;
 };
 
 /// A part of a loader's memory to its budget: bytes that have a name, and may be given back.

@@ -37,6 +37,25 @@ public:
         --uses_;
     }
 
+    /// A use that is over soon and runs no code of a program's, so that a giving back waits for it. While there is
+    /// a use; ends with drop_brief, or, if there still is a use, becomes one that lasts.
+    void add_brief() noexcept {
+        std::scoped_lock const lock{guard_};
+        ++brief_;
+    }
+    void drop_brief() noexcept {
+        {
+            std::scoped_lock const lock{guard_};
+            --brief_;
+        }
+        changed_.notify_all();
+    }
+    void keep_brief() noexcept {
+        std::scoped_lock const lock{guard_};
+        --brief_;
+        ++uses_;
+    }
+
     /// True when it could be given back now. Waits for a giving back that is under way.
     [[nodiscard]] bool is_idle() const noexcept {
         std::unique_lock lock{guard_};
@@ -44,10 +63,11 @@ public:
         return uses_ == 0 && now_ != freeing;
     }
 
-    /// As is_idle; then the caller alone has it, until `refunded`. Not for who is giving back already.
+    /// As is_idle, when brief uses are over; then the caller alone has it until `freed`, and nobody else gives back
+    /// until `refunded`. Not for who is giving back already.
     [[nodiscard]] bool try_give() noexcept {
         std::unique_lock lock{guard_};
-        changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
+        changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
         if (uses_ != 0) return false;
         now_ = freeing;
         return true;
@@ -70,6 +90,7 @@ private:
     mutable std::mutex guard_;
     mutable std::condition_variable changed_;
     std::size_t uses_ = 0;
+    std::size_t brief_ = 0;
     step now_ = nobody_gives;
 };
 
