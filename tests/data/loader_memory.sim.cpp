@@ -276,7 +276,7 @@ TEST_CASE("a worker that still reads keeps the pinned slots of its loader, not t
 TEST_CASE("a loader has its memory to give as soon as an epoch has ended, whatever its workers do",
           "[data][loader_memory][threads]") {
     machine const on;
-    std::size_t const workers = GENERATE(1, 3);
+    std::size_t const workers = GENERATE(std::size_t{1}, std::size_t{3});
     loader_options o = options_of(std::nullopt, std::nullopt);
     o.workers = workers;
     o.host_slots = 2;

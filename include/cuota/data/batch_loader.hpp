@@ -181,8 +181,8 @@ private:
 ///
 /// While one batch computes, the next is copied and the ones after are read. All memory, device and pinned, is
 /// planned (`plan_loader`), charged to the budgets and taken on construction; nothing is allocated after that. With a
-/// `reclaim_priority` it is given back between epochs when a budget is short (none is going on, no batch is alive, no
-/// read is under way), and taken again when the next epoch starts.
+/// `reclaim_priority` what is of a budget that is short is given back between epochs, and taken again when the next one
+/// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
 /// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
 ///
 /// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back.

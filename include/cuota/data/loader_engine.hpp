@@ -64,8 +64,8 @@ public:
 
     // --- the consumer ---
 
-    /// Takes what was given back between epochs, without the lock.
-    /// Throws: misuse while another epoch is going on; what that meets. No epoch is going on then that was not before.
+    /// Takes what was given back between epochs: outside the lock, for others may be asked for it.
+    /// Throws: misuse while another epoch is going on; what loader_slots::start_use throws. The loader is as before then.
     void start_epoch(std::uint64_t epoch, place where) {
         {
             std::scoped_lock const lock{guard_};
