@@ -70,14 +70,17 @@
 
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/device_slot.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/idx_source.hpp>
 #include <cuota/data/loader_engine.hpp>
+#include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/raw_source.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/data/subset_source.hpp>
+#include <cuota/data/use_count.hpp>
 #include <cuota/data/zip_source.hpp>

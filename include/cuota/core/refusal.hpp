@@ -19,7 +19,7 @@ struct holding {
     tag name{};
     place where{};
     std::size_t bytes = 0;
-    bool is_cached = false;  ///< lies free in a pool or cache: charged, and in nobody's use
+    bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
 };
 
 /// A budget at the moment of a refusal. Bytes.
@@ -56,7 +56,7 @@ struct device_facts {
     }
 };
 
-/// What a pool or cache was asked to give back before a refusal, and what it gave. Bytes.
+/// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
 struct reclaimer_facts {
     std::string name;
     std::size_t asked = 0;

@@ -23,8 +23,8 @@ class reservation;
 ///
 /// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
 /// that fits is refused. With a parent, a charge is made at every level or at none.
-/// On pressure, pools and caches under the budget are asked for what they do not use; then it is tried again; then
-/// it is refused with everything known about who holds what.
+/// On pressure, pools, caches and loaders under the budget are asked for what they do not use; then it is tried again;
+/// then it is refused with everything known about who holds what.
 /// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
 /// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
 /// more, so its parent keeps them charged.
