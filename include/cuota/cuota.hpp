@@ -40,6 +40,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
+#include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/device_limit.hpp>
@@ -47,7 +48,9 @@
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/measured.hpp>
+#include <cuota/guard/onlooker.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
@@ -72,14 +75,17 @@
 
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/device_slot.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/idx_source.hpp>
 #include <cuota/data/loader_engine.hpp>
+#include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/raw_source.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/data/subset_source.hpp>
+#include <cuota/data/use_count.hpp>
 #include <cuota/data/zip_source.hpp>

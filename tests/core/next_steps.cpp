@@ -203,6 +203,54 @@ TEST_CASE("all limits on the way that would refuse are to be raised", "[core][ne
     REQUIRE(raise.bytes == 22);
 }
 
+TEST_CASE("a reservation is grown, by what is missing", "[core][next_steps]") {
+    cuota::refusal r = refused(50, {{"loader", 100, 60, 60, true}});
+    r.room_to_grow = 10;
+    next_step const grow = one(r, step_kind::raise_limits);
+    REQUIRE(grow.text == "grow the reservation loader by 10 B");
+    REQUIRE(grow.suffices);
+    REQUIRE(grow.change == 0.1);
+    REQUIRE(grow.bytes == 10);
+    REQUIRE(grow.limits.size() == 1);
+    REQUIRE(grow.limits[0].limit == 110);
+    REQUIRE(grow.limits[0].grow_by == 10);
+    // What is inside it has a limit like any other.
+    r = refused(30, {{"slots", 100, 90, 90}, {"epoch", 200, 190, 190}, {"loader", 5000, 4990, 4990, true}});
+    r.room_to_grow = 20;
+    REQUIRE(one(r, step_kind::raise_limits).text ==
+            "raise the limits of slots to 120 B, epoch to 220 B and grow the reservation loader by 20 B");
+    r.budgets.erase(r.budgets.begin());
+    REQUIRE(one(r, step_kind::raise_limits).text ==
+            "raise the limit of epoch to 220 B and grow the reservation loader by 20 B");
+    REQUIRE(one(r, step_kind::raise_limits).limits[0].grow_by == 0);
+    r.budgets.back().held = 0;  // then it is not in the way
+    REQUIRE(one(r, step_kind::raise_limits).text == "raise the limit of epoch to 220 B");
+}
+
+TEST_CASE("growing is in vain when the parent, or the device, has not enough", "[core][next_steps]") {
+    cuota::refusal r = refused(50, {{"loader", 100, 60, 60, true}});
+    r.room_to_grow = 9;
+    REQUIRE_FALSE(one(r, step_kind::raise_limits).suffices);
+    REQUIRE(one(r, step_kind::raise_limits).text ==
+            "grow the reservation loader by 10 B: its parent has 9 B to give");
+    REQUIRE(one(r, step_kind::raise_limits).limits[0].grow_by == 10);  // as data it is there all the same
+    r.room_to_grow = 10;
+    r.device = cuota::device_facts{1, "simulated", 1000, 45, 60};
+    REQUIRE_FALSE(one(r, step_kind::raise_limits).suffices);
+    REQUIRE(one(r, step_kind::raise_limits).text ==
+            "grow the reservation loader: device 1 has 45 B free, 5 B less than it takes");
+}
+
+TEST_CASE("of a reservation that has ended nothing can be had", "[core][next_steps]") {
+    cuota::refusal r = refused(30, {{"slots", 100, 40, 40}, {"loader", 40, 40, 60, true, true}}, 1);
+    r.holders = {{"a slot", {}, 40}};
+    REQUIRE(texts(r) == lines{"in vain: ask for less: not even 1 B would fit",
+                              "in vain: grow the reservation loader: it has ended"});
+    r = refused(70, r.budgets);  // what is inside it refuses, too
+    REQUIRE(texts(r) == lines{"in vain: ask for less: not even 1 B would fit",
+                              "in vain: grow the reservation loader: it has ended"});
+}
+
 TEST_CASE("a limit that no size can say is not proposed", "[core][next_steps]") {
     auto const raise = [](std::size_t charged, std::size_t held) {
         return proposes(refused(charged, {{"b", 100, held, held}}), step_kind::raise_limits);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 
 using namespace cuota::literals;
 using namespace std::string_literals;
@@ -46,20 +47,35 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
     REQUIRE(
         cuota::refusal_json(two_levels()) ==
         R"({"asked":100,"charged":128,"granule":64,"tag":"weights","place":{"file":"/home/me/train.cpp","line":17},)"
-        R"("unit":"floats","unit_bytes":4,"missing":18,"would_fit":64,"fitting_count":16,"refused_by":1,)"
-        R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20},)"
-        R"({"name":"model","limit":200,"held":90,"free":110,"peak":95}],)"
+        R"("unit":"floats","unit_bytes":4,"missing":18,"would_fit":64,"fitting_count":16,"room_to_grow":0,"refused_by":1,)"
+        R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20,"prepaid":false,"ended":false},)"
+        R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"prepaid":false,"ended":false}],)"
         R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0},)"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
         R"({"tag":"free in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
         R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","asked":18,"given":5,"could":0}],"largest_free":16,"cause":"",)"
         R"("next_steps":[{"kind":"raise_limits","suffices":true,"text":"raise the limit of model to 218 B",)"
-        R"("bytes":18,"count":0,"holders":[],"limits":[{"budget":"model","level":1,"limit":218}]},)"
+        R"("bytes":18,"count":0,"holders":[],"limits":[{"budget":"model","level":1,"limit":218,"grow_by":0}]},)"
         R"j({"kind":"ask_less","suffices":true,"text":"ask for what would fit: 16 floats (64 B)","bytes":64,"count":16,)j"
         R"("holders":[],"limits":[]},)"
         R"j({"kind":"release","suffices":true,"text":"release 60 B: biases (train.cpp:3)","bytes":60,"count":0,)j"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false}],)"
         R"("limits":[]}]})");
+}
+
+TEST_CASE("a line of JSON tells a reservation, and by how much to grow it", "[core][refusal_json]") {
+    cuota::refusal r;
+    r.asked = r.charged = 30;
+    r.budgets = {{"loader", 60, 50, 50, true}};
+    r.room_to_grow = 40;
+    std::string const line = cuota::refusal_json(r);
+    INFO(line);
+    REQUIRE(support::has(line, R"("room_to_grow":40,)"));
+    REQUIRE(support::has(line, R"("peak":50,"prepaid":true,"ended":false}])"));
+    REQUIRE(support::has(line, R"("text":"grow the reservation loader by 20 B","bytes":20,)"));
+    REQUIRE(support::has(line, R"("limits":[{"budget":"loader","level":0,"limit":80,"grow_by":20}])"));
+    r.budgets[0].has_ended = true;
+    REQUIRE(support::has(cuota::refusal_json(r), R"("prepaid":true,"ended":true})"));
 }
 
 TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
@@ -69,7 +85,7 @@ TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
     REQUIRE(
         cuota::refusal_json(r) ==
         R"({"asked":null,"charged":null,"granule":1,"tag":"","place":null,"unit":"bytes","unit_bytes":1,)"
-        R"("missing":0,"would_fit":0,"fitting_count":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
+        R"("missing":0,"would_fit":0,"fitting_count":0,"room_to_grow":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
         R"("other_holders":0,"other_bytes":0,"reclaimed":0,"reclaimable":0,"reclaimers":null,"largest_free":0,)"
         R"("cause":"nobody has that","next_steps":[]})");
 }

@@ -86,6 +86,24 @@ TEST_CASE("a refusal of many budgets points at the one that refused", "[core][re
   or        ask for what would fit: 10 B)");
 }
 
+TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.asked = r.charged = 30;
+    r.budgets = {{"slots", 100, 50, 50}, {"loader", 60, 50, 55, true}};
+    r.refused_by = 1;
+    r.would_fit = 10;
+    r.room_to_grow = 20;
+
+    REQUIRE(text_of(r) ==
+            R"(cuota::budget_exceeded: 30 B refused by reservation loader, before anything was allocated
+  budget slots          limit 100 B       held 50 B        free 50 B        peak 50 B
+  reservation loader    limit 60 B        held 50 B        free 10 B        peak 55 B   <- refused
+  reclaimed 0 B: nothing cached could be given back
+  either    grow the reservation loader by 20 B
+  or        release 20 B of what loader holds
+  or        ask for what would fit: 10 B)");
+}
+
 TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text]") {
     cuota::refusal r;
     r.asked = 9_GiB;
@@ -157,6 +175,8 @@ TEST_CASE("a long name does not run into the figures", "[core][refusal_text]") {
     REQUIRE(lines_of(r)[2].starts_with("  device 0 (NVIDIA H200)                  total 8.0 GiB"));
     r.budgets[0].name = std::string(300, 'x') + " end";
     REQUIRE(lines_of(r)[1].starts_with("  budget xxxxxxxxxxxxxxx...xxxxxxxxxx end  limit 512.0 MiB"));
+    r.budgets[0].is_prepaid = true;  // no wider, although it is called by a longer word
+    REQUIRE(lines_of(r)[1].starts_with("  reservation xxxxxxxxxxxx...xxxxxxxx end  limit 512.0 MiB"));
 }
 
 TEST_CASE("the largest holders are named, the others summed", "[core][refusal_text]") {
@@ -241,11 +261,11 @@ TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") 
         r.request = {tags[up_to(199)], where(), files[up_to(199)].c_str(), bytes()};
         if (up_to(1) == 0) r.request.unit = "elements";
         for (std::size_t i = 0, count = up_to(1) == 0 ? up_to(5) : up_to(40); i != count; ++i)
-            r.budgets.push_back({name(), bytes(), bytes(), bytes()});
+            r.budgets.push_back({name(), bytes(), bytes(), bytes(), up_to(3) == 0, up_to(9) == 0});
         r.refused_by = up_to(r.budgets.size());
         if (up_to(1) == 0)
-            r.device =
-                cuota::device_facts{up_to(1) == 0 ? 0 : -2147483647, name(), bytes(), bytes(), bytes()};
+            r.device = cuota::device_facts{
+                up_to(1) == 0 ? 0 : -2147483647, name(), bytes(), bytes(), bytes(), bytes()};
         for (std::size_t i = 0, count = up_to(9) == 0 ? 1000 : up_to(6); i != count; ++i)
             r.holders.push_back({tags[up_to(199)], where(), bytes(), up_to(3) == 0});
         r.reclaimed = up_to(1) == 0 ? 0 : bytes();
@@ -254,6 +274,7 @@ TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") 
             r.reclaimers->push_back({name(), bytes(), bytes()});
         r.largest_free = bytes();
         r.would_fit = bytes();
+        r.room_to_grow = bytes();
         if (up_to(1) == 0) r.cause = name();
 
         std::vector<std::string> const lines = lines_of(r);

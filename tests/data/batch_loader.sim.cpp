@@ -22,34 +22,15 @@
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
+#include "support/seen_by.hpp"
 
 namespace sim = cuota::simulator;
+using support::copy_numbers;
 using support::machine;
 using support::numbered_source;
+using support::seen_by;
 
 namespace {
-
-struct copy_numbers {
-    cuota::device_span<std::uint32_t const> from;
-    cuota::device_span<std::uint32_t> to;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
-};
-
-// What a stream that works on the batch finds in its first field, once a sample.
-std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch const& b) {
-    std::size_t const width = b.fields()[0].count();
-    cuota::device_buffer<std::uint32_t> out{b.size() * width, s, cuota::device_memory{}, cuota::no_init};
-    cuota::for_each_index(s, out.size(), copy_numbers{b.view<std::uint32_t>(s), out.write(s)});
-    std::vector<std::uint32_t> const all = out.to_vector(s);
-    std::vector<std::uint32_t> first;
-    for (std::size_t i = 0; i < all.size(); i += width) {
-        CHECK(std::all_of(all.begin() + static_cast<std::ptrdiff_t>(i),
-                          all.begin() + static_cast<std::ptrdiff_t>(i + width),
-                          [&](std::uint32_t v) { return v == all[i]; }));
-        first.push_back(all[i]);
-    }
-    return first;
-}
 
 std::vector<std::uint64_t> order_of(cuota::batch_loader& loader, std::uint64_t epoch) {
     std::vector<std::uint64_t> order;

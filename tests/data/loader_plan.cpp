@@ -80,4 +80,9 @@ TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room
     CHECK(most == 200);
     CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited, 3 * 512) ==
           12);
+    // 5 slots in one room, whatever each may have alone.
+    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited,
+                                       cuota::unlimited, 5 * 512) == 12);
+    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited,
+                                       cuota::unlimited, 5 * 512 - 1) == 0);
 }

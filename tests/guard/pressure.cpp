@@ -3,15 +3,21 @@
 
 #include <cuota/guard/pressure.hpp>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <cuota/core/next_steps.hpp>
 #include <cuota/guard/budget.hpp>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 #include "support/worker.hpp"
 
@@ -72,40 +78,65 @@ private:
 using cache_owner = cuota::shared<cache>;
 using asked = std::vector<std::size_t>;
 
+// One for each size, for `auto const [a, b] = ...`.
+template <class... Bytes>
+std::array<cache_owner, sizeof...(Bytes)> caches_in(budget const& b, Bytes... bytes) {
+    return {cache_owner::make(b, std::size_t{bytes})...};
+}
+// What each was asked for.
+template <class... Owners>
+std::vector<asked> asks_of(Owners const&... caches) {
+    return {caches->asked...};
+}
+
+// Bytes of a budget that are held until the end of a scope.
+class charged {
+public:
+    charged(budget b, std::size_t bytes) : budget_{std::move(b)}, bytes_{bytes} { budget_.charge(bytes); }
+    charged(charged const&) = delete;
+    charged& operator=(charged const&) = delete;
+    ~charged() { budget_.refund(bytes_); }
+
+private:
+    budget budget_;
+    std::size_t bytes_;
+};
+
+cuota::budget_exceeded refusal_of(budget b, std::size_t bytes) {
+    return support::thrown<cuota::budget_exceeded>([&] { b.charge(bytes); });
+}
+
+struct one_cache {
+    budget b{"b", 100};
+    cache_owner idle = cache_owner::make(b, 60u);
+};
+
 }  // namespace
 
-TEST_CASE("a charge that fits asks nobody", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(40);
+TEST_CASE_METHOD(one_cache, "a charge that fits asks nobody", "[guard][pressure]") {
+    charged const rest{b, 40};
     REQUIRE(idle->asked.empty());
     REQUIRE(!b.try_charge(1));  // at once, so it does not ask either
     REQUIRE(idle->asked.empty());
-    b.refund(40);
 }
 
-TEST_CASE("a charge under pressure asks caches for what is missing, and no more", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(70);
+TEST_CASE_METHOD(one_cache, "a charge under pressure asks caches for what is missing, and no more",
+                 "[guard][pressure]") {
+    charged const most{b, 70};
     REQUIRE(idle->asked == asked{30});
     REQUIRE(b.held() == 100);
-    b.refund(70);
 }
 
-TEST_CASE("what another thread holds ready is not asked of a cache", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
+TEST_CASE_METHOD(one_cache, "what another thread holds ready is not asked of a cache", "[guard][pressure]") {
     support::worker other;
     other.run([&] {
         b.charge(40);
         b.refund(30);  // 30 are ready there
     });
-    b.charge(80);
+    charged const most{b, 80};
     REQUIRE(idle->asked == asked{50});
     REQUIRE(b.held() == 100);
     other.run([&] { b.refund(10); });
-    b.refund(80);
 }
 
 TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "[guard][pressure]") {
@@ -113,56 +144,44 @@ TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "
     std::optional<cuota::reservation> r = b.reserve(50);
     budget inside = r->as_budget();
     cache_owner const idle = cache_owner::make(inside, 30u);
-    inside.charge(10);
+    charged const some{inside, 10};
     r.reset();
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] { inside.charge(5); });
+    auto const refused = refusal_of(inside, 5);
     REQUIRE(idle->asked.empty());
     REQUIRE(refused.facts().would_fit == 0);
     REQUIRE(refused.facts().reclaimable == 0);
     REQUIRE(refused.facts().reclaimers->empty());
-    b.charge(80);  // of its parent it is asked: there the room comes back
+    charged const most{b, 80};  // of its parent it is asked: there the room comes back
     REQUIRE(idle->asked == asked{20});
-    b.refund(80);
-    inside.refund(10);
 }
 
 TEST_CASE("caches that are alike are asked in turn, until there is enough", "[guard][pressure]") {
     budget b{"b", 100};
-    cache_owner const first = cache_owner::make(b, 30u);
-    cache_owner const second = cache_owner::make(b, 30u);
-    cache_owner const third = cache_owner::make(b, 30u);
-    b.charge(50);  // 10 are free
-    REQUIRE(first->asked == asked{40});
-    REQUIRE(second->asked == asked{10});
-    REQUIRE(third->asked.empty());
-    b.refund(50);
+    auto const [first, second, third] = caches_in(b, 30u, 30u, 30u);
+    charged const half{b, 50};  // 10 are free
+    REQUIRE(asks_of(first, second, third) == std::vector<asked>{{40}, {10}, {}});
 }
 
-TEST_CASE("a cache that gives in pieces is asked again", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
+TEST_CASE_METHOD(one_cache, "a cache that gives in pieces is asked again", "[guard][pressure]") {
     idle->most_at_once = 10;
     idle->expects = 60;
-    b.charge(65);
+    charged const most{b, 65};
     REQUIRE(idle->asked == asked{25, 15, 5});
-    b.refund(65);
 }
 
 TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pressure]") {
     budget b{"b", 100};
-    b.charge(50);
-    cache_owner const idle = cache_owner::make(b, 20u);
-    cache_owner const other = cache_owner::make(b, 0u);
+    charged const half{b, 50};
+    auto const [idle, other] = caches_in(b, 20u, 0u);
     idle->name = "pool a";
     other->name = "pool b";
     idle->expects = other->expects = 50;  // more than they have
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
+    auto const refused = refusal_of(b, 60);
     REQUIRE(refused.facts().reclaimed == 20);
     REQUIRE(refused.facts().would_fit == 100);  // by what they still say
     REQUIRE(refused.facts().reclaimers);
     auto const& asked = *refused.facts().reclaimers;
-    REQUIRE(asked.size() ==
-            6);  // a second round, because the first one got something; and what they say then
+    REQUIRE(asked.size() == 6);  // a second round, as the first one got something; and what they say then
     REQUIRE(asked[0].name == "pool a");
     REQUIRE(asked[0].asked == 30);
     REQUIRE(asked[0].given == 20);
@@ -172,67 +191,47 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     REQUIRE(asked[2].given + asked[3].given == 0);
     REQUIRE(asked[4].could == 50);
     REQUIRE(b.held() == 50);
-    b.refund(50);
 }
 
 TEST_CASE("nobody is asked for what all together could not give", "[guard][pressure]") {
     budget b{"b", 100};
-    b.charge(50);
-    cache_owner const first = cache_owner::make(b, 20u);
-    cache_owner const second = cache_owner::make(b, 10u);
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(51); });
-    REQUIRE(first->asked.empty());
-    REQUIRE(second->asked.empty());
+    charged const half{b, 50};
+    auto const [first, second] = caches_in(b, 20u, 10u);
+    auto const refused = refusal_of(b, 51);
+    REQUIRE(asks_of(first, second) == std::vector<asked>{{}, {}});
     REQUIRE(refused.facts().reclaimed == 0);
-    b.charge(50);
-    REQUIRE(first->asked == asked{30});
-    REQUIRE(second->asked == asked{10});
-    b.refund(100);
+    charged const other_half{b, 50};
+    REQUIRE(asks_of(first, second) == std::vector<asked>{{30}, {10}});
 }
 
 TEST_CASE("caches are asked by priority", "[guard][pressure]") {
     budget b{"b", 100};
-    cache_owner const last = cache_owner::make(b, 30u);
-    cache_owner const first = cache_owner::make(b, 30u);
-    cache_owner const second = cache_owner::make(b, 30u);
+    auto const [last, first, second] = caches_in(b, 30u, 30u, 30u);
     last->rank = -1;
     first->rank = 7;
     second->rank = 3;
-    b.charge(60);  // 10 are free
-    REQUIRE(first->asked == asked{50});
-    REQUIRE(second->asked == asked{20});
-    REQUIRE(last->asked.empty());
-    b.refund(60);
+    charged const most{b, 60};  // 10 are free
+    REQUIRE(asks_of(first, second, last) == std::vector<asked>{{50}, {20}, {}});
 }
 
 TEST_CASE("among equals, who gives least more than is missing is asked", "[guard][pressure]") {
     budget b{"b", 400};
-    cache_owner const coarse = cache_owner::make(b, 200u);
-    cache_owner const fine = cache_owner::make(b, 100u);
-    cache_owner const exact = cache_owner::make(b, 20u);
+    auto const [coarse, fine, exact] = caches_in(b, 200u, 100u, 20u);
     coarse->piece = 64;
     fine->piece = 32;
-    b.charge(80);
-    b.charge(30);
-    REQUIRE(fine->asked == asked{30});  // 32 for 30; coarse would give 64, and exact has not so much
-    REQUIRE(coarse->asked.empty());
-    REQUIRE(exact->asked.empty());
-    b.charge(2);  // what was given in excess
-    b.charge(10);
+    charged const all{b, 80};
+    charged const more{b, 30};  // fine gives 32 for it; coarse would give 64, and exact has not so much
+    REQUIRE(asks_of(coarse, fine, exact) == std::vector<asked>{{}, {30}, {}});
+    charged const excess{b, 2};  // that was given
+    charged const a_few{b, 10};
     REQUIRE(exact->asked == asked{10});
-    b.refund(122);
 }
 
 TEST_CASE("when no one has enough, who has most is asked first", "[guard][pressure]") {
     budget b{"b", 100};
-    cache_owner const little = cache_owner::make(b, 10u);
-    cache_owner const much = cache_owner::make(b, 40u);
-    cache_owner const some = cache_owner::make(b, 20u);
-    b.charge(85);  // 30 are free
-    REQUIRE(much->asked == asked{55});
-    REQUIRE(some->asked == asked{15});
-    REQUIRE(little->asked.empty());
-    b.refund(85);
+    auto const [little, much, some] = caches_in(b, 10u, 40u, 20u);
+    charged const most{b, 85};  // 30 are free
+    REQUIRE(asks_of(much, some, little) == std::vector<asked>{{55}, {15}, {}});
 }
 
 TEST_CASE("a budget remembers what it refused last, and so do those above it", "[guard][pressure]") {
@@ -258,8 +257,8 @@ TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pr
     budget b{"b", 100};
     unsigned const line = __LINE__ + 1;
     cuota::reservation const r = b.reserve(60, "loader");
-    r.as_budget().charge(20);
-    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(50); });
+    charged const some{r.as_budget(), 20};
+    auto const refused = refusal_of(b, 50);
     auto const& holders = refused.facts().holders;
     REQUIRE(holders.size() == 2);
     REQUIRE(holders[0].name == cuota::tag::named("reserved for loader"));
@@ -267,44 +266,95 @@ TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pr
     REQUIRE(holders[0].bytes == 40);
     REQUIRE(holders[1].name == cuota::tag{"charged without a tag"});
     REQUIRE(holders[1].bytes == 20);
+    cuota::reservation const nameless = b.reserve(30);
+    auto const again = refusal_of(b, 50);
+    REQUIRE(again.facts().holders[1].name == cuota::tag{"reserved"});
 
     // Inside it, what is free is nobody's.
-    auto const inside = support::thrown<cuota::budget_exceeded>([&] { r.as_budget().charge(41); });
+    auto const inside = refusal_of(r.as_budget(), 41);
     REQUIRE(inside.facts().holders.size() == 1);
     REQUIRE(inside.facts().holders[0].bytes == 20);
-    r.as_budget().refund(20);
 }
 
-TEST_CASE("no cache is dropped for what could never fit", "[guard][pressure]") {
+TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[guard][pressure]") {
+    budget root{"gpu", 100};
+    budget b{"b", 90, root};
+    cuota::reservation r = b.reserve(40, "loader");
+    budget slots{"slots", 100, r.as_budget()};
+    charged const some{slots, 30};
+    cache_owner const idle = cache_owner::make(b, 30u);  // could give as much
+    charged const of_others{root, 25};                   // 5 are free there, and 20 of b
+    auto const refused = refusal_of(slots, 45);
+    cuota::refusal const& facts = refused.facts();
+    REQUIRE(facts.budgets.size() == 2);
+    REQUIRE(!facts.budgets[0].is_prepaid);
+    REQUIRE(facts.budgets[1].is_prepaid);
+    REQUIRE(!facts.budgets[1].has_ended);
+    REQUIRE(facts.refused_by == 1);
+    REQUIRE(facts.room_to_grow == 35);
+    REQUIRE(idle->asked.empty());
+    cuota::next_step const grow = cuota::next_steps(facts)[1];  // to ask for 10 changes less
+    REQUIRE(grow.kind == cuota::step_kind::raise_limits);
+    REQUIRE(grow.text == "grow the reservation loader by 35 B");
+    REQUIRE(grow.suffices);
+    REQUIRE_THROWS_AS(r.grow(grow.limits[0].grow_by + 1), cuota::budget_exceeded);
+    r.grow(grow.limits[0].grow_by);
+    REQUIRE_NOTHROW(charged{slots, 45});
+}
+
+TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard][pressure]") {
     budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
+    cuota::reservation outer = b.reserve(80, "epoch");
+    std::optional<cuota::reservation> r = outer.as_budget().reserve(50, "loader");
+    budget inside = r->as_budget();
+    charged const some{inside, 10};
+    auto const refused = refusal_of(inside, 71);
+    REQUIRE(refused.facts().room_to_grow == 30);  // what is left of b is not its to take
+    REQUIRE(support::has(refused.what(),
+                         "in vain   grow the reservation loader by 31 B: its parent has 30 B to give"));
+    r.reset();
+    auto const ended = refusal_of(inside, 1);
+    REQUIRE(ended.facts().budgets.back().has_ended);
+    REQUIRE(ended.facts().room_to_grow == 0);
+    REQUIRE(support::has(ended.what(), "in vain   grow the reservation loader: it has ended"));
+    REQUIRE(!support::has(ended.what(), "release"));
+}
+
+TEST_CASE("only a reservation can be grown", "[guard][pressure]") {
+    budget b{"b", 100};
+    cuota::reservation r = b.reserve(40);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { r.grow(61); });
+    REQUIRE(refused.facts().budgets.size() == 1);
+    REQUIRE(!refused.facts().budgets[0].is_prepaid);
+    REQUIRE(refused.facts().room_to_grow == 0);
+    REQUIRE(support::has(refused.what(), "raise the limit of b to 101 B"));
+    REQUIRE(r.as_budget().now().is_prepaid);
+    REQUIRE(!b.now().is_prepaid);
+}
+
+TEST_CASE_METHOD(one_cache, "no cache is dropped for what could never fit", "[guard][pressure]") {
     REQUIRE_THROWS_AS(b.charge(101), cuota::budget_exceeded);
     REQUIRE(idle->asked.empty());
 }
 
-TEST_CASE("what fits by the time of the refusal is not refused", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
+TEST_CASE_METHOD(one_cache, "what fits by the time of the refusal is not refused", "[guard][pressure]") {
     idle->says_nothing = true;  // as when somebody else's charge got the credit
-    REQUIRE_NOTHROW(b.charge(100));
-    b.refund(100);
+    REQUIRE_NOTHROW(charged{b, 100});
 }
 
-TEST_CASE("a cache that charges while it gives back is not asked again meanwhile", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
-    b.charge(40);
+TEST_CASE_METHOD(one_cache, "a cache that charges while it gives back is not asked again meanwhile",
+                 "[guard][pressure]") {
+    charged const some{b, 40};
     int refused = 0;
     idle->meanwhile = [&] {
         for (int i = 0; i != 3; ++i) try {
                 b.charge(90);
             } catch (cuota::budget_exceeded const&) { ++refused; }
     };
-    b.charge(10);
+    charged const more{b, 10};
     REQUIRE(idle->asked == asked{10});
     REQUIRE(refused == 3);
     idle->meanwhile = {};
-    b.refund(50);
 }
 
 TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressure]") {
@@ -313,16 +363,12 @@ TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressu
     budget right{"right", 60, root};
     cache_owner const of_left = cache_owner::make(left, 30u);
     cache_owner const of_right = cache_owner::make(right, 30u);
-    left.charge(40);  // left refuses: what right holds would not help
-    REQUIRE(of_left->asked == asked{10});
-    REQUIRE(of_right->asked.empty());
-    root.charge(20);  // root refuses: all of them may
-    REQUIRE(of_left->asked == asked{10, 10});
-    REQUIRE(of_right->asked.empty());
-    root.charge(20);
+    charged const some{left, 40};  // left refuses: what right holds would not help
+    REQUIRE(asks_of(of_left, of_right) == std::vector<asked>{{10}, {}});
+    charged const more{root, 20};  // root refuses: all of them may
+    REQUIRE(asks_of(of_left, of_right) == std::vector<asked>{{10, 10}, {}});
+    charged const yet_more{root, 20};
     REQUIRE(of_right->asked == asked{20});  // left has only 10 more
-    left.refund(40);
-    root.refund(40);
 }
 
 TEST_CASE("what a reservation holds back is not asked for: it would not come back", "[guard][pressure]") {
@@ -332,14 +378,11 @@ TEST_CASE("what a reservation holds back is not asked for: it would not come bac
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
     REQUIRE(inside->asked.empty());
 
-    r.as_budget().charge(10);  // inside it, it would
+    charged const some{r.as_budget(), 10};  // inside it, it would
     REQUIRE(inside->asked == asked{10});
-    r.as_budget().refund(10);
 }
 
-TEST_CASE("a reservation that grows asks caches, too", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner const idle = cache_owner::make(b, 60u);
+TEST_CASE_METHOD(one_cache, "a reservation that grows asks caches, too", "[guard][pressure]") {
     cuota::reservation r = b.reserve(30);
     REQUIRE(idle->asked.empty());
     r.grow(30);
@@ -347,14 +390,11 @@ TEST_CASE("a reservation that grows asks caches, too", "[guard][pressure]") {
     REQUIRE(idle->asked == asked{20});
 }
 
-TEST_CASE("a cache lives while it is asked", "[guard][pressure]") {
-    budget b{"b", 100};
-    cache_owner idle = cache_owner::make(b, 60u);
-    idle->meanwhile = [&idle] { idle = {}; };
-    b.charge(70);
+TEST_CASE_METHOD(one_cache, "a cache lives while it is asked", "[guard][pressure]") {
+    idle->meanwhile = [this] { idle = {}; };
+    charged const most{b, 70};
     REQUIRE(!idle);
     REQUIRE(b.held() == 70);  // the rest came back with it
-    b.refund(70);
 }
 
 TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure]") {
@@ -368,7 +408,7 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
     second->held = {{"cached", {}, 200}};
     first->largest = 7;
     second->largest = 9;
-    model.charge(70);
+    charged const some{model, 70};
 
     auto const refused = support::thrown<cuota::budget_exceeded>([&] {
         cuota::detail::charge(cuota::budget_access::node(model), 512,
@@ -386,11 +426,10 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
     REQUIRE(holders ==
             std::vector<std::pair<std::string, std::size_t>>{
                 {"weights", 250}, {"cached", 200}, {"charged without a tag", 70}, {"weights", 50}});
-    model.refund(70);
 }
 
 TEST_CASE("threads under pressure share what a cache gives back", "[guard][pressure]") {
-    // Four threads take turns at 60 of 100; a cache holds what they leave. Nobody may be refused for good.
+    // Each has its quarter, and caches that have nothing come and go meanwhile. Nobody may be refused.
     budget b{"b", 400};
     std::vector<std::thread> threads;
     std::atomic<int> refused = 0;

@@ -491,6 +491,28 @@ TEST_CASE("a pool gives idle segments back when its budget is short, and no more
     b.deallocate(stream, p, 4_MiB);
 }
 
+TEST_CASE("the pool of the higher priority gives first, though another would give less in excess",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 16_MiB};
+    cuota::stream const stream;
+    bool const first_is_higher = GENERATE(true, false);
+    cuota::scoped_pool large{budget, {.reclaim_priority = first_is_higher ? 1 : -1}};
+    cuota::scoped_pool exact{budget, {.reclaim_priority = 0}};
+    taken idle{large, stream};
+    idle(8_MiB);
+    taken also_idle{exact, stream};
+    also_idle(2_MiB);
+    idle.give_back_all();
+    also_idle.give_back_all();
+
+    cuota::scoped_pool other{budget};
+    void* const p = other.allocate(stream, 8_MiB);  // 2 MiB are missing
+
+    CHECK(large.stats().reserved == (first_is_higher ? 0 : 8_MiB));
+    CHECK(exact.stats().reserved == (first_is_higher ? 2_MiB : 0));
+    other.deallocate(stream, p, 8_MiB);
+}
+
 TEST_CASE("a pool gives its own idle segments back for a request that they do not fit",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 8_MiB};

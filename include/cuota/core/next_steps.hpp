@@ -23,7 +23,7 @@ enum class step_kind {
     ask_again,     ///< nothing: what was asked would fit by now
     ask_less,      ///< the request
     release,       ///< what others hold of the budget
-    raise_limits,  ///< the limits on the way to the root
+    raise_limits,  ///< the limits on the way to the root; a reservation's by growing it
     free_device,   ///< what the device holds for anybody
 };
 
@@ -38,6 +38,7 @@ struct raised_limit {
     std::string budget;
     std::size_t level = 0;  ///< its index in refusal::budgets
     std::size_t limit = 0;
+    std::size_t grow_by = 0;  ///< of a reservation: the bytes to grow it by, which is how it gets that limit
 };
 
 /// One thing that can be done about a refusal.
@@ -161,6 +162,7 @@ template <class ItemText>
     // Caches give theirs as soon as that is enough.
     std::size_t const missing = lacking(r) - (r.reclaimable < lacking(r) ? r.reclaimable : lacking(r));
     if (!at || at->held == 0 || missing == 0) return std::nullopt;
+    if (r.budgets.back().has_ended) return std::nullopt;  // what is released goes to its parent
 
     // What lies free in a pool is nobody's to release; it follows when all of its neighbours are gone.
     std::vector<holding> users;
@@ -195,29 +197,53 @@ template <class ItemText>
     return step;
 }
 
+// "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B"
+[[nodiscard]] inline std::string raise_text(std::vector<raised_limit> const& limits) {
+    std::size_t plain = 0;
+    for (raised_limit const& l : limits) plain += l.grow_by == 0;
+    return listed(plain == 0   ? ""
+                  : plain == 1 ? "raise the limit of "
+                               : "raise the limits of ",
+                  limits.size(), step_columns, [&](std::size_t i) {
+                      raised_limit const& l = limits[i];
+                      if (l.grow_by == 0) return shown(l.budget, 28) + " to " + at_least_text(l.limit);
+                      return "grow the reservation " + shown(l.budget, 28) + " by " +
+                             at_least_text(l.grow_by);
+                  });
+}
+
+// Empty when limits are all that is in the way.
+[[nodiscard]] inline std::string why_raise_is_in_vain(refusal const& r,
+                                                      std::vector<raised_limit> const& limits) {
+    for (raised_limit const& l : limits) {
+        std::string const grow = "grow the reservation " + shown(l.budget, 28);
+        if (r.budgets[l.level].has_ended) return grow + ": it has ended";
+        if (l.grow_by > r.room_to_grow)
+            return grow + " by " + at_least_text(l.grow_by) + ": its parent has " +
+                   bytes_text(r.room_to_grow) + " to give";
+    }
+    if (r.missing_on_device() == 0) return {};
+    return (limits[0].grow_by == 0 ? "raise limits" : "grow the reservation " + shown(limits[0].budget, 28)) +
+           ": device " + std::to_string(r.device->ordinal) + " has " + bytes_text(r.device->free) +
+           " free, " + bytes_text(r.missing_on_device()) + " less than it takes";
+}
+
 [[nodiscard]] inline std::optional<next_step> step_raise(refusal const& r) {
-    next_step step{.kind = step_kind::raise_limits, .suffices = r.missing_on_device() == 0};
+    next_step step{.kind = step_kind::raise_limits};
     for (std::size_t level = 0; level != r.budgets.size(); ++level) {
         budget_facts const& b = r.budgets[level];
         std::size_t const missing = b.missing_for(r.charged);
         auto const limit = checked_add(b.held, r.charged);
         if (missing == 0) continue;
         if (!limit || r.charged == unlimited) return std::nullopt;  // no limit can say that
-        step.limits.push_back({b.name, level, *limit});
+        step.limits.push_back({b.name, level, *limit, b.is_prepaid ? missing : 0});
         step.change += share(missing, b.limit);
         if (missing > step.bytes) step.bytes = missing;
     }
     if (step.limits.empty()) return std::nullopt;
-    if (step.suffices)
-        step.text =
-            listed(step.limits.size() == 1 ? "raise the limit of " : "raise the limits of ",
-                   step.limits.size(), step_columns, [&](std::size_t i) {
-                       return shown(step.limits[i].budget, 28) + " to " + at_least_text(step.limits[i].limit);
-                   });
-    else
-        step.text = "raise limits: device " + std::to_string(r.device->ordinal) + " has " +
-                    bytes_text(r.device->free) + " free, " + bytes_text(r.missing_on_device()) +
-                    " less than it takes";
+    step.text = why_raise_is_in_vain(r, step.limits);
+    step.suffices = step.text.empty();
+    if (step.suffices) step.text = raise_text(step.limits);
     return step;
 }
 

@@ -19,7 +19,7 @@ struct holding {
     tag name{};
     place where{};
     std::size_t bytes = 0;
-    bool is_cached = false;  ///< lies free in a pool or cache: charged, and in nobody's use
+    bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
 };
 
 /// A budget at the moment of a refusal. Bytes.
@@ -28,6 +28,8 @@ struct budget_facts {
     std::size_t limit = 0;
     std::size_t held = 0;
     std::size_t peak = 0;
+    bool is_prepaid = false;  ///< a reservation's: its limit was charged to its parent, and is only grown
+    bool has_ended = false;   ///< a reservation's that is over: nothing can be charged to it any more
 
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
     /// What a charge of so many bytes lacks here; 0 when it fits.
@@ -54,7 +56,7 @@ struct device_facts {
     }
 };
 
-/// What a pool or cache was asked to give back before a refusal, and what it gave. Bytes.
+/// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
 struct reclaimer_facts {
     std::string name;
     std::size_t asked = 0;
@@ -81,7 +83,8 @@ struct refusal {
     std::size_t largest_free = 0;  ///< the largest block a pool had ready, when a pool was asked
     std::size_t would_fit =
         0;  ///< the most that a request from here could have got, caches having given what they can
-    std::string cause{};  ///< what a lower layer said, when it was not a budget that refused
+    std::size_t room_to_grow = 0;  ///< as would_fit, for growing the reservation that `budgets` end with
+    std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
 
     /// The largest count of the request's unit that would have fitted.
     [[nodiscard]] std::size_t fitting_count() const noexcept {

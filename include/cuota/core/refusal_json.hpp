@@ -40,6 +40,8 @@ namespace detail {
         .add("held", b.held)
         .add("free", free)
         .add("peak", b.peak)
+        .add("prepaid", b.is_prepaid)
+        .add("ended", b.has_ended)
         .text();
 }
 
@@ -65,7 +67,12 @@ namespace detail {
 }
 
 [[nodiscard]] inline std::string json_limit(raised_limit const& l) {
-    return json_object{}.add("budget", l.budget).add("level", l.level).add("limit", l.limit).text();
+    return json_object{}
+        .add("budget", l.budget)
+        .add("level", l.level)
+        .add("limit", l.limit)
+        .add("grow_by", l.grow_by)
+        .text();
 }
 
 [[nodiscard]] inline std::string json_step(next_step const& s, std::size_t most) {
@@ -102,6 +109,7 @@ inline void add_rest(json_object& to, std::vector<holding> const& holders, std::
     line.add("tag", r.request.name.text()).add_json("place", json_place(r.request.where));
     line.add("unit", r.request.unit).add("unit_bytes", r.request.unit_bytes);
     line.add("missing", r.missing()).add("would_fit", r.would_fit).add("fitting_count", r.fitting_count());
+    line.add("room_to_grow", r.room_to_grow);
     line.add_json("refused_by", r.missing() == 0 ? "null" : std::to_string(r.refused_by));
     line.add_json("budgets", json_list(r.budgets, json_budget));
     line.add_json("device", r.device ? json_device(*r.device) : "null");

@@ -4,6 +4,7 @@
 /// A refusal as one screen of text: twelve lines at most, whatever the numbers and the names.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -19,6 +20,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
+[[nodiscard]] inline std::string kind_of(budget_facts const& b) {
+    return b.is_prepaid ? "reservation " : "budget ";
+}
+
 // Where a headline gives way when it is too long: first names, then what can be read below.
 struct headline_room {
     std::size_t name;
@@ -33,7 +38,7 @@ struct headline_room {
                        (r.asked == unlimited ? "more than any address space holds" : bytes_text(r.asked)) +
                        " refused" + (place.empty() ? "" : " at " + place);
     if (!r.request.name.is_empty()) text += " for " + shown(r.request.name.text(), room.name);
-    if (r.missing() != 0) text += " by budget " + shown(r.refuser()->name, room.name);
+    if (r.missing() != 0) text += " by " + kind_of(*r.refuser()) + shown(r.refuser()->name, room.name);
     if (room.with_charge && r.asked != unlimited && charged != bytes_text(r.asked))
         text += ", at a charge of " + charged;
     return text + (room.with_promise ? ", before anything was allocated" : "");
@@ -41,7 +46,7 @@ struct headline_room {
 
 [[nodiscard]] inline std::string headline(char const* type, refusal const& r) {
     constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, true, false},
-                                      {28, false, false}, {16, false, false}, {8, false, false}};
+                                      {28, false, false}, {16, false, false}, {6, false, false}};
     std::string text;
     for (headline_room const& room : ways)
         if (text = headline(type, r, room); text.size() <= screen_columns) break;
@@ -49,7 +54,8 @@ struct headline_room {
 }
 
 [[nodiscard]] inline std::string budget_name(budget_facts const& b, std::size_t most) {
-    return "budget " + shown(b.name, most - 9);
+    std::string const kind = kind_of(b);
+    return kind + shown(b.name, most - kind.size() - 2);
 }
 
 [[nodiscard]] inline std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most) {
@@ -60,10 +66,13 @@ struct headline_room {
 }
 
 [[nodiscard]] inline std::string device_line(device_facts const& d, std::size_t width) {
-    return padded("device " + std::to_string(d.ordinal) + " (" + shown(d.name, 32) + ')', width) + "total " +
-           padded(bytes_text(d.total), 12) + "free " + padded(bytes_text(d.free), 12) + "elsewhere " +
-           bytes_text(d.elsewhere()) +
-           (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
+    std::string const figures = "total " + padded(bytes_text(d.total), 12) + "free " +
+                                padded(bytes_text(d.free), 12) + "elsewhere " + bytes_text(d.elsewhere()) +
+                                (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
+    std::string const begin = "device " + std::to_string(d.ordinal) + " (";
+    std::size_t const room = screen_columns - 2 - figures.size();
+    std::size_t const for_name = std::min<std::size_t>(32, room - begin.size() - 3);
+    return padded(begin + shown(d.name, for_name) + ')', std::min(width, room)) + figures;
 }
 
 // Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.

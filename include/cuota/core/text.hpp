@@ -52,7 +52,7 @@ inline constexpr std::size_t screen_columns = 110;
     return result;
 }
 
-/// At most `most` bytes of the text (8 or more): its begin and its end with dots between, no character broken.
+/// At most `most` bytes of the text (4 or more): its begin and its end with dots between, no character broken.
 [[nodiscard]] inline std::string cut(std::string text, std::size_t most) {
     if (text.size() <= most) return text;
     std::size_t const kept = most - 3;

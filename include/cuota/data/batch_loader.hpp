@@ -180,10 +180,12 @@ private:
 /// Streams a source to the device of the calling thread, batch by batch, through pinned slots that are reused.
 ///
 /// While one batch computes, the next is copied and the ones after are read. All memory, device and pinned, is
-/// planned (`plan_loader`), charged to the budgets and taken on construction; nothing is allocated after that.
+/// planned (`plan_loader`), charged to the budgets and taken on construction; nothing is allocated after that. With a
+/// `reclaim_priority` what is of a budget that is short is given back between epochs, and taken again when the next one
+/// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
 /// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
 ///
-/// Threads: epochs from one thread at a time; its own workers read.
+/// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back.
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
 ///          for options that make no loader; cuda_error. Nothing is held then.
 /// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid.
@@ -205,12 +207,14 @@ public:
     }
     ~batch_loader() { shut_down(); }
 
-    /// Starts reading an epoch. Throws: misuse while another epoch of this loader is going on.
-    [[nodiscard]] epoch_range epoch(std::uint64_t number) & {
-        engine_->start_epoch(number);
+    /// Starts reading an epoch. Throws: misuse while another epoch of this loader is going on; if it gave back memory
+    /// before, as on construction when it cannot have that again: the loader is as it was, and the epoch can be asked for
+    /// again.
+    [[nodiscard]] epoch_range epoch(std::uint64_t number, place where = place::here()) & {
+        engine_->start_epoch(number, where);
         return epoch_range{engine_};
     }
-    epoch_range epoch(std::uint64_t) && = delete;  // the loader would end before its epoch
+    epoch_range epoch(std::uint64_t, place = {}) && = delete;  // the loader would end before its epoch
 
     [[nodiscard]] loader_plan const& plan() const noexcept { return engine_->plan(); }
     [[nodiscard]] std::uint64_t size() const { return engine_->size(); }  ///< samples

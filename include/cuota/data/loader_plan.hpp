@@ -36,9 +36,15 @@ struct loader_options {
         2;  ///< batches on the device at once: with one, copying and computing take turns
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
     tag name = "loader slots";   ///< for messages and accounts
+    /// Who gives back first when a budget is short: the higher, as for `reclaimer`; pools have 0 if they do not say.
+    /// Set: between epochs the loader gives its device slots and its pinned slots back, each as a whole, to the budget
+    /// that is short, and takes them again when the next epoch starts, which may be refused.
+    /// None: it keeps them as long as it lives, and no epoch is refused.
+    std::optional<int> reclaim_priority{};
 };
 
-/// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction.
+/// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction, and again at an epoch's
+/// start if it gave back (loader_options::reclaim_priority).
 struct loader_plan {
     std::size_t batch = 0;         ///< samples in a full batch
     std::uint64_t batches = 0;     ///< in an epoch
@@ -90,16 +96,18 @@ namespace detail {
     return plan;
 }
 
-/// The largest batch whose plan fits both rooms; 0 when none does.
+/// The largest batch whose plan fits both rooms, and all of it the third; 0 when none does.
 [[nodiscard]] inline std::size_t largest_batch(std::string const& name, std::uint64_t samples,
                                                std::span<field const> fields, loader_options options,
-                                               std::size_t device_room, std::size_t pinned_room) {
+                                               std::size_t device_room, std::size_t pinned_room,
+                                               std::size_t room_for_both = unlimited) {
     std::size_t fits = 0;
     std::size_t too_large = options.batch + 1;
     while (fits + 1 < too_large) {
         options.batch = fits + (too_large - fits) / 2;
         loader_plan const plan = plan_for(name, samples, fields, options);
-        bool const ok = plan.device_bytes <= device_room && plan.pinned_bytes <= pinned_room;
+        bool const ok = plan.device_bytes <= device_room && plan.pinned_bytes <= pinned_room &&
+                        saturating_add(plan.device_bytes, plan.pinned_bytes) <= room_for_both;
         (ok ? fits : too_large) = options.batch;
     }
     return fits;

@@ -23,13 +23,14 @@ class reservation;
 ///
 /// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
 /// that fits is refused. With a parent, a charge is made at every level or at none.
-/// On pressure, pools and caches under the budget are asked for what they do not use; then it is tried again; then
-/// it is refused with everything known about who holds what.
+/// On pressure, pools, caches and loaders under the budget are asked for what they do not use; then it is tried again;
+/// then it is refused with everything known about who holds what.
 /// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
-/// One that ends with bytes charged to it, inside another, is reported: nobody can refund them any more.
+/// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
+/// more, so its parent keeps them charged.
 /// Threads: any. Throws on construction: std::bad_alloc.
 /// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
-///          before; else they take the lock of the whole tree. `held`, `peak`, `room` and `now` take the lock.
+///          before; else they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take the lock.
 class budget {
 public:
     /// limit: bytes, inclusive; `unlimited` counts without refusing.
@@ -94,7 +95,8 @@ public:
     }
 
     /// Takes bytes now, to be spent through the reservation's own budget; the unused part returns with its scope.
-    /// Throws: budget_exceeded; nothing is charged then.
+    /// The tag names that budget, and in refusals what is not spent of it.
+    /// Throws: budget_exceeded; nothing is charged then. May give back caches first.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
     [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
@@ -105,7 +107,7 @@ public:
     [[nodiscard]] std::size_t peak() const { return node_->now().peak; }
     /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
     [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
-    /// Name, limit, held and peak of one moment.
+    /// Name, limit, held and peak of one moment, and whether it is a reservation's.
     [[nodiscard]] budget_facts now() const { return node_->now(); }
     void reset_peak() noexcept { node_->reset_peak(); }
     /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
@@ -136,7 +138,7 @@ namespace detail {
 class prepayment final : public stakeholder {
 public:
     prepayment(shared<ledger> from, label const& who)
-        : node_{ledger::prepaid(who.name.is_empty() ? "reservation" : who.name.text(), std::move(from))},
+        : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))},
           who_{who} {
         node_->parent()->join(*this);
     }
@@ -160,7 +162,8 @@ public:
     [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
     void holdings(std::vector<holding>& into) const override {
         budget_facts const now = node_->now();
-        if (now.free() != 0) into.push_back({tag::named("reserved for " + now.name), who_.where, now.free()});
+        tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
+        if (now.free() != 0) into.push_back({name, who_.where, now.free()});
     }
 
 private:
@@ -190,9 +193,11 @@ public:
 
     /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
     [[nodiscard]] budget as_budget() const { return budget{state().node()}; }
+    /// What is reserved, spent or not. Throws: misuse on a moved-from reservation, as all that follows.
     [[nodiscard]] std::size_t bytes() const { return state().node()->limit(); }
 
-    /// Takes `more` bytes, as a charge to the budget it came from. Throws: budget_exceeded; unchanged then.
+    /// Takes `more` bytes, as a charge to the budget it came from: may give back caches first.
+    /// Throws: budget_exceeded; unchanged then.
     void grow(std::size_t more, place where = place::here()) { state().fund(more, where); }
 
     /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
@@ -17,11 +18,6 @@
 namespace cuota::inline v0 {
 
 namespace detail {
-
-template <class R>
-concept knows_device = requires(R const& r) {
-    { r.device() } -> std::convertible_to<device>;
-};
 
 template <resource Upstream>
 class budgeted_state final : public stakeholder {
@@ -130,47 +126,14 @@ private:
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
 /// Cost:    a lock and a table entry, small beside any call worth budgeting one by one.
 template <resource Upstream = device_memory>
-class budgeted {
+class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
 public:
     explicit budgeted(budget b, Upstream upstream = Upstream{})
-        : state_{shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
+        : budgeted::accounted{
+              shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
 
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return state_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
-    }
-    void deallocate(stream_ref s, void* p, std::size_t bytes,
-                    std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
-    }
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return state_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_sync_labelled(up, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate_sync(p, bytes, alignment); });
-    }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate_sync(q, bytes, alignment); });
-    }
-
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->upstream().granule(); }
-    [[nodiscard]] static constexpr memory_kind kind() noexcept requires detail::kind_is_static<Upstream> {
-        return Upstream::kind();
-    }
-    [[nodiscard]] memory_kind kind() const noexcept requires(!detail::kind_is_static<Upstream>) {
-        return state_->upstream().kind();
-    }
-    [[nodiscard]] cuota::device device() const noexcept requires detail::knows_device<Upstream> {
-        return state_->upstream().device();
-    }
-    [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
-
-    friend bool operator==(budgeted const&, budgeted const&) noexcept = default;
-
-private:
-    shared<detail::budgeted_state<Upstream>> state_;
+    /// The budget that it charges.
+    [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 
 static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);

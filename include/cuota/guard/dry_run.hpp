@@ -101,8 +101,8 @@ static_assert(!host_resource<addresses_only> && sizeof(addresses_only) == 8);
 ///     usage_report const seen = dry_run([&](any_resource memory) { build_model(stream, memory); });
 ///     seen.footprint().check(budget);  // throws budget_exceeded
 ///
-/// The code may allocate and release, make pools over the memory, and make buffers with `no_init`; it must not launch
-/// what works on them: that is what `dry_run_on` is for. A release counts when it is called.
+/// The code may allocate and release, make pools over the memory, and make buffers with `no_init`; copies, fills and
+/// kernels on them are what `dry_run_on` is for. A release counts when it is called.
 /// granule: what each allocation is rounded up to.
 /// Throws: what the code throws, and nothing stays behind. To see what it had taken by then, make a
 ///         `measured{addresses_only{}}`, run the code on it, and ask for its report.
@@ -137,9 +137,10 @@ struct tried_fit {
     bool is_monotone = true;     ///< false when a larger batch was seen to take less: one larger yet may fit
 };
 
-/// The largest batch from `smallest` to `largest` for which `run(batch, memory)` fits into the budget's room now. Only
-/// what was run is answered: nothing is extrapolated. Charges nothing.
-/// A run that is refused memory does not fit. Throws: what a run throws else; misuse for a range without a batch.
+/// The largest batch from `smallest` to `largest` for which `run(batch, memory)` fits into the budget's room as of the
+/// start, found by dry runs on addresses without memory. Only what was run is answered: nothing is extrapolated.
+/// Charges nothing. A run that is refused memory does not fit.
+/// Throws: what a run throws else; misuse for a range without a batch.
 /// Cost: two dry runs, and one for each halving of the range.
 template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 [[nodiscard]] tried_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,

@@ -54,7 +54,7 @@ struct batch_fit {
 /// A pool takes segments, not parts: with the plan's bytes as its `initial` they all come from the first one.
 ///
 /// Units:   bytes; a sum that is more than a std::size_t holds is `unlimited`, and fits nowhere.
-/// Threads: as a std::vector: questions from any, parts from one.
+/// Threads: as a std::vector: questions from any, while nobody adds parts.
 /// Cost:    a sum over the parts; the largest batch some 64 of them.
 class footprint {
 public:

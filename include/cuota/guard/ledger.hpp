@@ -21,111 +21,10 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/stock.hpp>
 
 namespace cuota::inline v0::detail {
-
-class ledger;
-class stakeholder;
-
-/// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
-class figure {
-public:
-    explicit figure(std::size_t n = 0) noexcept : n_{n} {}
-    operator std::size_t() const noexcept { return n_.load(std::memory_order_acquire); }
-    figure& operator=(std::size_t n) noexcept {
-        n_.store(n, std::memory_order_release);
-        return *this;
-    }
-    figure& operator+=(std::size_t more) noexcept { return *this = *this + more; }
-    figure& operator-=(std::size_t less) noexcept { return *this = *this - less; }
-
-private:
-    published<std::size_t> n_;
-};
-
-/// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
-class outer_limit {
-public:
-    virtual ~outer_limit() = default;
-
-    /// Asks, and sets the limit of `root` by the answer. True when it is higher than before.
-    virtual bool look(ledger& root) noexcept = 0;
-    /// True when the last answer is too old to go by.
-    [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// What a thread may hold ready of a node without looking. Bytes.
-    [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
-};
-
-/// What a node is at one instant, for those who look on. Bytes.
-struct sight {
-    std::size_t held;
-    std::size_t limit;
-    std::size_t peak;
-    label const* who;  // charged; null for a refund, and when nobody said
-};
-
-/// Somebody who is told of each change of what a node holds, and of its limit: a watch.
-class onlooker {
-public:
-    virtual ~onlooker() = default;
-
-    /// Under the tree's lock. True when deliver() is to be called for it, and nobody else is about to.
-    [[nodiscard]] virtual bool note(sight const& now) noexcept = 0;
-    /// Outside the lock, after a note that was answered with true.
-    virtual void deliver() noexcept = 0;
-
-    // Under the tree's lock, but that the second is its deliverer's.
-    onlooker* next_here = nullptr;
-    onlooker* next_due = nullptr;
-};
-
-/// Delivers for all of the list. What comes due meanwhile on this thread is delivered by the call that is under way.
-inline void deliver(onlooker* due) noexcept {
-    static constinit thread_local onlooker** last = nullptr;
-    if (last) {
-        for (*last = due; *last;) last = &(*last)->next_due;
-        return;
-    }
-    for (last = &due; *last;) last = &(*last)->next_due;
-    while (due) {
-        onlooker* const next = std::exchange(due, due->next_due);
-        if (!due) last = &due;
-        next->deliver();
-    }
-    last = nullptr;
-}
-
-/// What the nodes of one tree share.
-struct ledger_tree final : ref_counted {
-    mutex guard;
-    published_version version;
-    stock* open = nullptr;                                             // all that are open, of all nodes
-    std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
-    std::unique_ptr<outer_limit> outer;                                // set before a second node is made
-    onlooker* due = nullptr;  // delivered for when the lock is let go
-};
-
-/// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
-class [[nodiscard]] ledger_change {
-public:
-    explicit ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
-        tree.guard.lock();
-        tree.version.step();
-    }
-    ledger_change(ledger_change const&) = delete;
-    ledger_change& operator=(ledger_change const&) = delete;
-    ~ledger_change() {
-        tree_.version.step();
-        onlooker* const due = std::exchange(tree_.due, nullptr);
-        tree_.guard.unlock();
-        if (due) [[unlikely]]
-            deliver(due);  // the tree may be gone after it
-    }
-
-private:
-    ledger_tree& tree_;
-};
 
 /// One node. A charge is made here and at every ancestor; a prepaid node's limit was charged to its parent before.
 class ledger final : public ref_counted {
@@ -276,7 +175,7 @@ public:
     /// Exact while no other thread charges; else each thread's part is of its own moment.
     [[nodiscard]] budget_facts now() const {
         std::scoped_lock const lock{tree_->guard};
-        return {name_, limit_, held(), peak_};
+        return facts_with(held());
     }
     /// The most that can be charged here at this moment, by every node up to the root.
     [[nodiscard]] std::size_t room() const noexcept {
@@ -300,7 +199,7 @@ public:
         collect_under(top(), nullptr);
         for (ledger* node = this; node; node = node->next()) {
             if (!refuser && bytes > node->room_here()) refuser = node;
-            see(*node, budget_facts{node->name_, node->limit_, node->taken_, node->peak_});
+            see(*node, node->facts_with(node->taken_));
         }
         return refuser;
     }
@@ -428,6 +327,9 @@ private:
 
     // All of these under the tree's lock.
 
+    [[nodiscard]] budget_facts facts_with(std::size_t held) const {
+        return {name_, limit_, held, peak_, prepaid_, settled_};
+    }
     [[nodiscard]] std::size_t room_here() const noexcept {
         return limit_ - std::min<std::size_t>(limit_, taken_);
     }

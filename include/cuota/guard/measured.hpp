@@ -18,6 +18,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
@@ -186,53 +187,16 @@ private:
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
 /// Cost:    a lock and a table entry for each call.
 template <resource Upstream = device_memory>
-class measured {
+class measured : public detail::accounted<Upstream, detail::measured_state<Upstream>> {
 public:
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
     // Of no other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
-        : state_{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
-
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return state_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
-    }
-    void deallocate(stream_ref s, void* p, std::size_t bytes,
-                    std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
-    }
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return state_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_sync_labelled(up, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate_sync(p, bytes, alignment); });
-    }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate_sync(q, bytes, alignment); });
-    }
+        : measured::accounted{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
 
     /// What it has seen so far; also what an exception left behind. Throws: std::bad_alloc.
-    [[nodiscard]] usage_report report() const { return state_->report(); }
-
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->upstream().granule(); }
-    [[nodiscard]] static constexpr memory_kind kind() noexcept requires detail::kind_is_static<Upstream> {
-        return Upstream::kind();
-    }
-    [[nodiscard]] memory_kind kind() const noexcept requires(!detail::kind_is_static<Upstream>) {
-        return state_->upstream().kind();
-    }
-    [[nodiscard]] cuota::device device() const noexcept requires requires(Upstream const& up) {
-        { up.device() } -> std::convertible_to<cuota::device>;
-    }
-    { return state_->upstream().device(); }
-
-    friend bool operator==(measured const&, measured const&) noexcept = default;
-
-private:
-    shared<detail::measured_state<Upstream>> state_;
+    [[nodiscard]] usage_report report() const { return this->books().report(); }
 };
 
 template <resource Upstream>

@@ -35,7 +35,7 @@ public:
     /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// Who gives first: the higher. The same is asked by who gives least more than is missing.
+    /// Who is asked first: the higher; among equals, who gives back least more than is missing.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
     /// For messages.
@@ -67,7 +67,7 @@ std::vector<ledger::stake> ledger::stakeholders(Concerns concerns) const {
     return found;
 }
 
-/// While one is alive, what this thread's stakeholders do must not ask others for memory in turn.
+/// While one is alive, stakeholders are giving back on this thread, and what they charge meanwhile asks nobody in turn.
 class reclaiming {
 public:
     reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -148,6 +148,35 @@ inline void sum_up(std::vector<holding>& holders) {
     holders = std::move(sums);
 }
 
+/// Who could give back to a node, and how much each of them says.
+[[nodiscard]] inline std::vector<reclaimer_facts> who_could_give(ledger const& to) {
+    std::vector<reclaimer_facts> all;
+    for (auto const& [at, who] : to.stakeholders([&](ledger const& of) { return of.makes_room_in(to); }))
+        if (std::size_t const could = who->reclaimable(unlimited); could != 0)
+            all.push_back({who->title(), 0, 0, could});
+    return all;
+}
+[[nodiscard]] inline std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept {
+    std::size_t sum = 0;
+    for (reclaimer_facts const& giver : givers) sum = saturating_add(sum, giver.could);
+    return sum;
+}
+
+/// What a charge could get of a budget when caches have given what they can.
+[[nodiscard]] inline std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept {
+    return std::min(b.limit, saturating_add(b.free(), reclaimable));
+}
+
+/// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
+[[nodiscard]] inline std::size_t most_at(ledger& node) {
+    std::vector<std::pair<ledger const*, budget_facts>> way;
+    (void)node.look_up(
+        0, [&](ledger const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
+    std::size_t most = unlimited;
+    for (auto const& [at, facts] : way) most = std::min(most, most_of(facts, sum_of(who_could_give(*at))));
+    return most;
+}
+
 /// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
 [[nodiscard]] inline refusal facts_of(ledger& node, std::size_t bytes, charge_request const& request) {
     refusal r;
@@ -164,23 +193,22 @@ inline void sum_up(std::vector<holding>& holders) {
 
     ledger const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
-    r.reclaimers.emplace();
-    for (std::size_t i = 0; i != way.size(); ++i)
-        for (auto const& [at, who] :
-             node.stakeholders([&](ledger const& of) { return of.makes_room_in(*way[i]); })) {
-            std::size_t const could = who->reclaimable(unlimited);
-            reclaimable[i] = saturating_add(reclaimable[i], could);
-            if (could != 0 && way[i] == &holds) r.reclaimers->push_back({who->title(), 0, 0, could});
-        }
+    for (std::size_t i = 0; i != way.size(); ++i) {
+        std::vector<reclaimer_facts> givers = who_could_give(*way[i]);
+        reclaimable[i] = sum_of(givers);
+        if (i == r.refused_by) r.reclaimers = std::move(givers);
+    }
     for (auto const& [at, who] : node.stakeholders([&](ledger const& of) { return of.is_under(holds); })) {
         who->holdings(r.holders);
         r.largest_free = std::max(r.largest_free, who->largest_free());
     }
     std::size_t room = unlimited;
     for (std::size_t i = 0; i != way.size(); ++i)
-        room = std::min({room, r.budgets[i].limit, saturating_add(r.budgets[i].free(), reclaimable[i])});
+        room = std::min(room, most_of(r.budgets[i], reclaimable[i]));
     r.would_fit = round_down(room, request.granule);
     r.reclaimable = reclaimable[r.refused_by];
+    if (budget_facts const& last = r.budgets.back(); last.is_prepaid && !last.has_ended)
+        r.room_to_grow = most_at(*way.back()->parent());
 
     std::size_t named = 0;
     for (holding const& h : r.holders) named = saturating_add(named, h.bytes);
@@ -198,7 +226,8 @@ inline void sum_up(std::vector<holding>& holders) {
     return r;
 }
 
-/// Charges, asking those who can give back for what is missing before it gives up.
+/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again,
+/// before it gives up.
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt>
 void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {

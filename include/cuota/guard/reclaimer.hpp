@@ -76,9 +76,10 @@ private:
 
 /// Registers a cache of the program's own with the budget that its memory is charged to, for as long as this lives.
 ///
-/// On pressure, pools, caches and loaders of the budget that is short (and of budgets inside it) are asked in order of
-/// priority, the higher first; among equals, whoever gives back least more than is missing. Nobody is asked for what
-/// all of them together could not give. Pools have priority 0.
+/// On pressure, those are asked in order of priority, the higher first, who hold of the budget that is short or of budgets
+/// inside it: caches, pools (pool_options::reclaim_priority, 0 if it is not set), and loaders between epochs, if they have
+/// a loader_options::reclaim_priority. Among equals, whoever gives back least more than is missing. Nobody is asked for
+/// what all of them together could not give.
 ///
 ///     could(wanted)  what give(wanted) would give back now, in bytes; too much rather than too little
 ///     give(wanted)   gives back at least `wanted` bytes, or all there are, and as little more as it can, by releasing

@@ -25,7 +25,8 @@
 
 namespace cuota::inline v0 {
 
-/// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes.
+/// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes. So `1.0` is all of it, and
+/// `1` a byte.
 class watch_level {
 public:
     watch_level(double share) noexcept : share_{share} {}
@@ -59,11 +60,13 @@ private:
     std::size_t bytes_ = 0;
 };
 
+/// What a watch tells beside thresholds that are reached, and by which clock.
 struct watch_options {
     bool falling = false;  ///< calls for the all-clear too
-    /// Signals that the limit would be reached within this time if it went on so. Looked at with each change.
+    /// Calls when the limit would be reached within this time if it went on so; the all-clear is at twice the time.
+    /// Looked at with each change, so not while nothing is charged or refunded.
     std::optional<std::chrono::nanoseconds> time_to_limit{};
-    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the growth's memory
+    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< in which past growth counts half
     /// Another clock, for tests. Called under a lock of the library: it may do nothing but tell the time.
     std::chrono::steady_clock::time_point (*clock)() noexcept = std::chrono::steady_clock::now;
 };
@@ -257,8 +260,9 @@ private:
 /// Threads: any, but one at a time for one object.
 class watch {
 public:
-    /// Throws: misuse for thresholds that are none, are not above 0, do not ascend, or are shares over 1 or of no limit;
-    /// for a hysteresis of 0 or over the lowest threshold; for an empty callback; std::bad_alloc.
+    /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
+    /// do not ascend, mix shares and bytes, or are shares over 1 or of no limit; a hysteresis that is 0, over the lowest
+    /// threshold, or of the other kind; times that are not above 0; an empty callback. std::bad_alloc.
     [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                         watch_callback callback, watch_options const& options = {}) {
         detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);

@@ -43,8 +43,12 @@ class pool_state final : public stakeholder {
 public:
     static constexpr std::size_t granule = 256;  // of blocks; what CUDA promises as alignment
 
-    pool_state(budget account, any_resource source, std::optional<device> where, tag name)
-        : account_{std::move(account)}, source_{std::move(source)}, device_{where}, name_{name} {
+    pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0)
+        : account_{std::move(account)},
+          source_{std::move(source)},
+          device_{where},
+          name_{name},
+          priority_{priority} {
         node().join(*this);
     }
     ~pool_state() {
@@ -140,6 +144,8 @@ public:
         });
         return given;
     }
+
+    [[nodiscard]] int priority() const noexcept override { return priority_; }
 
     void holdings(std::vector<holding>& into) const override {
         auto const lock = lock_all();
@@ -491,6 +497,7 @@ private:
     any_resource source_;
     std::optional<device> const device_;
     tag const name_;
+    int const priority_;
 
     mutable std::mutex guard_;  // for all below
     block_index blocks_;

@@ -19,6 +19,8 @@ struct pool_options {
     tag name{};                   ///< for messages
     std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
     std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
+    int reclaim_priority =
+        0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
 };
 
 /// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
@@ -122,7 +124,7 @@ private:
                 place where)
         : state_{shared<detail::pool_state>::make(
               wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name)} {
+              std::move(source), on, wanted.name, wanted.reclaim_priority)} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 

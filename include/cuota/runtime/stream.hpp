@@ -114,9 +114,10 @@ private:
 
 namespace rt {
 
-/// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use.
-inline void drain(stream_ref s) noexcept {
-    give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+/// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
+/// its work is known to be over.
+inline bool drain(stream_ref s) noexcept {
+    return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
 }
 
 }  // namespace rt

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A batch's place on the device, and what must be over before it is overwritten.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One slot of a loader's slab: filled by a copy, used by a batch on any number of streams, filled again after them.
+/// Threads: one at a time.
+class device_slot {
+public:
+    std::byte* at = nullptr;
+    std::optional<staging_ring::in_flight> arriving{};
+    std::vector<std::uint64_t> samples{};
+
+    /// Work on s may use the slot's `bytes` from here on, once its copy is over. Throws: cuda_error; unchanged then.
+    void use(stream_ref s, std::size_t bytes) {
+        for (stream_share const& used : used_)
+            if (stream_ref{used} == s) return;
+        used_.emplace_back(s);
+        try {
+            borrowed_.reserve(used_.size());
+            arriving->order_before(s);
+        } catch (...) {
+            used_.pop_back();
+            throw;
+        }
+        borrowed_.emplace_back(s.get(), at, bytes, false);
+    }
+
+    /// The batch here has ended: remembers where the streams are that used it, or waits for those that cannot be.
+    void end_uses() noexcept {
+        borrowed_.clear();
+        for (stream_share const& s : used_)
+            if (!report_failure_of([&] { remember(s); })) rt::drain(s);
+        used_.clear();
+    }
+
+    /// What is enqueued on `copies` from here on starts after all that used the slot. Throws: cuda_error.
+    void order_readers_before(stream const& copies) {
+        for (reader& r : readers_)
+            if (r.is_pending) copies.wait(r.last);
+        for (reader& r : readers_) r.is_pending = false;
+    }
+
+    /// Waits on the host for all that used the slot, and forgets them. False when some of it cannot be waited for,
+    /// which is reported, and remembered.
+    [[nodiscard]] bool wait_for_readers() noexcept {
+        std::erase_if(readers_,
+                      [](reader const& r) { return report_failure_of([&] { r.last.synchronize(); }); });
+        return readers_.empty();
+    }
+    void forget_readers() noexcept { readers_.clear(); }
+
+private:
+    struct reader {
+        stream_share stream;
+        event last;       // recorded when a batch in this slot ended that this stream had used
+        bool is_pending;  // the copy stream has not been told to wait for it yet
+    };
+
+    // Marks where a stream is; one event a stream, made once.
+    void remember(stream_share const& s) {
+        std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
+        for (reader& r : readers_) {
+            if (!(stream_ref{r.stream} == stream_ref{s})) continue;
+            r.last.record(s);
+            r.is_pending = true;
+            return;
+        }
+        readers_.push_back({s, event{s}, true});
+    }
+
+    std::vector<stream_share> used_;  // by the batch that is here now; its place is kept for the next
+    std::vector<rt::borrowed_range> borrowed_;  // of the same batch
+    std::vector<reader> readers_;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The memory of batch_loader: a pinned ring and a slab of device slots, charged, given back and taken again.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/device_slot.hpp>
+#include <cuota/data/loader_plan.hpp>
+#include <cuota/data/use_count.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What a loader is made of.
+struct loader_shape {
+    loader_shape(any_source const& from, loader_options const& how)
+        : name{from.name()},
+          samples{from.size()},
+          fields{from.fields().begin(), from.fields().end()},
+          options{how},
+          plan{plan_for(name, samples, fields, options)} {}
+
+    std::string name;
+    std::uint64_t samples;
+    std::vector<field> fields;
+    loader_options options;
+    loader_plan plan;
+};
+
+/// The parts of a loader's memory: each is charged to its own budget, and goes back as a whole or not at all.
+enum class loader_part { pinned_ring, device_slab };
+
+/// The slots of a loader on either side, and who uses them now: an epoch that is going on and a batch that is alive
+/// both parts, a worker that reads the ring. While nobody does, a part may be given back, by whichever thread met the
+/// pressure.
+class loader_slots final : public ref_counted {
+public:
+    loader_slots(loader_shape shape, place where)
+        : shape_{std::move(shape)},
+          where_{where},
+          device_{cuota::device::current()},
+          parts_{
+              part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots, pinned_memory::granule()},
+              part{shape_.options.device, plan().device_bytes, plan().device_slots,
+                   device_memory::granule()}} {
+        copies_.emplace(stream_priority::high);
+        slots_.resize(plan().device_slots);
+        for (device_slot& slot : slots_) slot.samples.reserve(plan().batch);
+    }
+
+    [[nodiscard]] loader_shape const& shape() const noexcept { return shape_; }
+    [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
+    [[nodiscard]] device where() const noexcept { return device_; }
+
+    // --- use: the first starts with all memory there, and what is there stays while any lasts ---
+
+    /// A use of both parts: waits for a giving back that is under way, and takes what is missing.
+    /// Throws: budget_exceeded, out_of_memory, cuda_error; nothing is used then, and as much is held as before.
+    void start_use(place where) {
+        claim();
+        try {
+            take_missing(where);
+        } catch (...) {
+            drop_use();
+            throw;
+        }
+    }
+    /// One more, while there is one.
+    void add_use() noexcept {
+        for (part& p : parts_) p.uses.add();
+    }
+    void drop_use() noexcept {
+        for (part& p : parts_) p.uses.drop();
+    }
+    [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
+
+    /// For users.
+    [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
+    [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
+    [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
+
+    // --- giving back ---
+
+    /// What give_back of that part would give now. Bytes.
+    [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept {
+        part const& p = at(which);
+        return may_be_given() && p.uses.is_idle() && p.is_held ? p.bytes : 0;
+    }
+
+    /// Gives that part back if nobody uses any, once work that may still use it is over. What cannot be waited for is
+    /// reported, and kept. Returns the bytes given back.
+    std::size_t give_back(loader_part which) noexcept {
+        part& p = at(which);
+        if (!may_be_given() || !p.uses.try_give()) return 0;
+        bool const goes = p.is_held && wait_for_work(which);
+        if (goes) free(which);
+        p.uses.freed();
+        if (goes) refund(p);
+        p.uses.refunded();
+        return goes ? p.bytes : 0;
+    }
+
+    /// Gives all back for good, when work that may still use it is over. Nobody uses it any more.
+    void end() noexcept {
+        claim();
+        for (loader_part const which : {loader_part::device_slab, loader_part::pinned_ring})
+            if (at(which).is_held) {
+                (void)wait_for_work(which);
+                drop(which);
+            }
+        copies_.reset();
+    }
+
+    /// Appends what is held of that part's budget now: in use under the loader's name, or idle.
+    void holdings(loader_part which, std::vector<holding>& into) const {
+        bool const is_idle = idle_bytes(which) != 0;  // first: it waits
+        part const& p = at(which);
+        if (!p.is_held || p.bytes == 0) return;
+        tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
+        into.push_back({name, where_, p.bytes, is_idle});
+    }
+    [[nodiscard]] std::string title() const {
+        tag const name = shape_.options.name;
+        return name.is_empty() ? "loader of " + shape_.name : name.text();
+    }
+
+private:
+    struct part {
+        std::optional<budget> account;
+        std::size_t bytes;
+        std::size_t slots;
+        std::size_t granule;
+        std::atomic<bool> is_held = false;  // changed by who starts a use, or gives back
+        use_count uses{};
+    };
+
+    [[nodiscard]] bool may_be_given() const noexcept { return shape_.options.reclaim_priority.has_value(); }
+
+    [[nodiscard]] part& at(loader_part which) noexcept { return parts_[static_cast<std::size_t>(which)]; }
+    [[nodiscard]] part const& at(loader_part which) const noexcept {
+        return parts_[static_cast<std::size_t>(which)];
+    }
+
+    void claim() noexcept {
+        for (part& p : parts_) p.uses.start();
+    }
+
+    // --- taking: by the one who starts a use while there is none ---
+
+    void take_missing(place where) {
+        bool const lacks_ring = !at(loader_part::pinned_ring).is_held;
+        bool const lacks_slab = !at(loader_part::device_slab).is_held;
+        if (!lacks_ring && !lacks_slab) return;
+        device_scope const here{device_};
+        if (lacks_ring) take(loader_part::pinned_ring, where);
+        try {
+            if (lacks_slab) take(loader_part::device_slab, where);
+        } catch (...) {
+            if (lacks_ring) drop(loader_part::pinned_ring);
+            throw;
+        }
+    }
+
+    void take(loader_part which, place where) {
+        part& p = at(which);
+        std::size_t const a_sample = checked_mul(plan().sample_bytes, p.slots).value_or(unlimited);
+        label const who{shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
+        charge_for(which, who);
+        try {
+            allocate(which, who);
+        } catch (...) {
+            refund(p);
+            throw;
+        }
+        p.is_held = true;
+    }
+
+    void charge_for(loader_part which, label const& who) {
+        part const& p = at(which);
+        if (!p.account || p.bytes == 0) return;
+        charge_request request{p.bytes, p.granule, who, std::nullopt};
+        if (which == loader_part::device_slab) request.on = device_;
+        try {
+            charge(budget_access::node(*p.account), p.bytes, request);
+        } catch (budget_exceeded const& refused) {
+            refusal facts = refused.facts();
+            facts.would_fit = fitting_batch(which, facts.would_fit) * facts.request.unit_bytes;
+            throw budget_exceeded{std::move(facts)};
+        }
+    }
+
+    // The largest batch with which all of the loader would fit, when the part that was refused could get `room`.
+    [[nodiscard]] std::size_t fitting_batch(loader_part refused, std::size_t room) const {
+        auto const room_for = [&](loader_part which) {
+            part const& p = at(which);
+            if (!p.account) return unlimited;
+            // What this loader has by now would be smaller, too.
+            return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
+        };
+        auto const& [pinned, slab] = parts_;
+        bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
+        std::size_t const mine = (pinned.is_held ? pinned.bytes : 0) + (slab.is_held ? slab.bytes : 0);
+        return largest_batch(shape_.name, shape_.samples, shape_.fields, shape_.options,
+                             room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
+                             is_one ? saturating_add(room, mine) : unlimited);
+    }
+
+    void allocate(loader_part which, label const& who) {
+        if (which == loader_part::pinned_ring) {
+            ring_.emplace(plan().host_slots, plan().slot_bytes, pinned_memory{}, who);
+            return;
+        }
+        slab_ = static_cast<std::byte*>(
+            device_memory{device_}.allocate_sync(plan().device_bytes, default_alignment, who));
+        for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().slot_bytes;
+    }
+
+    // --- giving: by the one who has the part alone; another may be giving the other part ---
+
+    // False when some of it cannot be waited for, which is reported.
+    [[nodiscard]] bool wait_for_work(loader_part which) noexcept {
+        bool is_over = rt::drain(*copies_);
+        if (which == loader_part::device_slab)
+            for (device_slot& slot : slots_) is_over = slot.wait_for_readers() && is_over;
+        return is_over;
+    }
+
+    void free(loader_part which) noexcept {
+        if (which == loader_part::pinned_ring) {
+            for (device_slot& slot : slots_) slot.arriving.reset();
+            ring_.reset();
+        } else {
+            for (device_slot& slot : slots_) slot.forget_readers();
+            device_memory{device_}.deallocate_sync(std::exchange(slab_, nullptr), plan().device_bytes);
+        }
+        at(which).is_held = false;
+    }
+
+    static void refund(part& p) noexcept {
+        if (p.account && p.bytes != 0) p.account->refund(p.bytes);
+    }
+
+    void drop(loader_part which) noexcept {
+        free(which);
+        refund(at(which));
+    }
+
+    loader_shape const shape_;
+    place const where_;
+    device const device_;
+    std::optional<stream> copies_;
+    std::optional<staging_ring> ring_;
+    std::byte* slab_ = nullptr;
+    std::vector<device_slot> slots_;
+
+    std::array<part, 2> parts_;
+};
+
+/// A part of a loader's memory to its budget: bytes that have a name, and may be given back.
+class loader_stake final : public stakeholder {
+public:
+    loader_stake(shared<loader_slots> slots, loader_part which, budget account)
+        : slots_{std::move(slots)}, which_{which}, account_{std::move(account)} {
+        budget_access::node(account_).join(*this);
+    }
+    ~loader_stake() { budget_access::node(account_).leave(*this); }
+
+    std::size_t reclaim(std::size_t wanted) noexcept override {
+        return wanted == 0 ? 0 : slots_->give_back(which_);
+    }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        return wanted == 0 ? 0 : slots_->idle_bytes(which_);
+    }
+    [[nodiscard]] int priority() const noexcept override {
+        return slots_->shape().options.reclaim_priority.value_or(0);
+    }
+    [[nodiscard]] std::string title() const override { return slots_->title(); }
+    void holdings(std::vector<holding>& into) const override { slots_->holdings(which_, into); }
+
+private:
+    shared<loader_slots> slots_;
+    loader_part const which_;
+    budget account_;
+};
+
+/// Owns the memory of one loader, and is known by it to its budgets. At its end all has been given back.
+/// Throws: on construction budget_exceeded (which tells the largest batch that would fit), out_of_memory, cuda_error;
+///         nothing is held then.
+class loader_memory {
+public:
+    loader_memory(loader_shape shape, place where)
+        : slots_{shared<loader_slots>::make(std::move(shape), where)},
+          pinned_{stake_of(loader_part::pinned_ring, slots_->shape().options.pinned)},
+          device_{stake_of(loader_part::device_slab, slots_->shape().options.device)} {
+        slots_->start_use(where);
+        slots_->drop_use();
+    }
+    loader_memory(loader_memory const&) = delete;  // one loader's, and its slots are lent by address
+    loader_memory& operator=(loader_memory const&) = delete;
+    ~loader_memory() { slots_->end(); }
+
+    [[nodiscard]] loader_slots* operator->() const noexcept { return slots_.get(); }
+
+private:
+    [[nodiscard]] shared<loader_stake> stake_of(loader_part which,
+                                                std::optional<budget> const& account) const {
+        if (!account) return {};
+        return shared<loader_stake>::make(slots_, which, *account);
+    }
+
+    shared<loader_slots> slots_;  // may outlive this, empty, while a refusal is put together
+    shared<loader_stake> pinned_;
+    shared<loader_stake> device_;
+};
+
+}  // namespace cuota::inline v0::detail

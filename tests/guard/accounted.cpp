@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/accounted.hpp>
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+
+namespace {
+
+std::vector<std::string> made;      // the calls that upstream got
+std::vector<cudaStream_t> streams;  // on which of them
+
+// Remembers its calls, in words.
+struct told {
+    void* allocate(cuota::stream_ref s, std::size_t n, std::size_t a, cuota::label const& who = {}) {
+        streams.push_back(s.get());
+        return note("allocate", n, a, who.name.text());
+    }
+    void deallocate(cuota::stream_ref s, void*, std::size_t n, std::size_t a) noexcept {
+        streams.push_back(s.get());
+        note("deallocate", n, a, "");
+    }
+    void* allocate_sync(std::size_t n, std::size_t a, cuota::label const& who = {}) {
+        return note("allocate_sync", n, a, who.name.text());
+    }
+    void deallocate_sync(void*, std::size_t n, std::size_t a) noexcept { note("deallocate_sync", n, a, ""); }
+    std::size_t granule() const noexcept { return 64; }
+    cuota::memory_kind kind() const noexcept { return cuota::memory_kind::managed; }
+    bool operator==(told const&) const = default;
+
+private:
+    void* note(char const* call, std::size_t n, std::size_t a, std::string const& more) {
+        made.push_back(std::string{call} + ' ' + std::to_string(n) + ' ' + std::to_string(a) + ' ' + more);
+        return this;
+    }
+};
+
+// Keeps no accounts; `returns` makes it give back what it took, as after a failure.
+template <class Upstream>
+struct no_books final : cuota::ref_counted {
+    template <class Take, class Give>
+    void* allocate(std::size_t, cuota::label const&, Take take, Give give) {
+        void* const p = take(inside);
+        if (!returns) return p;
+        give(inside, p);
+        return nullptr;
+    }
+    template <class Give>
+    void deallocate(void* p, std::size_t, Give give) noexcept {
+        give(inside, p);
+    }
+    Upstream const& upstream() const noexcept { return inside; }
+
+    Upstream inside;
+    bool returns = false;
+};
+
+template <class Upstream>
+class handle : public cuota::detail::accounted<Upstream, no_books<Upstream>> {
+public:
+    explicit handle(cuota::shared<no_books<Upstream>> books) : handle::accounted{std::move(books)} {}
+};
+
+using cuota::memory_kind;
+static_assert(cuota::labelled_resource<handle<told>> && sizeof(handle<told>) == sizeof(void*));
+// It is what its upstream is, as far as the type knows.
+static_assert(!cuota::host_resource<handle<cuota::device_memory>> && cuota::host_resource<handle<told>>);
+static_assert(cuota::detail::knows_device<handle<cuota::device_memory>> &&
+              !cuota::detail::knows_device<handle<told>>);
+// Nobody makes one by the base.
+static_assert(
+    !std::is_constructible_v<cuota::detail::accounted<told, no_books<told>>, cuota::shared<no_books<told>>>);
+
+}  // namespace
+
+TEST_CASE("all calls of an accounted resource reach its upstream as they were made", "[guard][accounted]") {
+    made.clear();
+    streams.clear();
+    cuota::stream const s;
+    auto const books = cuota::shared<no_books<told>>::make();
+    handle<told> memory{books};
+    void* const p = memory.allocate(s, 10, 32, {"ordered", {}});
+    memory.deallocate(s, p, 10, 32);
+    void* const q = memory.allocate_sync(20, 16, {"blocking", {}});
+    memory.deallocate_sync(q, 20, 16);
+    REQUIRE(p == &books->inside);
+    REQUIRE(q == &books->inside);
+    REQUIRE(made == std::vector<std::string>{"allocate 10 32 ordered", "deallocate 10 32 ",
+                                             "allocate_sync 20 16 blocking", "deallocate_sync 20 16 "});
+    REQUIRE(streams == std::vector<cudaStream_t>{s.get(), s.get()});
+    REQUIRE(memory.granule() == 64);
+    REQUIRE(memory.kind() == memory_kind::managed);
+}
+
+TEST_CASE("what accounts cannot enter goes back the way it came", "[guard][accounted]") {
+    made.clear();
+    streams.clear();
+    cuota::stream const s;
+    auto const books = cuota::shared<no_books<told>>::make();
+    books->returns = true;
+    handle<told> memory{books};
+    REQUIRE(memory.allocate(s, 10, 32) == nullptr);
+    REQUIRE(memory.allocate_sync(20, 16) == nullptr);
+    REQUIRE(made == std::vector<std::string>{"allocate 10 32 ", "deallocate 10 32 ", "allocate_sync 20 16 ",
+                                             "deallocate_sync 20 16 "});
+    REQUIRE(streams == std::vector<cudaStream_t>{s.get(), s.get()});
+}
+
+TEST_CASE("copies of an accounted resource are the same", "[guard][accounted]") {
+    handle<told> const one{cuota::shared<no_books<told>>::make()};
+    handle<told> const copy = one;
+    handle<told> const other{cuota::shared<no_books<told>>::make()};
+    REQUIRE(one == copy);
+    REQUIRE(one != other);
+    REQUIRE(cuota::any_resource{one} == cuota::any_resource{copy});
+}

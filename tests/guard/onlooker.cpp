@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/onlooker.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "support/catch.hpp"
+
+using cuota::detail::deliver;
+using cuota::detail::onlooker;
+
+namespace {
+
+struct listener final : onlooker {
+    listener(std::string& heard, char name) : heard_{heard}, name_{name} {}
+    bool note(cuota::detail::sight const&) noexcept override { return true; }
+    void deliver() noexcept override {
+        heard_ += name_;
+        if (then) std::exchange(then, nullptr)();
+    }
+
+    std::function<void()> then;
+
+private:
+    std::string& heard_;
+    char name_;
+};
+
+}  // namespace
+
+TEST_CASE("who is due is delivered for in order, once", "[guard][onlooker]") {
+    std::string heard;
+    listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'};
+    a.next_due = &b;
+    b.next_due = &c;
+    deliver(&a);
+    REQUIRE(heard == "abc");
+}
+
+TEST_CASE("what comes due within a delivery waits for those before it", "[guard][onlooker]") {
+    std::string heard;
+    listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'}, d{heard, 'd'};
+    a.next_due = &b;
+    a.then = [&] {
+        c.next_due = &d;
+        deliver(&c);
+        heard += '(';  // nobody was called from within
+    };
+    d.then = [&] {
+        a.next_due = nullptr;
+        deliver(&a);  // also when nobody is left to wait for, and again for who had his turn
+    };
+    deliver(&a);
+    REQUIRE(heard == "a(bcda");
+    b.next_due = nullptr;
+    deliver(&b);
+    REQUIRE(heard == "a(bcdab");
+}
+
+TEST_CASE("an onlooker may end in its own delivery", "[guard][onlooker]") {
+    std::string heard;
+    auto a = std::make_unique<listener>(heard, 'a');
+    listener b{heard, 'b'};
+    a->next_due = &b;
+    a->then = [&] { a.reset(); };
+    deliver(a.get());
+    REQUIRE(heard == "ab");
+}
