@@ -3,8 +3,13 @@
 
 /// What a warm pool costs: a pair of allocation and release on one stream, with few and with many holes about; malloc
 /// and the runtime's own stream-ordered pool beside it, in the same process.
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -48,6 +53,67 @@ void pool_pair(benchmark::State& state) {
     }
 }
 BENCHMARK(pool_pair)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 1'000, 10'000, 50'000}, {512, 4096}});
+
+// Every thread its own stream, all of them one pool. Items: pairs of all threads together.
+void pool_pair_by_threads(benchmark::State& state) {
+    static std::optional<holed_pool> holed;
+    if (state.thread_index() == 0) holed.emplace(10);
+    cuota::stream const own;
+    auto const bytes = static_cast<std::size_t>(state.range(0));
+    for (auto _ : state) {
+        void* const p = holed->pool().allocate(own, bytes);
+        holed->pool().deallocate(own, p, bytes);
+    }
+    state.SetItemsProcessed(state.iterations());
+    if (state.thread_index() == 0) holed.reset();
+}
+BENCHMARK(pool_pair_by_threads)->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->UseRealTime();
+
+// A source of addresses that nothing is behind: a pool never touches its memory.
+class addresses {
+public:
+    void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return first(); }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t, std::size_t) noexcept { return first(); }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    static constexpr std::size_t granule() noexcept { return 2_MiB; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(addresses, addresses) noexcept { return true; }
+
+private:
+    static void* first() noexcept { return reinterpret_cast<void*>(std::uintptr_t{1} << 40); }
+};
+
+// As many blocks of up to 1 MiB as said, all alive at once, then given back in another order.
+void random_live_blocks(benchmark::State& state) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    std::mt19937_64 random{1};
+    struct request {
+        std::size_t bytes;
+        void* at;
+    };
+    std::vector<request> wanted(n);
+    std::size_t sum = 0;
+    for (request& r : wanted) sum += r.bytes = 1 + random() % 1_MiB;
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    cuota::stream const stream;
+    for (auto _ : state) {
+        cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited},
+                                addresses{},
+                                {.initial = cuota::round_up(sum + n * 256, 2_MiB)}};
+        // Half of them come and go between others, so that there are holes to find.
+        for (std::size_t i = 0; i != n; ++i) {
+            wanted[i].at = pool.allocate(stream, wanted[i].bytes);
+            if (i % 2 == 0) continue;
+            pool.deallocate(stream, wanted[i - 1].at, wanted[i - 1].bytes);
+            wanted[i - 1].at = pool.allocate(stream, wanted[i - 1].bytes);
+        }
+        for (std::size_t const i : order) pool.deallocate(stream, wanted[i].at, wanted[i].bytes);
+    }
+}
+BENCHMARK(random_live_blocks)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
 
 void device_buffer_on_a_warm_pool(benchmark::State& state) {
     holed_pool holed{10};

@@ -49,8 +49,9 @@ struct alignas(128) block {
         return reinterpret_cast<std::uintptr_t>(p) | now;
     }
     void become(state now) noexcept { word.store(word_for(at, now), std::memory_order_release); }
-    /// Takes the live block at p from everybody else; false when there is none. It is `held` then.
+    /// Takes the live block that starts at p from everybody else; false when there is none. It is `held` then.
     [[nodiscard]] bool claim(void const* p) noexcept {
+        if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
         std::uintptr_t expected = word_for(p, is_live);
         return word.load(std::memory_order_relaxed) == expected &&
                word.compare_exchange_strong(expected, word_for(p, is_held), std::memory_order_acq_rel);

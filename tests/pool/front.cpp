@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/front.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using cuota::detail::block;
+using cuota::detail::front;
+using cuota::detail::fronts;
+using cuota::detail::thread_record;
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+namespace {
+
+std::byte* address(std::size_t offset) {
+    return reinterpret_cast<std::byte*>(std::uintptr_t{0x10'0000} + offset);
+}
+
+// Records of live blocks of 512 bytes, side by side, all of stream 7.
+struct row {
+    std::vector<block> blocks = std::vector<block>(64);
+    row() {
+        for (std::size_t i = 0; i != blocks.size(); ++i) {
+            block& b = blocks[i];
+            b.at = address(i * 512);
+            b.size = 512;
+            b.requested = 500;
+            b.stream = 7;
+            b.become(block::is_live);
+        }
+    }
+    block& operator[](std::size_t i) { return blocks[i]; }
+};
+
+struct gathered {
+    std::vector<block*> blocks;
+    void operator()(block& b) { blocks.push_back(&b); }
+};
+
+}  // namespace
+
+TEST_CASE("a front gives its owner the block that he put there last", "[pool][front]") {
+    row r;
+    thread_record me;
+    thread_record other;
+    auto const f = std::make_unique<front>();
+    REQUIRE(!f->try_put(me, r[0].at, 7, 500));  // not open
+    f->open(me);
+    f->remember(r[0]);
+    f->remember(r[1]);
+
+    CHECK(!f->try_put(other, r[0].at, 7, 500));
+    REQUIRE(f->try_put(me, r[0].at, 7, 500));
+    REQUIRE(f->try_put(me, r[1].at, 7, 500));
+    CHECK(r[1].has_state(block::is_held));
+    CHECK(!f->try_take(other, 7, 512));
+    CHECK(!f->try_take(me, 8, 512));
+    CHECK(!f->try_take(me, 7, 768));
+    CHECK(f->try_take(me, 7, 512) == &r[1]);
+    CHECK(f->try_take(me, 7, 512) == &r[0]);
+    CHECK(!f->try_take(me, 7, 512));
+    CHECK(me.sections % 2 == 0);
+}
+
+TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
+    row r;
+    thread_record me;
+    auto const f = std::make_unique<front>();
+    f->open(me);
+    f->remember(r[0]);
+
+    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at, 8, 500)); }
+    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at, 7, 501)); }
+    SECTION("not in another size that is another's") { CHECK(!f->try_put(me, r[0].at, 7, 5000)); }
+    SECTION("not from the middle") { CHECK(!f->try_put(me, r[0].at + 256, 7, 500)); }
+    SECTION("not from a byte further") { CHECK(!f->try_put(me, r[0].at + 1, 7, 500)); }
+    SECTION("not what it never saw") { CHECK(!f->try_put(me, r[40].at, 7, 500)); }
+    SECTION("not a record that is another block's now") {
+        std::byte* const before = r[0].at;
+        r[0].at = address(1 << 20);
+        r[0].become(block::is_live);
+        CHECK(!f->try_put(me, before, 7, 500));
+    }
+    CHECK(r[0].has_state(block::is_live));
+
+    SECTION("not twice") {
+        REQUIRE(f->try_put(me, r[0].at, 7, 500));
+        CHECK(!f->try_put(me, r[0].at, 7, 500));
+        CHECK(f->try_take(me, 7, 512) == &r[0]);
+        CHECK(!f->try_take(me, 7, 512));
+    }
+}
+
+TEST_CASE("a front keeps a few of a kind, and makes place for what its owner uses now", "[pool][front]") {
+    row r;
+    thread_record me;
+    auto const f = std::make_unique<front>();
+    f->open(me);
+    gathered away;
+    std::size_t kept = 0;
+    while (kept != r.blocks.size()) {
+        REQUIRE(r[kept].claim(r[kept].at));
+        if (!f->put(r[kept], std::ref(away))) break;
+        ++kept;
+    }
+    REQUIRE((kept > 1 && kept < r.blocks.size()));
+    CHECK(away.blocks.empty());
+
+    // Sooner or later a block of another stream wants the same place.
+    block& other = r[kept];
+    for (other.stream = 8; away.blocks.empty() && other.stream != 1000; ++other.stream) {
+        gathered own;
+        if (f->put(other, std::ref(own))) REQUIRE(f->try_take(me, other.stream, 512) == &other);
+        away.blocks.insert(away.blocks.end(), own.blocks.begin(), own.blocks.end());
+    }
+    CHECK(away.blocks.size() == kept);
+    f->clear(std::ref(away));
+    CHECK(away.blocks.size() == kept);
+}
+
+TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
+    row r;
+    auto const all = std::make_unique<fronts>();
+    thread_record& me = *cuota::detail::this_thread();
+    front* const mine = all->open_for(me);
+    REQUIRE(mine);
+    mine->remember(r[0]);
+    REQUIRE(mine->try_put(me, r[0].at, 7, 500));
+
+    gathered away;
+    all->collect(std::ref(away));
+    CHECK(away.blocks == std::vector<block*>{&r[0]});
+    CHECK(!mine->try_take(me, 7, 512));
+    CHECK(all->open_for(me) == mine);  // he called it in himself
+    all->collect(std::ref(away));
+    all->end();
+    CHECK(!all->open_for(me));
+}
+
+TEST_CASE("a thread takes again what it gave back, and its statistics are those of the moment",
+          "[pool][front][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    void* const warm = pool.allocate(stream, 1000);
+    pool.deallocate(stream, warm, 1000);
+    for (std::size_t i = 0; i != 100; ++i) {
+        void* const p =
+            pool.allocate(stream, 1000 + i % 20, cuota::default_alignment, "step", {"step.cpp", 3});
+        CHECK(p == warm);
+        if (i % 7 == 0) {
+            CHECK(pool.stats().requested == 1000 + i % 20);
+            CHECK(pool.stats().allocated == 1024);
+            CHECK(pool.stats().live_blocks == 1);
+            CHECK(has(thrown<cuota::misuse>([&] { pool.close(); }).what(), "step.cpp:3"));
+        }
+        pool.deallocate(stream, p, 1000 + i % 20);
+        if (i % 5 == 0) CHECK(pool.largest_free() == 1_MiB);  // whole again, for who asks
+    }
+    CHECK(pool.stats().peak_allocated == 1024);
+    CHECK(pool.stats().peak_requested == 1019);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    std::array<void*, 4> blocks{};
+    for (int round = 0; round != 50; ++round) {
+        for (void*& p : blocks) p = pool.allocate(stream, 4096);
+        for (void* p : blocks) pool.deallocate(stream, p, 4096);
+        std::thread{[&] {
+            cuota::stream const own;
+            void* const all = pool.allocate(own, 1_MiB);  // what is ready has to go for it
+            pool.deallocate(own, all, 1_MiB);
+        }}.join();
+    }
+    CHECK(pool.trim() == 1_MiB);
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a second release of what a thread holds ready is reported", "[pool][front][scoped_pool]") {
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    void* p = pool.allocate(stream, 512);
+    for (int i = 0; i != 3; ++i) {
+        pool.deallocate(stream, p, 512);
+        p = pool.allocate(stream, 512);
+    }
+    pool.deallocate(stream, p, 512);
+
+    pool.deallocate(stream, p, 512);
+    CHECK(errors.take().size() == 1);
+    std::thread{[&] { pool.deallocate(stream, p, 512); }}.join();
+    CHECK(errors.take().size() == 1);
+    CHECK(pool.stats().requested == 0);
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+namespace {
+
+// A source of addresses that nothing is behind: what is there is never touched.
+class addresses {
+public:
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    static constexpr std::size_t granule() noexcept { return 256; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(addresses, addresses) noexcept { return true; }
+
+    static constexpr std::uintptr_t first = std::uintptr_t{1} << 40;
+
+private:
+    static void* take(std::size_t bytes) {
+        static std::atomic<std::uintptr_t> next = first;
+        return reinterpret_cast<void*>(next.fetch_add(bytes));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("threads that take and give, also one another's, never have one byte twice, and none is lost",
+          "[pool][front][scoped_pool][threads]") {
+    constexpr std::size_t cap = 256_KiB;
+    constexpr std::size_t granules = cap / 256;
+    support::captured_errors errors;
+    cuota::budget budget{"trainer", cap};
+    cuota::scoped_pool pool{budget, addresses{}, {.initial = cap}};
+    void* const base = pool.allocate(cuota::stream{}, cap);
+    pool.deallocate(cuota::stream{}, base, cap);
+
+    struct handed {
+        void* at;
+        std::size_t bytes;
+    };
+    std::array<std::atomic<int>, granules> owners{};
+    std::array<std::atomic<handed*>, 8> mailbox{};
+    std::atomic<int> overlaps = 0;
+    auto const mark = [&](void* at, std::size_t bytes, int from, int to) {
+        auto const begin =
+            (reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(base)) / 256;
+        for (std::size_t i = begin; i != begin + (bytes + 255) / 256; ++i)
+            if (owners[i].exchange(to) != from) ++overlaps;
+    };
+    cuota::stream const shared_stream;
+    auto const work = [&](int me) {
+        cuota::stream const own;
+        std::mt19937 random{static_cast<unsigned>(me)};
+        std::vector<handed> mine;
+        auto const give = [&](handed h) {
+            mark(h.at, h.bytes, 1, 0);
+            pool.deallocate(random() % 4 == 0 ? cuota::stream_ref{shared_stream} : cuota::stream_ref{own},
+                            h.at, h.bytes);
+        };
+        for (int i = 0; i != 20'000; ++i) {
+            if (random() % 2 == 0 && mine.size() < 16) {
+                std::size_t const bytes =
+                    random() % 8 == 0 ? 1 + random() % 20'000 : 200 * (1 + random() % 4);
+                try {
+                    void* const p = pool.allocate(
+                        random() % 4 == 0 ? cuota::stream_ref{shared_stream} : cuota::stream_ref{own}, bytes);
+                    mark(p, bytes, 0, 1);
+                    mine.push_back({p, bytes});
+                } catch (cuota::out_of_memory const&) {}
+            } else if (!mine.empty()) {
+                std::swap(mine[random() % mine.size()], mine.back());
+                handed const last = mine.back();
+                mine.pop_back();
+                if (random() % 4 != 0) {
+                    give(last);
+                } else {  // somebody else shall give it
+                    std::unique_ptr<handed> other{
+                        mailbox[random() % mailbox.size()].exchange(new handed{last})};
+                    if (other) give(*other);
+                }
+            }
+            if (i % 4096 == 4095) pool.trim(cap);
+            if (i % 1000 == 999) (void)pool.stats();
+        }
+        for (handed const& h : mine) give(h);
+    };
+    {
+        std::vector<std::thread> threads;
+        for (int t = 1; t != 4; ++t) threads.emplace_back(work, t);
+        work(4);
+        for (std::thread& t : threads) t.join();
+    }
+    for (auto& place : mailbox)
+        if (std::unique_ptr<handed> const left{place.exchange(nullptr)}; left) {
+            mark(left->at, left->bytes, 1, 0);
+            pool.deallocate(shared_stream, left->at, left->bytes);
+        }
+
+    CHECK(overlaps == 0);
+    CHECK(pool.stats().requested == 0);
+    CHECK(pool.stats().allocated == 0);
+    CHECK(pool.stats().free_blocks == 1);
+    CHECK(pool.largest_free() == cap);
+    CHECK(errors.take().empty());
+}
