@@ -15,7 +15,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Blocks in bins of like sizes, with a bit for each bin that has one. Not thread-safe.
+/// Blocks in bins of like sizes, with a bit for each bin that has one. Their sizes are multiples of block::granule.
+/// Not thread-safe.
 ///
 /// Up to 16 KiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
 /// its bytes still in some cache. Above, a bin is a 32nd of an octave wide and a treap (Aragon and Seidel, 1989)

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <cuota/pool/block.hpp>
 
@@ -58,8 +59,11 @@ public:
 
 private:
     [[nodiscard]] std::size_t home_of(void const* at) const noexcept {
-        auto const key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(at)) / block::granule;
-        return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> shift_);
+        // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, crowd together.
+        constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
+        auto const address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(at));
+        std::uint64_t const once = address / block::granule * odd;
+        return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);
     }
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
 

@@ -36,7 +36,7 @@ public:
 
     /// The point after everything enqueued so far on the stream of that index. A handle whose owner is not known here
     /// may be destroyed, or mean another stream in another thread, by the time the memory is wanted: its event is
-    /// recorded at once. Throws: cuda_error; no point is waited for then.
+    /// recorded at once. Throws: cuda_error, std::bad_alloc; no point is waited for then.
     [[nodiscard]] wait_point release_on(std::uint32_t stream) {
         wait_point const point = release_on_owned(stream);
         if (!lanes_[stream].stream->is_owned()) (void)mark_of(point);
@@ -63,8 +63,9 @@ public:
         return point.ticket <= from.done;
     }
 
-    /// Makes work enqueued later on s, whose index is `stream`, wait for the point, and so for all that the point's
-    /// stream had waited for when its event was recorded. Throws: cuda_error, std::bad_alloc; nothing waits then.
+    /// Makes work enqueued later on s, whose index is `stream`, wait for a point that is not known to be over, and so
+    /// for all that the point's stream had waited for when its event was recorded.
+    /// Throws: cuda_error, std::bad_alloc; nothing waits then.
     void wait(stream_ref s, std::uint32_t stream, wait_point point) {
         lane& to = lanes_[stream];
         to.seen.resize(lanes_.size());
