@@ -25,15 +25,15 @@ std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>(std::uintptr_t{0x10'0000} + offset);
 }
 
+// As far as a free block is concerned: what a live one has is set when it becomes live.
 bool is_new(block const& b, std::byte* at, std::size_t size) {
-    return b.at == at && b.size == size && !b.before && !b.after && !b.left && !b.right && !b.is_live &&
-           b.requested == 0 && b.name == cuota::tag{} && std::string_view{b.where.file}.empty() &&
-           b.where.line == 0 && b.waits.is_empty();
+    return b.at == at && b.size == size && !b.before && !b.after && !b.left && !b.right &&
+           b.has_state(block::state::free) && b.waits.is_empty();
 }
 
 void fill(block& b, block& other) {
     b.before = b.after = b.left = b.right = &other;
-    b.is_live = true;
+    b.become(block::state::live);
     b.requested = 17;
     b.name = cuota::tag{"weights"};
     b.where = {"train.cpp", 17};
@@ -44,32 +44,50 @@ void fill(block& b, block& other) {
 
 }  // namespace
 
-TEST_CASE("a block knows its end, and whether it is a whole segment", "[pool][block]") {
-    block a{.at = address(0), .size = 1024};
-    block b{.at = address(1024), .size = 512};
+TEST_CASE("a block knows whether it is a whole segment", "[pool][block]") {
+    block a;
+    block b;
 
-    CHECK(a.end() == address(1024));
-    CHECK(a.is_free());
     CHECK(a.is_whole_segment());
     a.after = &b;
     b.before = &a;
     CHECK_FALSE(a.is_whole_segment());
     CHECK_FALSE(b.is_whole_segment());
-    b.is_live = true;
-    CHECK_FALSE(b.is_free());
 }
 
-TEST_CASE("what a free block needs lies in one line of the cache", "[pool][block]") {
+TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
+    block b;
+    b.at = address(512);
+    b.size = 512;
+    b.become(block::state::free);
+    CHECK_FALSE(b.claim(b.at));
+    CHECK(b.may_merge());
+    b.become(block::state::live);
+    CHECK_FALSE(b.may_merge());
+
+    for (std::size_t const off : {0, 256, 511, 513, 514, 515, 768, 1024}) CHECK_FALSE(b.claim(address(off)));
+    CHECK_FALSE(b.claim(nullptr));
+    CHECK(b.claim(address(512)));
+    CHECK(b.has_state(block::state::held));
+    CHECK_FALSE(b.claim(address(512)));
+    CHECK_FALSE(b.may_merge());
+}
+
+TEST_CASE("what a free block needs lies in one line of the cache, and what a live one needs in another",
+          "[pool][block]") {
     block const b;
     auto const* const from = reinterpret_cast<std::byte const*>(&b);
-    auto const lies_in = [&](auto const& member) {
+    auto const line_of = [&](auto const& member) {
         auto const* const at = reinterpret_cast<std::byte const*>(&member);
-        return at >= from && at + sizeof(member) <= from + 64;
+        CHECK((at - from) / 64 == (at + sizeof(member) - 1 - from) / 64);
+        return (at - from) / 64;
     };
 
     CHECK(reinterpret_cast<std::uintptr_t>(&b) % 128 == 0);
-    CHECK((lies_in(b.at) && lies_in(b.size) && lies_in(b.before) && lies_in(b.after)));
-    CHECK((lies_in(b.left) && lies_in(b.right) && lies_in(b.is_live)));
+    CHECK((line_of(b.at) == 0 && line_of(b.size) == 0 && line_of(b.before) == 0 && line_of(b.after) == 0));
+    CHECK((line_of(b.left) == 0 && line_of(b.right) == 0 && line_of(b.waits) == 0));
+    CHECK((line_of(b.word) == 1 && line_of(b.requested) == 1 && line_of(b.name) == 1));
+    CHECK((line_of(b.where) == 1 && line_of(b.stream) == 1 && line_of(b.lane) == 1 && line_of(b.next) == 1));
 }
 
 TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]") {
@@ -166,7 +184,6 @@ TEST_CASE("a dropped record keeps no memory of its waits", "[pool][block]") {
     store.drop(b);
 
     CHECK(b.waits.is_empty());
-    CHECK(b.name == cuota::tag{});
 }
 
 TEST_CASE("a block_store is as it was when the host has no memory for more records", "[pool][block]") {

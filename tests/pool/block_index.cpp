@@ -72,7 +72,7 @@ TEST_CASE("block_index gives the front of a block and keeps the rest free", "[po
     CHECK(taken.requested == 1000);
     CHECK(taken.name == cuota::tag{"weights"});
     CHECK(taken.where.line == 17);
-    CHECK_FALSE(taken.is_free());
+    CHECK(taken.has_state(block::state::live));
     CHECK(free_extents(blocks) == std::vector<extent>{{1024, 3072}});
     CHECK(blocks.largest_free() == 3072);
     CHECK(blocks.live_blocks() == 1);

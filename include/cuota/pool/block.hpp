@@ -24,7 +24,7 @@ struct alignas(128) block {
 
     /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
     /// the lock, and who has made it `held` has the second half to himself.
-    enum state : std::uintptr_t { is_free, is_live, is_held };
+    enum class state : std::uintptr_t { free, live, held };
 
     std::byte* at = nullptr;
     std::size_t size = 0;
@@ -35,8 +35,8 @@ struct alignas(128) block {
     block* right = nullptr;
     wait_set waits{};  // while free: what must be over before the bytes are used
 
-    atomic<std::uintptr_t> word = is_free;  // the address, and the state in its lowest bits
-    std::size_t requested = 0;              // what was asked for
+    atomic<std::uintptr_t> word = 0;  // the address, and the state in its lowest bits
+    std::size_t requested = 0;        // what was asked for
     tag name{};
     place where{};
     std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
@@ -46,20 +46,20 @@ struct alignas(128) block {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept {
-        return reinterpret_cast<std::uintptr_t>(p) | now;
+        return reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uintptr_t>(now);
     }
     void become(state now) noexcept { word.store(word_for(at, now), std::memory_order_release); }
     /// Takes the live block that starts at p from everybody else; false when there is none. It is `held` then.
     [[nodiscard]] bool claim(void const* p) noexcept {
         if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
-        std::uintptr_t expected = word_for(p, is_live);
+        std::uintptr_t expected = word_for(p, state::live);
         return word.load(std::memory_order_relaxed) == expected &&
-               word.compare_exchange_strong(expected, word_for(p, is_held), std::memory_order_acq_rel);
+               word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel);
     }
     [[nodiscard]] bool has_state(state now) const noexcept {
-        return (word.load(std::memory_order_acquire) & (granule - 1)) == now;
+        return (word.load(std::memory_order_acquire) & (granule - 1)) == static_cast<std::uintptr_t>(now);
     }
-    [[nodiscard]] bool may_merge() const noexcept { return has_state(is_free); }
+    [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
     [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
 };
 static_assert(sizeof(block) == 128);
@@ -79,7 +79,7 @@ public:
         made.left = nullptr;
         made.at = at;
         made.size = size;
-        made.become(block::is_free);
+        made.become(block::state::free);
         return made;
     }
     void drop(block& b) noexcept {

@@ -75,7 +75,7 @@ public:
         b.name = who.name;
         b.where = who.where;
         b.stream = block::no_stream;
-        b.become(block::is_live);
+        b.become(block::state::live);
         live_.insert(b);
         return b;
     }
@@ -87,7 +87,7 @@ public:
     /// block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
-        b.become(block::is_free);
+        b.become(block::state::free);
         b.waits = std::move(waits);
         block* kept = &b;
         if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {

@@ -49,7 +49,7 @@ public:
         block* const b = known_[place_of(p)];
         if (!b || !b->claim(p)) return false;
         if (b->requested != bytes || b->stream != stream) {
-            b->become(block::is_live);
+            b->become(block::state::live);
             return false;
         }
         s.put(*b, stream, size);

@@ -304,8 +304,11 @@ private:
         (void)requested_->try_charge(b.requested);
         stats_.allocated += b.size;
         stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
-        if (s && s->is_owned() && b.size <= front::largest) {
+        if (s && s->is_owned() && b.size <= largest_ready()) {
+            auto const lane = order_.find(*s);
+            if (!lane) return b.at;
             b.stream = s->id();
+            b.lane = *lane;
             if (thread_record* const me = this_thread(); me && fronts_.of(*me).is_of(*me))
                 fronts_.of(*me).remember(b);
         }
@@ -323,7 +326,7 @@ private:
         b->requested = bytes;
         b->name = who.name;
         b->where = who.where;
-        b->become(block::is_live);
+        b->become(block::state::live);
         return b->at;
     }
     [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
@@ -339,12 +342,16 @@ private:
     // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
         thread_record* const me = this_thread();
-        if (!me || b.size > front::largest || !s.is_owned()) return false;
+        if (!me || b.size > largest_ready() || !s.is_owned()) return false;
         front* const mine = fronts_.open_for(*me);
         if (!mine) return false;
         b.stream = s.id();
         b.lane = lane;
         return mine->put(b, [this](block& other) { put_away_ready(other); });
+    }
+    // What is held ready is not merged, and others may have to go around it: it must be little of the whole.
+    [[nodiscard]] std::size_t largest_ready() const noexcept {
+        return std::min(front::largest, stats_.reserved / 2048);
     }
     // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
     void put_away_ready(block& b) noexcept { put_away(b, wait_set{order_.release_on_owned(b.lane)}); }
@@ -383,7 +390,7 @@ private:
             if (b->requested != bytes) {
                 misuse wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
                              b->where};
-                b->become(block::is_live);
+                b->become(block::state::live);
                 throw wrong;
             }
             (void)requested_->try_refund(bytes);
