@@ -175,10 +175,28 @@ TEST_CASE("what is left of a taken block waits for what the whole did", "[pool][
 TEST_CASE("block_index visits the blocks that fit, smallest first and lowest address first",
           "[pool][block_index]") {
     block_index blocks;
+    blocks.add_segment(address(0x40000), 32768);
+    blocks.add_segment(address(0x20000), 16384);
+    blocks.add_segment(address(0x10000), 32768);
+    blocks.add_segment(address(0x80000), 131072);
+
+    std::vector<extent> seen;
+    blocks.for_each_fit(16385, [&](block const& b) {
+        seen.push_back({offset_of(b), b.size});
+        return true;
+    });
+
+    CHECK(seen == std::vector<extent>{{0x10000, 32768}, {0x40000, 32768}, {0x80000, 131072}});
+}
+
+TEST_CASE("block_index visits small blocks that fit, smallest first and the last one to come first",
+          "[pool][block_index]") {
+    block_index blocks;
     blocks.add_segment(address(0x4000), 1024);
     blocks.add_segment(address(0x2000), 512);
     blocks.add_segment(address(0x1000), 1024);
     blocks.add_segment(address(0x8000), 4096);
+    blocks.add_segment(address(0x6000), 1024);
 
     std::vector<extent> seen;
     blocks.for_each_fit(513, [&](block const& b) {
@@ -186,7 +204,21 @@ TEST_CASE("block_index visits the blocks that fit, smallest first and lowest add
         return true;
     });
 
-    CHECK(seen == std::vector<extent>{{0x1000, 1024}, {0x4000, 1024}, {0x8000, 4096}});
+    CHECK(seen == std::vector<extent>{{0x6000, 1024}, {0x1000, 1024}, {0x4000, 1024}, {0x8000, 4096}});
+}
+
+TEST_CASE("block_index visits free blocks from the largest", "[pool][block_index]") {
+    block_index blocks;
+    for (std::size_t size : {1024u, 65536u, 512u, 131072u, 66560u, 16384u})
+        blocks.add_segment(address(size * 16), size);
+
+    std::vector<std::size_t> seen;
+    blocks.for_each_free_from_largest([&](block const& b) {
+        seen.push_back(b.size);
+        return b.size != 1024;
+    });
+
+    CHECK(seen == std::vector<std::size_t>{131072, 66560, 65536, 16384, 1024});
 }
 
 TEST_CASE("block_index visits nothing when no block is large enough", "[pool][block_index]") {
@@ -281,10 +313,11 @@ TEST_CASE("a release takes nothing from the host's heap when one stream is conce
 
 TEST_CASE("without host memory blocks of two streams stay apart, and no wait is lost",
           "[pool][block_index]") {
+    constexpr std::size_t size = 32 * 1024;
     block_index blocks;
-    blocks.add_segment(address(0), 2048);
-    block& a = take(blocks, 1024);
-    block& b = take(blocks, 1024);
+    blocks.add_segment(address(0), 2 * size);
+    block& a = take(blocks, size);
+    block& b = take(blocks, size);
     {
         support::failing_heap const heap{0};
         blocks.release(a, wait_set{{0, 1}});
@@ -292,11 +325,11 @@ TEST_CASE("without host memory blocks of two streams stay apart, and no wait is 
         CHECK(heap.refused() == 1);
     }
 
-    CHECK(free_extents(blocks) == std::vector<extent>{{0, 1024}, {1024, 1024}});
+    CHECK(free_extents(blocks) == std::vector<extent>{{0, size}, {size, size}});
     blocks.for_each_free([](block const& one) { CHECK(points(one.waits).size() == 1); });
     // The next release beside them has memory again and makes up for it.
-    block& again = take(blocks, 1024);
-    CHECK(blocks.release(again, wait_set{{0, 2}}).size == 2048);
+    block& again = take(blocks, size);
+    CHECK(blocks.release(again, wait_set{{0, 2}}).size == 2 * size);
 }
 
 TEST_CASE("block_index covers every byte of its segments exactly once, whatever is taken and released",

@@ -6,12 +6,16 @@
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/copy.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
@@ -183,7 +187,95 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
     }
 }
 
-TEST_CASE("one event serves many frees", "[pool][scoped_pool]") {
+TEST_CASE(
+    "memory that a stream waited for reaches a third through it, in order and without a wait of its own",
+    "[pool][scoped_pool]") {
+    support::machine const machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    constexpr std::size_t bytes = 64_KiB;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 4_MiB}};
+    std::vector<void*> between;
+    std::vector<void*> const blocks = apart(pool, a, bytes, 3, between);
+    void* const last = pool.allocate(a, pool.largest_free());
+    std::size_t const last_bytes = pool.stats().requested - 3 * (bytes + 256);
+    support::gate gate{a};
+    for (void* p : blocks) cuota::rt::fill_bytes(p, 1, bytes, a);
+    for (void* p : blocks) pool.deallocate(a, p, bytes);
+
+    void* const first = pool.allocate(b, bytes);  // b waits for a
+    cuota::rt::fill_bytes(first, 2, bytes, b);
+    CHECK(first == blocks[0]);
+    CHECK(pool.stats().stream_waits == 1);
+    pool.deallocate(b, first, bytes);
+    std::vector<void*> taken;
+    taken.push_back(pool.allocate(c, 3 * bytes));  // a segment of its own
+    cuota::rt::fill_bytes(taken[0], 3, 3 * bytes, c);
+    for (int i = 0; i != 3; ++i) taken.push_back(pool.allocate(c, bytes));
+    CHECK(pool.stats().stream_waits == 2);  // c waits for b, and so for a
+    for (std::size_t i = 1; i != 4; ++i) cuota::rt::copy_on_device(taken[i], taken[0], bytes, c);
+    support::let_ready_work_run();
+    CHECK_FALSE(c.is_idle());
+    gate.open();
+    c.synchronize();
+
+    CHECK(std::set<void*>(taken.begin() + 1, taken.end()) == std::set<void*>(blocks.begin(), blocks.end()));
+    CHECK(simulator::misuse().races == 0);
+    for (std::size_t i = 1; i != 4; ++i) pool.deallocate(c, taken[i], bytes);
+    pool.deallocate(c, taken[0], 3 * bytes);
+    pool.deallocate(a, last, last_bytes);
+    for (void* p : between) pool.deallocate(a, p, 256);
+}
+
+TEST_CASE("a long walk of a pool's memory over streams that come and go is in order, and spares waits",
+          "[pool][scoped_pool]") {
+    support::machine const machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    struct held {
+        void* p;
+        std::size_t bytes;
+        std::size_t stream;
+    };
+    std::mt19937 random{20'261'121};
+    std::vector<cuota::stream> streams(4);
+    cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB}, {.initial = 4_MiB}};
+    std::vector<held> live;
+    std::size_t taken = 0;
+    auto const give = [&](std::size_t i) {
+        held const h = std::exchange(live[i], live.back());
+        live.pop_back();
+        cuota::rt::fill_bytes(h.p, 2, h.bytes, streams[h.stream]);
+        pool.deallocate(streams[h.stream], h.p, h.bytes);
+    };
+
+    for (int step = 0; step != 5000; ++step) {
+        std::size_t const s = random() % streams.size();
+        std::size_t const bytes = 256 * (1 + random() % (random() % 4 == 0 ? 256 : 16));
+        try {
+            void* const p = pool.allocate(streams[s], bytes);
+            ++taken;
+            cuota::rt::fill_bytes(p, 1, bytes, streams[s]);
+            live.push_back({p, bytes, s});
+        } catch (cuota::budget_exceeded const&) { REQUIRE(!live.empty()); }
+        while (live.size() > 100 || (!live.empty() && random() % 2 == 0)) give(random() % live.size());
+        if (random() % 300 == 0) {  // another takes its place in the pool, once all of it is given back
+            for (std::size_t i = live.size(); i-- != 0;)
+                if (live[i].stream == s) give(i);
+            streams[s] = cuota::stream{};
+        }
+    }
+    while (!live.empty()) give(live.size() - 1);
+    cuota::device::current().synchronize();
+
+    CHECK(simulator::misuse().races == 0);
+    CHECK(simulator::order_checked().accesses >= 2 * taken);
+    CHECK(pool.stats().stream_waits > 0);
+    CHECK(pool.stats().stream_waits < taken);
+}
+
+TEST_CASE("one event serves many frees, and one wait", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
@@ -194,6 +286,7 @@ TEST_CASE("one event serves many frees", "[pool][scoped_pool]") {
 
     calls_since const creations{"cudaEventCreateWithFlags"};
     calls_since const records{"cudaEventRecord"};
+    calls_since const waits{"cudaStreamWaitEvent"};
     for (void* p : blocks) pool.deallocate(a, p, 4_KiB);
     CHECK(records.count() == 0);
     std::vector<void*> taken;
@@ -201,7 +294,11 @@ TEST_CASE("one event serves many frees", "[pool][scoped_pool]") {
 
     CHECK(creations.count() == 1);
     CHECK(records.count() == 1);
-    CHECK(pool.stats().stream_waits == 100);
+    CHECK(waits.count() == 1);
+    CHECK(pool.stats().stream_waits == 1);
+    for (int i = 0; i != 100; ++i) support::write_words(b, taken[static_cast<std::size_t>(i)], 4_KiB, 2);
+    support::let_ready_work_run();
+    CHECK_FALSE(b.is_idle());
     gate.open();
     for (void* p : taken) pool.deallocate(b, p, 4_KiB);
     for (void* p : between) pool.deallocate(a, p, 256);
@@ -212,22 +309,29 @@ TEST_CASE("a stream's blocks are taken without a wait once its work is known to 
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
+    cuota::stream const c;  // has not waited for a
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     std::vector<void*> between;
-    for (void* p : apart(pool, a, 4_KiB, 3, between)) pool.deallocate(a, p, 4_KiB);
+    for (void* p : apart(pool, a, 4_KiB, 4, between)) pool.deallocate(a, p, 4_KiB);
     void* const first = pool.allocate(b, 4_KiB);
     CHECK(pool.stats().stream_waits == 1);
+    calls_since const calls_of_b;
+    void* const other = pool.allocate(b, 4_KiB);
+    CHECK(calls_of_b.count() == 0);
     b.synchronize();  // and with it a's event
 
     calls_since const waits{"cudaStreamWaitEvent"};
-    void* const second = pool.allocate(b, 4_KiB);
+    calls_since const queries{"cudaEventQuery"};
+    void* const second = pool.allocate(c, 4_KiB);
+    CHECK(queries.count() == 1);
     calls_since const calls;
-    void* const third = pool.allocate(b, 4_KiB);
+    void* const third = pool.allocate(c, 4_KiB);
 
     CHECK(waits.count() == 0);
     CHECK(calls.count() == 0);
     CHECK(pool.stats().stream_waits == 1);
-    for (void* p : {first, second, third}) pool.deallocate(b, p, 4_KiB);
+    for (void* p : {first, other}) pool.deallocate(b, p, 4_KiB);
+    for (void* p : {second, third}) pool.deallocate(c, p, 4_KiB);
     for (void* p : between) pool.deallocate(a, p, 256);
 }
 

@@ -3,30 +3,33 @@
 
 #include <cuota/pool/stream_order.hpp>
 
-#include <map>
+#include <new>
+#include <optional>
+#include <random>
 #include <thread>
 #include <vector>
 
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+
 #include "support/calls.hpp"
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 
 using cuota::detail::stream_order;
 using cuota::detail::wait_point;
-using cuota::detail::wait_set;
 using support::calls_since;
 
 namespace {
 
-std::vector<wait_point> points(wait_set const& waits) {
-    std::vector<wait_point> found;
-    waits.for_each([&](wait_point point) { found.push_back(point); });
-    return found;
-}
-
 wait_point release_on(stream_order& order, cuota::stream_ref s) {
     return order.release_on(order.index_of(s));
+}
+
+void wait(stream_order& order, cuota::stream_ref s, wait_point point) {
+    order.wait(s, order.index_of(s), point);
 }
 
 // True when what is enqueued on `waiting` from now on comes after the gated stream's work.
@@ -36,30 +39,6 @@ bool comes_after(cuota::stream_ref waiting) {
 }
 
 }  // namespace
-
-TEST_CASE("a wait_set keeps the latest point of each stream", "[pool][stream_order]") {
-    wait_set all{wait_point{0, 5}};
-
-    all.merge(wait_set{wait_point{0, 3}});
-    all.merge(wait_set{wait_point{1, 1}});
-    all.merge(wait_set{wait_point{0, 9}});
-    all.merge(wait_set{});
-    all.merge(wait_set{wait_point{1, 2}});
-
-    CHECK(points(all) == std::vector<wait_point>{{0, 9}, {1, 2}});
-    CHECK_FALSE(all.is_empty());
-    CHECK(wait_set{}.is_empty());
-}
-
-TEST_CASE("a wait_set merged into an empty one is that set", "[pool][stream_order]") {
-    wait_set two{wait_point{3, 1}};
-    two.merge(wait_set{wait_point{4, 1}});
-    wait_set none;
-
-    none.merge(two);
-
-    CHECK(points(none) == points(two));
-}
 
 TEST_CASE("a stream keeps its index while it lives", "[pool][stream_order]") {
     support::machine const machine;
@@ -108,12 +87,20 @@ TEST_CASE("another stream waits for a release, by one event for all releases bef
     for (wait_point point : released) {
         CHECK_FALSE(order.is_ordered(point, of_b));
         CHECK_FALSE(order.is_ready(point, of_b));
-        order.wait(b, point);
     }
+    wait(order, b, released.front());
 
     CHECK(creations.count() == 1);
     CHECK(records.count() == 1);
-    CHECK(order.waits() == 100);
+    CHECK(order.waits() == 1);
+    for (wait_point point : released) {  // that event came after all of them
+        CHECK(order.is_ordered(point, of_b));
+        CHECK(order.is_ready(point, of_b));
+    }
+    for (wait_point point : released) wait(order, b, point);
+    CHECK(creations.count() == 1);
+    CHECK(records.count() == 1);
+    CHECK(order.waits() == 101);
     CHECK(comes_after(b));
     gate.open();
     b.synchronize();
@@ -127,12 +114,12 @@ TEST_CASE("a later release needs the event recorded again, and earlier waits kee
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
-    order.wait(b, release_on(order, a));
+    wait(order, b, release_on(order, a));
     support::gate gate{a};
 
     calls_since const creations{"cudaEventCreateWithFlags"};
     calls_since const records{"cudaEventRecord"};
-    order.wait(c, release_on(order, a));
+    wait(order, c, release_on(order, a));
 
     CHECK(creations.count() == 0);
     CHECK(records.count() == 1);
@@ -147,7 +134,7 @@ TEST_CASE("a release whose event is over is known to be, without a wait", "[pool
     cuota::stream const b;
     cuota::stream const c;
     wait_point const point = release_on(order, a);
-    order.wait(b, point);
+    wait(order, b, point);
     a.synchronize();
 
     calls_since const waits{"cudaStreamWaitEvent"};
@@ -225,7 +212,7 @@ TEST_CASE("the place of a stream that is gone is kept while its work goes on", "
 
         CHECK(order.index_of(next) != point.stream);
         CHECK(order.streams() == 2);
-        order.wait(next, point);
+        wait(order, next, point);
         CHECK(comes_after(next));
     }
     next.synchronize();
@@ -272,7 +259,7 @@ TEST_CASE("a native stream may be destroyed after a release on it", "[pool][stre
         wait_point const point = release_on(order, native);
         REQUIRE(cudaStreamDestroy(native) == cudaSuccess);
 
-        REQUIRE_NOTHROW(order.wait(b, point));
+        REQUIRE_NOTHROW(wait(order, b, point));
 
         CHECK(comes_after(b));
     }
@@ -289,7 +276,7 @@ TEST_CASE("a release on a thread's default stream is that thread's, whoever wait
 
     std::thread{[&] {
         CHECK(order.index_of(cudaStreamPerThread) != point.stream);
-        order.wait(b, point);
+        wait(order, b, point);
     }}.join();
 
     CHECK(comes_after(b));
@@ -306,7 +293,7 @@ TEST_CASE("a release is waited for whichever device is current", "[pool][stream_
         wait_point const point = release_on(order, a);
         cuota::device_scope const other{cuota::device{1}};
 
-        REQUIRE_NOTHROW(order.wait(b, point));
+        REQUIRE_NOTHROW(wait(order, b, point));
     }
     CHECK(cuota::device::current() == cuota::device{0});
 }
@@ -321,10 +308,423 @@ TEST_CASE("stream_order is as it was when a call fails", "[pool][stream_order]")
     SECTION("the event cannot be made") { cuota::simulator::fail_call("cudaEventCreateWithFlags", 1); }
     SECTION("the event cannot be recorded") { cuota::simulator::fail_call("cudaEventRecord", 1); }
     SECTION("the wait cannot be enqueued") { cuota::simulator::fail_call("cudaStreamWaitEvent", 1); }
-    REQUIRE_THROWS_AS(order.wait(b, point), cuota::cuda_error);
+    REQUIRE_THROWS_AS(wait(order, b, point), cuota::cuda_error);
 
     CHECK(order.waits() == 0);
     CHECK_FALSE(order.is_ordered(point, order.index_of(b)));
-    REQUIRE_NOTHROW(order.wait(b, point));
+    REQUIRE_NOTHROW(wait(order, b, point));
     CHECK(order.waits() == 1);
+}
+
+// ---- What a stream has waited for before ----
+
+TEST_CASE("a stream that has waited for an event needs no wait for what that came after",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    auto const of_b = order.index_of(b);
+    support::gate gate{a};
+    wait_point const first = release_on(order, a);
+    wait_point const second = release_on(order, a);
+    wait(order, b, second);
+    wait_point const later = release_on(order, a);
+
+    calls_since const calls;
+    CHECK(order.is_ordered(second, of_b));
+    CHECK(order.is_ordered(first, of_b));
+    CHECK_FALSE(order.is_ordered(later, of_b));
+    CHECK(calls.count() == 0);
+    CHECK_FALSE(order.is_ready(later, of_b));
+    CHECK(order.waits() == 1);
+    wait(order, b, later);
+    CHECK(order.is_ordered(later, of_b));
+    CHECK(order.waits() == 2);
+}
+
+TEST_CASE("who waits for an event recorded later has waited for all that came before it",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    wait_point const first = release_on(order, a);
+    wait(order, b, release_on(order, a));  // the event that first is waited for by, too
+
+    wait(order, c, first);
+
+    CHECK(order.is_ordered({first.stream, first.ticket + 1}, order.index_of(c)));
+}
+
+TEST_CASE("who waits for a stream has waited for what that had waited for", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::stream const d;
+    auto const of_a = order.index_of(a);
+    auto const of_c = order.index_of(c);
+    auto const of_d = order.index_of(d);
+    support::gate gate{a};
+    wait_point const of_first = release_on(order, a);
+    wait(order, b, of_first);
+    wait_point const of_second = release_on(order, b);
+    wait_point const unseen = release_on(order, a);
+
+    wait(order, c, of_second);
+
+    CHECK(order.is_ordered(of_second, of_c));
+    CHECK(order.is_ordered(of_first, of_c));
+    CHECK_FALSE(order.is_ordered(unseen, of_c));
+    CHECK_FALSE(order.is_ordered(of_second, of_a));  // not the other way
+    CHECK_FALSE(order.is_ordered(of_first, of_d));   // nor for whoever has not waited
+    CHECK(comes_after(c));
+    wait(order, d, release_on(order, c));  // and on
+    CHECK(order.is_ordered(of_first, of_d));
+    CHECK(order.is_ordered(of_second, of_d));
+    CHECK_FALSE(order.is_ordered(unseen, of_d));
+    CHECK(comes_after(d));
+    CHECK(order.waits() == 3);
+}
+
+TEST_CASE("a stream's event says nothing of what the stream waited for after it was recorded",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::stream const d;
+    auto const of_c = order.index_of(c);
+    wait_point const of_second = release_on(order, b);
+    wait(order, d, of_second);  // b's event is recorded
+    support::gate gate{a};
+    wait_point const of_first = release_on(order, a);
+    wait(order, b, of_first);
+
+    wait(order, c, of_second);
+
+    CHECK(order.is_ordered(of_second, of_c));
+    CHECK_FALSE(order.is_ordered(of_first, of_c));
+    c.synchronize();                       // does not wait for the gate
+    wait(order, c, release_on(order, b));  // b's event is recorded again
+    CHECK(order.is_ordered(of_first, of_c));
+    CHECK(comes_after(c));
+    CHECK_FALSE(order.is_ordered(of_first, order.index_of(d)));
+}
+
+TEST_CASE("an event that is recorded late says what the stream had waited for by then",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    wait_point const of_second = release_on(order, b);  // before b waits
+    support::gate gate{a};
+    wait_point const of_first = release_on(order, a);
+    wait(order, b, of_first);
+
+    wait(order, c, of_second);  // only now is b's event recorded, behind that wait
+
+    CHECK(order.is_ordered(of_first, order.index_of(c)));
+    CHECK(comes_after(c));
+}
+
+TEST_CASE("the event of a handle that may not last says what its stream had waited for at the release",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const c;
+    cuota::stream const d;
+    for (auto const* s : {&a, &c, &d}) (void)order.index_of(*s);
+    support::gate gate{a};
+    wait_point const of_first = release_on(order, a);
+    wait_point const before = release_on(order, cudaStreamPerThread);
+    wait(order, cudaStreamPerThread, of_first);
+
+    wait(order, c, before);
+    CHECK_FALSE(order.is_ordered(of_first, order.index_of(c)));
+    c.synchronize();
+    wait(order, d, release_on(order, cudaStreamPerThread));
+    CHECK(order.is_ordered(of_first, order.index_of(d)));
+    CHECK(comes_after(d));
+}
+
+TEST_CASE("a stream that takes over the place of another has seen nothing", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    support::gate gate{a};
+    wait_point const point = release_on(order, a);
+    std::optional<cuota::stream> gone{std::in_place};
+    auto const of_gone = order.index_of(*gone);
+    wait(order, *gone, point);
+    REQUIRE(order.is_ordered(point, of_gone));
+    gone.reset();  // it has released nothing, so nobody needs to know when its work is over
+
+    cuota::stream const next;
+    auto const of_next = order.index_of(next);
+
+    REQUIRE(of_next == of_gone);
+    CHECK_FALSE(order.is_ordered(point, of_next));
+    CHECK_FALSE(order.is_ready(point, of_next));
+    CHECK(next.is_idle());
+    cuota::stream const last;
+    wait(order, last, order.release_on(of_next));
+    CHECK_FALSE(order.is_ordered(point, order.index_of(last)));
+    wait(order, next, point);
+    CHECK(order.is_ordered(point, of_next));
+    CHECK(comes_after(next));
+}
+
+TEST_CASE("what was seen of a stream is not taken for work of the one in its place", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const b;
+    auto const of_b = order.index_of(b);
+    wait_point point;
+    {
+        cuota::stream const gone;
+        for (int i = 0; i != 10; ++i) point = release_on(order, gone);
+        wait(order, b, point);
+        order.wait_on_host(point);
+    }
+    cuota::stream const next;
+    support::gate gate{next};
+
+    wait_point const fresh = release_on(order, next);
+
+    REQUIRE(fresh.stream == point.stream);
+    CHECK(order.is_ordered(point, of_b));
+    CHECK_FALSE(order.is_ordered(fresh, of_b));
+    wait(order, b, fresh);
+    CHECK(comes_after(b));
+}
+
+TEST_CASE("streams that are entered later are told apart from those seen before", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    std::vector<cuota::stream> streams(40);
+    support::gate gate{streams.front()};
+    std::vector<wait_point> points{release_on(order, streams.front())};
+
+    for (std::size_t i = 1; i != streams.size(); ++i) {
+        wait(order, streams[i], points.back());
+        points.push_back(release_on(order, streams[i]));
+        for (std::size_t j = 0; j != points.size(); ++j) {
+            REQUIRE(order.is_ordered(points[j], order.index_of(streams[i])));
+            REQUIRE(order.is_ordered(points[i], order.index_of(streams[j])) == (i == j));
+        }
+    }
+
+    CHECK(order.waits() == streams.size() - 1);
+    CHECK(comes_after(streams.back()));
+}
+
+TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    auto const of_b = order.index_of(b);
+    auto const of_c = order.index_of(c);
+    support::gate gate{a};
+    wait_point const of_first = release_on(order, a);
+    wait(order, b, of_first);
+    wait_point const of_second = release_on(order, b);
+    wait_point const later = release_on(order, a);
+
+    auto const is_unchanged = [&] {
+        return order.waits() == 1 && order.is_ordered(of_first, of_b) && !order.is_ordered(later, of_b) &&
+               !order.is_ordered(of_first, of_c) && !order.is_ordered(of_second, of_c) &&
+               !order.is_ordered(later, of_c);
+    };
+    SECTION("the event cannot be made") {
+        cuota::simulator::fail_call("cudaEventCreateWithFlags", 1);
+        REQUIRE_THROWS_AS(wait(order, c, of_second), cuota::cuda_error);
+    }
+    SECTION("the event cannot be recorded") {
+        cuota::simulator::fail_call("cudaEventRecord", 1);
+        REQUIRE_THROWS_AS(wait(order, c, of_second), cuota::cuda_error);
+    }
+    SECTION("the event cannot be recorded again") {
+        cuota::simulator::fail_call("cudaEventRecord", 1);
+        REQUIRE_THROWS_AS(wait(order, b, later), cuota::cuda_error);
+    }
+    SECTION("the wait cannot be enqueued") {
+        cuota::simulator::fail_call("cudaStreamWaitEvent", 1);
+        REQUIRE_THROWS_AS(wait(order, c, of_second), cuota::cuda_error);
+    }
+    SECTION("the host has no memory") {
+        std::size_t const allowed =
+            GENERATE(std::size_t{0}, std::size_t{1});  // for c's view, for that of the event
+        calls_since const calls;
+        bool refused = false;
+        {
+            support::failing_heap const heap{allowed};
+            try {
+                order.wait(c, of_c, of_second);
+            } catch (std::bad_alloc const&) { refused = true; }
+        }
+        CHECK(refused);
+        CHECK(calls.count() == 0);
+    }
+
+    CHECK(is_unchanged());
+    c.synchronize();  // does not wait for the gate
+    wait(order, c, of_second);
+    CHECK(order.is_ordered(of_first, of_c));
+    CHECK_FALSE(order.is_ordered(later, of_c));
+    CHECK(order.waits() == 2);
+    CHECK(comes_after(c));
+}
+
+namespace {
+
+// Memory that several streams write, each after whoever wrote before; with the waits that a stream_order asks for.
+class handed_round {
+public:
+    static constexpr std::size_t bytes = 1024;
+
+    explicit handed_round(std::size_t cells) : points_(cells), values_(cells) {
+        cuota::simulator::set_order_checks(cuota::simulator::order_checks::report);
+        memory_ = static_cast<std::byte*>(source_.allocate_sync(cells * bytes, 256));
+    }
+    handed_round(handed_round const&) = delete;
+    handed_round& operator=(handed_round const&) = delete;
+    ~handed_round() {
+        cuota::device::current().synchronize();
+        source_.deallocate_sync(memory_, points_.size() * bytes, 256);
+    }
+
+    // True when it had to wait.
+    bool write(cuota::stream_ref s, std::size_t cell, unsigned char value) {
+        bool const waits = take(s, cell);
+        cuota::rt::fill_bytes(at(cell), value, bytes, s);
+        give(s, cell, value);
+        return waits;
+    }
+    void copy(cuota::stream_ref s, std::size_t to, std::size_t from) {
+        (void)take(s, to);
+        (void)take(s, from);
+        cuota::rt::copy_on_device(at(to), at(from), bytes, s);
+        give(s, to, values_[from]);
+        give(s, from, values_[from]);
+    }
+    // Every cell has what was written last, and the checker of the simulator found each access ordered.
+    [[nodiscard]] bool is_right() {
+        cuota::device::current().synchronize();
+        cuota::stream const s;
+        std::vector<unsigned char> found(bytes);
+        for (std::size_t cell = 0; cell != values_.size(); ++cell) {
+            cuota::rt::copy_to_host(found.data(), at(cell), bytes, s);
+            s.synchronize();
+            for (unsigned char byte : found)
+                if (byte != values_[cell]) return false;
+        }
+        return cuota::simulator::misuse().races == 0;
+    }
+
+    stream_order order{};
+
+private:
+    [[nodiscard]] std::byte* at(std::size_t cell) const { return memory_ + cell * bytes; }
+    bool take(cuota::stream_ref s, std::size_t cell) {
+        if (!points_[cell] || order.is_ordered(*points_[cell], order.index_of(s))) return false;
+        wait(order, s, *points_[cell]);
+        return true;
+    }
+    void give(cuota::stream_ref s, std::size_t cell, unsigned char value) {
+        points_[cell] = release_on(order, s);
+        values_[cell] = value;
+    }
+
+    cuota::device_memory source_{};
+    std::byte* memory_ = nullptr;
+    std::vector<std::optional<wait_point>> points_;
+    std::vector<unsigned char> values_;
+};
+
+}  // namespace
+
+TEST_CASE("memory handed from stream to stream is in order, with the waits that are spared",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    handed_round memory{3};
+    support::gate gate{a};
+    memory.write(a, 0, 1);
+    memory.write(a, 1, 2);
+    memory.write(a, 2, 3);
+
+    CHECK(memory.write(b, 0, 4));        // b waits for a
+    CHECK_FALSE(memory.write(b, 1, 5));  // and has done so
+    CHECK(memory.write(c, 0, 6));        // c waits for b
+    CHECK_FALSE(memory.write(c, 1, 7));  // and has done so
+    CHECK_FALSE(memory.write(c, 2, 8));  // and so has it for a
+    CHECK(memory.write(a, 2, 9));        // a waits for c
+    CHECK_FALSE(memory.write(a, 0, 10));
+    CHECK(memory.write(b, 2, 11));
+
+    CHECK(memory.order.waits() == 4);
+    gate.open();
+    CHECK(memory.is_right());
+    CHECK(cuota::simulator::order_checked().accesses >= 11);
+}
+
+TEST_CASE("memory handed to a stream that waited too early is in order", "[pool][stream_order]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    cuota::stream const d;
+    handed_round memory{3};
+    memory.write(b, 0, 1);
+    CHECK(memory.write(d, 0, 2));  // b's event is recorded
+    memory.write(b, 1, 3);
+    support::gate gate{a};
+    memory.write(a, 2, 4);
+    CHECK(memory.write(c, 1, 5));  // b's event, recorded again before b has waited for a
+    CHECK(memory.write(b, 2, 6));
+
+    CHECK(memory.write(c, 2, 7));
+    gate.open();
+    CHECK(memory.is_right());
+}
+
+TEST_CASE("a long walk of memory from stream to stream is in order, and spares waits",
+          "[pool][stream_order]") {
+    support::machine const machine;
+    std::mt19937 random{GENERATE(1u, 2u, 3u)};
+    std::vector<cuota::stream> streams(6);
+    handed_round memory{24};
+    std::size_t handed = 0;
+
+    for (int step = 0; step != 4000; ++step) {
+        auto& s = streams[random() % streams.size()];
+        std::size_t const cell = random() % 24;
+        if (random() % 200 == 0) s = cuota::stream{};  // what it was takes its place in the order with it
+        if (random() % 4 == 0) {
+            memory.copy(s, cell, (cell + 1 + random() % 23) % 24);
+            handed += 2;
+        } else {
+            memory.write(s, cell, static_cast<unsigned char>(random() % 256));
+            ++handed;
+        }
+        if (random() % 500 == 0) s.synchronize();
+    }
+
+    CHECK(memory.is_right());
+    CHECK(cuota::simulator::order_checked().accesses >= handed);
+    CHECK(memory.order.waits() > 0);
+    // Five of six are handed to another stream. That most of those need no wait of their own is what clocks are for.
+    CHECK(memory.order.waits() < handed * 4 / 5);
 }

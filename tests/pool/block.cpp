@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/block.hpp>
+
+#include <cstdint>
+#include <new>
+#include <random>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/failing_heap.hpp"
+
+using cuota::detail::block;
+using cuota::detail::block_store;
+using cuota::detail::wait_point;
+using cuota::detail::wait_set;
+
+namespace {
+
+// A record never touches the memory it speaks of, so any address will do.
+std::byte* address(std::size_t offset) {
+    return reinterpret_cast<std::byte*>(std::uintptr_t{0x10'0000} + offset);
+}
+
+bool is_new(block const& b, std::byte* at, std::size_t size) {
+    return b.at == at && b.size == size && !b.before && !b.after && !b.left && !b.right && !b.is_live &&
+           b.requested == 0 && b.name == cuota::tag{} && std::string_view{b.where.file}.empty() &&
+           b.where.line == 0 && b.waits.is_empty();
+}
+
+void fill(block& b, block& other) {
+    b.before = b.after = b.left = b.right = &other;
+    b.is_live = true;
+    b.requested = 17;
+    b.name = cuota::tag{"weights"};
+    b.where = {"train.cpp", 17};
+    b.waits = wait_set{{1, 2}};
+    wait_set more{wait_point{3, 4}};
+    b.waits.merge(more);
+}
+
+}  // namespace
+
+TEST_CASE("a block knows its end, and whether it is a whole segment", "[pool][block]") {
+    block a{.at = address(0), .size = 1024};
+    block b{.at = address(1024), .size = 512};
+
+    CHECK(a.end() == address(1024));
+    CHECK(a.is_free());
+    CHECK(a.is_whole_segment());
+    a.after = &b;
+    b.before = &a;
+    CHECK_FALSE(a.is_whole_segment());
+    CHECK_FALSE(b.is_whole_segment());
+    b.is_live = true;
+    CHECK_FALSE(b.is_free());
+}
+
+TEST_CASE("what a free block needs lies in one line of the cache", "[pool][block]") {
+    block const b;
+    auto const* const from = reinterpret_cast<std::byte const*>(&b);
+    auto const lies_in = [&](auto const& member) {
+        auto const* const at = reinterpret_cast<std::byte const*>(&member);
+        return at >= from && at + sizeof(member) <= from + 64;
+    };
+
+    CHECK(reinterpret_cast<std::uintptr_t>(&b) % 128 == 0);
+    CHECK((lies_in(b.at) && lies_in(b.size) && lies_in(b.before) && lies_in(b.after)));
+    CHECK((lies_in(b.left) && lies_in(b.right) && lies_in(b.is_live)));
+}
+
+TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]") {
+    block_store store;
+    std::set<block*> made;
+
+    for (std::size_t i = 0; i != 1000; ++i) {
+        block& b = store.make(address(i * 256), 256);
+        REQUIRE(is_new(b, address(i * 256), 256));
+        REQUIRE(made.insert(&b).second);
+        fill(b, b);
+    }
+}
+
+TEST_CASE("the addresses of records stay, and what is in them, while others are made and dropped",
+          "[pool][block]") {
+    block_store store;
+    std::mt19937 random{20'261'121};
+    struct entry {
+        block* at;
+        std::size_t size;
+    };
+    std::vector<entry> live;
+    std::set<block*> taken;
+    std::size_t next = 1;
+
+    for (int step = 0; step != 50'000; ++step) {
+        if (live.empty() || random() % 100 < 52) {
+            std::size_t const size = 256 * next++;
+            block& b = store.make(address(size), size);
+            REQUIRE(is_new(b, address(size), size));
+            REQUIRE(taken.insert(&b).second);
+            fill(b, b);
+            live.push_back({&b, size});
+            continue;
+        }
+        std::swap(live[random() % live.size()], live.back());
+        auto const [at, size] = live.back();
+        live.pop_back();
+        REQUIRE(at->size == size);
+        REQUIRE(at->at == address(size));
+        REQUIRE(at->before == at);
+        taken.erase(at);
+        store.drop(*at);
+    }
+
+    REQUIRE(live.size() > 500);
+    for (entry const& one : live) {
+        CHECK(one.at->size == one.size);
+        CHECK(one.at->name == cuota::tag{"weights"});
+    }
+}
+
+TEST_CASE("records are used again, come back clean, and take nothing from the host's heap", "[pool][block]") {
+    block_store store;
+    std::vector<block*> first;
+    for (std::size_t i = 0; i != 300; ++i) first.push_back(&store.make(address(i * 256), 256));
+    for (block* b : first) fill(*b, *first.front());
+    for (block* b : first) store.drop(*b);
+
+    std::set<block*> again;
+    std::size_t clean = 0;
+    std::vector<block*> made(first.size());
+    {
+        support::failing_heap const heap{0};
+        for (std::size_t i = 0; i != made.size(); ++i) {
+            made[i] = &store.make(address(i * 512), 512);
+            clean += is_new(*made[i], address(i * 512), 512);
+        }
+        CHECK(heap.refused() == 0);
+    }
+    again.insert(made.begin(), made.end());
+
+    CHECK(clean == first.size());
+    CHECK(again == std::set<block*>(first.begin(), first.end()));
+}
+
+TEST_CASE("the record that was dropped last is the next to be made", "[pool][block]") {
+    block_store store;
+    block& a = store.make(address(0), 256);
+    block& b = store.make(address(256), 256);
+    store.drop(b);
+    store.drop(a);
+
+    CHECK(&store.make(address(0), 512) == &a);
+    CHECK(&store.make(address(0), 512) == &b);
+}
+
+TEST_CASE("a dropped record keeps no memory of its waits", "[pool][block]") {
+    block_store store;
+    block& b = store.make(address(0), 256);
+    fill(b, b);
+
+    store.drop(b);
+
+    CHECK(b.waits.is_empty());
+    CHECK(b.name == cuota::tag{});
+}
+
+TEST_CASE("a block_store is as it was when the host has no memory for more records", "[pool][block]") {
+    block_store store;
+    std::set<block*> made;
+    std::size_t failed = 0;
+
+    for (std::size_t i = 0; i != 1000; ++i) {
+        std::size_t const count = made.size();
+        block* b = nullptr;
+        for (std::size_t allowed = 0; !b; ++allowed) {
+            REQUIRE(allowed < 100);
+            support::failing_heap const heap{allowed};
+            try {
+                b = &store.make(address(i * 256), 256);
+            } catch (std::bad_alloc const&) { ++failed; }
+        }
+        REQUIRE(is_new(*b, address(i * 256), 256));
+        made.insert(b);
+        REQUIRE(made.size() == count + 1);
+    }
+    CHECK(failed >= 7);                             // once for each hundred or so at least
+    for (block* b : made) REQUIRE(b->size == 256);  // those made before are untouched
+    for (block* b : made) store.drop(*b);
+    support::failing_heap const heap{0};
+    for (std::size_t i = 0; i != 1000; ++i) (void)store.make(address(0), 256);
+    CHECK(heap.refused() == 0);
+}
