@@ -158,9 +158,10 @@ class busy {
 public:
     explicit busy(cuota::stream const& s) {
         held_.lock();
-        cuota::rt::check(cudaLaunchHostFunc(s.get(), [](void* held) { std::scoped_lock{*static_cast<std::mutex*>(held)}; },
-                                            &held_),
-                         "cudaLaunchHostFunc");
+        cuota::rt::check(
+            cudaLaunchHostFunc(
+                s.get(), [](void* held) { std::scoped_lock{*static_cast<std::mutex*>(held)}; }, &held_),
+            "cudaLaunchHostFunc");
     }
     ~busy() { held_.unlock(); }
 
@@ -205,10 +206,10 @@ void streams_on_one_list_each(benchmark::State& state) {
         state.counters["waits"] = static_cast<double>(pool.waits());
     }
 }
-#define CUOTA_TABLE                                                                                        \
-    ->ArgNames({"streams", "live%", "seed"})                                                               \
-        ->ArgsProduct({{1, 2, 4, 16}, {50, 60, 70}, {1, 2, 3}})                                            \
-        ->Iterations(1)                                                                                    \
+#define CUOTA_TABLE                                                                                          \
+    ->ArgNames({"streams", "live%", "seed"})                                                                 \
+        ->ArgsProduct({{1, 2, 4, 16}, {50, 60, 70}, {1, 2, 3}})                                              \
+        ->Iterations(1)                                                                                      \
         ->Unit(benchmark::kMillisecond)
 BENCHMARK(streams_on_one_pool) CUOTA_TABLE;
 BENCHMARK(streams_on_one_list_each) CUOTA_TABLE;
