@@ -106,7 +106,7 @@ TEST_CASE("of blocks of one size up to 16 KiB the one that came last goes first"
         GENERATE(std::size_t{256}, std::size_t{4096}, std::size_t{free_bins::largest_of_one_size});
     std::vector<block> blocks = blocks_of({size, size, size, size});
     free_bins bins;
-    for (std::size_t i : {2, 0, 3, 1}) bins.insert(blocks[i]);
+    for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
 
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[3], &blocks[0], &blocks[2]});
     bins.erase(blocks[3]);  // from the middle, the front and the end
@@ -124,7 +124,7 @@ TEST_CASE("of larger blocks of one size the one at the lowest address goes first
         GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 20, std::size_t{1} << 42);
     std::vector<block> blocks = blocks_of({size, size, size, size});
     free_bins bins;
-    for (std::size_t i : {2, 0, 3, 1}) bins.insert(blocks[i]);
+    for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
 
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[0], &blocks[1], &blocks[2], &blocks[3]});
     bins.erase(blocks[1]);
