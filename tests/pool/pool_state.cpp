@@ -18,9 +18,12 @@
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 #include "support/sink.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 using cuota::detail::pool_state;
+using support::has;
+using support::thrown;
 
 namespace {
 
@@ -108,9 +111,11 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
           "[pool][pool_state]") {
     // Takes nothing from the heap that fails.
     struct from_malloc {
-        void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return std::malloc(bytes); }
+        void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t a) {
+            return std::aligned_alloc(a, bytes);
+        }
         void deallocate(cuota::stream_ref, void* p, std::size_t, std::size_t) noexcept { std::free(p); }
-        void* allocate_sync(std::size_t bytes, std::size_t) { return std::malloc(bytes); }
+        void* allocate_sync(std::size_t bytes, std::size_t a) { return std::aligned_alloc(a, bytes); }
         void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { std::free(p); }
         std::size_t granule() const noexcept { return 1; }
         static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
@@ -148,4 +153,33 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
     CHECK(calls == 2 * refused + 1);  // each time a segment was charged, and given back
     CHECK(reserved == 0);
     pool->deallocate_sync(p, 1_MiB);
+}
+
+TEST_CASE("a source that does not align what it gives is refused, and has it back", "[pool][pool_state]") {
+    struct askew {
+        void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return take(); }
+        void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept { --*taken; }
+        void* allocate_sync(std::size_t, std::size_t) { return take(); }
+        void deallocate_sync(void*, std::size_t, std::size_t) noexcept { --*taken; }
+        std::size_t granule() const noexcept { return 1; }
+        static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
+        bool operator==(askew const&) const noexcept { return true; }
+
+        void* take() {
+            ++*taken;
+            return reinterpret_cast<void*>(std::uintptr_t{0x10'0040});
+        }
+        int* taken;
+    };
+    cuota::budget budget{"test", 64_MiB};
+    int taken = 0;
+    auto const pool =
+        cuota::shared<pool_state>::make(budget, askew{&taken}, std::nullopt, cuota::tag{"main"});
+
+    auto const refused = thrown<cuota::misuse>([&] { (void)pool->allocate_sync(1_MiB, 256, {}); });
+
+    CHECK(has(refused.what(), "pool main"));
+    CHECK(has(refused.what(), "256"));
+    CHECK(taken == 0);
+    CHECK(budget.held() == 0);
 }

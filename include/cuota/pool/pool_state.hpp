@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -433,6 +434,11 @@ private:
         } catch (...) {
             account_.refund(bytes);
             throw;
+        }
+        if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
+            give_back({p, bytes});
+            throw misuse{title() + ": its source does not align memory to the " + std::to_string(granule) +
+                         " bytes that it was asked for"};
         }
         return segment{p, bytes};
     }
