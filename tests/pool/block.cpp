@@ -65,7 +65,8 @@ TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
     b.become(block::state::live);
     CHECK_FALSE(b.may_merge());
 
-    for (std::size_t const off : {0, 256, 511, 513, 514, 515, 768, 1024}) CHECK_FALSE(b.claim(address(off)));
+    for (std::size_t const off : {0u, 256u, 511u, 513u, 514u, 515u, 768u, 1024u})
+        CHECK_FALSE(b.claim(address(off)));
     CHECK_FALSE(b.claim(nullptr));
     CHECK(b.claim(address(512)));
     CHECK(b.has_state(block::state::held));
