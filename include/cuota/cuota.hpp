@@ -22,6 +22,7 @@
 #include <cuota/core/sync.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/core/thread_record.hpp>
+#include <cuota/core/thread_tenure.hpp>
 
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/copy.hpp>

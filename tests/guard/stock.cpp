@@ -51,27 +51,3 @@ TEST_CASE("a stock that was closed serves nobody", "[guard][stock]") {
     REQUIRE(!s.ready.is_open());
     REQUIRE(s.ready.idle() == 0);
 }
-
-TEST_CASE("a stock that is called in again and again does not pay, until it has served", "[guard][stock]") {
-    shelf s;
-    unsigned waited = 0;
-    for (int i = 0; i != 20; ++i) {
-        unsigned here = 0;
-        while (!s.ready.pays()) ++here;
-        REQUIRE(here >= waited);
-        waited = here;
-        s.ready.open(*s.node, s.me);
-        s.ready.close();
-        s.ready.note_collected();
-        s.ready.clear();
-    }
-    REQUIRE(waited == 1023);
-    while (!s.ready.pays()) {}
-    s.ready.open(*s.node, s.me);
-    s.ready.extend(10, 0);
-    for (int i = 0; i != 2048; ++i) REQUIRE(s.ready.try_use(s.me, 0));
-    s.ready.close();
-    s.ready.note_collected();
-    s.ready.clear();
-    REQUIRE(s.ready.pays());
-}

@@ -9,7 +9,7 @@ MUTATIONS = [
     ("a section is fenced where there is no membarrier", RECORD,
      "me.sections.exchange(count_, std::memory_order_seq_cst);", "me.sections.store(count_, std::memory_order_relaxed);"),
     ("a stock serves its owner only", STOCK,
-     "if (owner_.load(std::memory_order_seq_cst) != &me) return false;\n        used_.store(used + bytes",
+     "if (!is_mine(me)) return false;\n        used_.store(used + bytes",
      "used_.store(used + bytes"),
     ("a stock is closed before it is emptied", LEDGER, "            s.close();\n", ""),
     ("a new peak is what is held", LEDGER,

@@ -4,13 +4,12 @@
 /// What one thread holds ready of a pool: blocks it gave back and may take again, without asking anybody.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include <cuota/core/thread_record.hpp>
+#include <cuota/core/thread_tenure.hpp>
 #include <cuota/pool/block.hpp>
 
 namespace cuota::inline v0::detail {
@@ -18,10 +17,8 @@ namespace cuota::inline v0::detail {
 /// Small blocks of one pool that are set apart for one thread, its owner. To the pool they are neither free nor live.
 ///
 /// Owner:     try_take, try_put, on its own thread, without a lock.
-/// Collector: everything else, under the pool's lock; it closes the front, fences, and waits for the owner's section to
-///            end, before it looks at what is there. The owner under the pool's lock is a collector who need not wait.
-/// The rule by which the two see each other is that of guard/stock.hpp.
-class alignas(64) front {
+/// Collector: everything else, under the pool's lock.
+class alignas(64) front : public thread_tenure {
 public:
     /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
     static constexpr std::size_t largest = 64 * 1024;
@@ -30,7 +27,7 @@ public:
     /// none.
     [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size) noexcept {
         section const here{me};
-        if (owner_.load(std::memory_order_seq_cst) != &me) return nullptr;
+        if (!is_mine(me)) return nullptr;
         shelf& s = shelf_for(stream, size);
         if (!s.first || s.stream != stream || s.size != size) return nullptr;
         --s.count;
@@ -42,7 +39,7 @@ public:
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream,
                                std::size_t bytes) noexcept {
         section const here{me};
-        if (owner_.load(std::memory_order_seq_cst) != &me) return false;
+        if (!is_mine(me)) return false;
         std::size_t const size = round_up(bytes, block::granule);
         shelf& s = shelf_for(stream, size);
         if (!s.has_room_for(stream, size)) return false;
@@ -58,20 +55,10 @@ public:
 
     // Under the pool's lock from here on.
 
-    [[nodiscard]] bool is_open() const noexcept { return holder_ != nullptr; }
-    [[nodiscard]] bool is_of(thread_record const& who) const noexcept { return holder_ == &who; }
-    [[nodiscard]] thread_record const* holder() const noexcept { return holder_; }
-
-    /// False while it has to be called in so often that owning it does not pay.
-    [[nodiscard]] bool pays() noexcept {
-        if (cooldown_ == 0) return true;
-        --cooldown_;
-        return false;
-    }
+    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     void open(thread_record& me) noexcept {
-        holder_ = &me;
-        opened_at_ = me.sections.load(std::memory_order_relaxed);
-        owner_.store(&me, std::memory_order_relaxed);
+        is_open_ = true;
+        begin_tenure(me);
     }
     /// By its owner: a live block that he will perhaps give back himself.
     void remember(block& b) noexcept { known_[place_of(b.at)] = &b; }
@@ -87,20 +74,11 @@ public:
         return true;
     }
 
-    void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
     /// After its owner's section has ended: puts away all there is.
     template <class PutAway>
     void clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
-        holder_ = nullptr;
-    }
-    /// Called in for another thread. One that has served its owner well may be opened again at once.
-    void note_collected() noexcept {
-        constexpr std::uint64_t well = 4096;
-        constexpr unsigned at_most = 1023;
-        bool const paid = holder_->sections.load(std::memory_order_relaxed) - opened_at_ >= well;
-        penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
-        cooldown_ = penalty_;
+        is_open_ = false;
     }
 
 private:
@@ -138,11 +116,7 @@ private:
         return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> 58);
     }
 
-    atomic<thread_record const*> owner_ = nullptr;
-    thread_record const* holder_ = nullptr;
-    std::uint64_t opened_at_ = 0;
-    unsigned penalty_ = 0;
-    unsigned cooldown_ = 0;
+    bool is_open_ = false;
     std::array<shelf, 16> shelves_{};
     std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
 };
