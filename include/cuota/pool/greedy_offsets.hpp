@@ -78,19 +78,25 @@ private:
     auto const size = [](sectioned_block const& b) { return static_cast<double>(b.size); };
     auto const duration = [](sectioned_block const& b) { return b.duration; };
     auto const sections = [](sectioned_block const& b) { return b.last - b.first; };
-    return {by([=](auto const& b) { return std::pair{size(b), duration(b)}; }),
-            by([=](auto const& b) { return std::pair{duration(b), size(b)}; }),
+    return {by([=](auto const& b) {
+                return std::pair{size(b), duration(b)};
+            }),
+            by([=](auto const& b) {
+                return std::pair{duration(b), size(b)};
+            }),
             by([=](auto const& b) { return size(b) * duration(b); }),
-            by([=](auto const& b) { return std::pair{sections(b), size(b)}; }),
-            by([=](auto const& b) { return size(b) * sections(b); }), as_given};
+            by([=](auto const& b) {
+                return std::pair{sections(b), size(b)};
+            }),
+            by([=](auto const& b) { return size(b) * sections(b); }),
+            as_given};
 }
 
 /// The order for another try: what ended above the bound is placed before anything else, the rest as it was.
 [[nodiscard]] inline block_order highest_first(lifetime_part const& part, part_offsets const& plan,
                                                std::size_t bound, block_order order) {
-    std::stable_partition(order.begin(), order.end(), [&](std::uint32_t i) {
-        return plan.offsets[i] + part.blocks[i].size > bound;
-    });
+    std::stable_partition(order.begin(), order.end(),
+                          [&](std::uint32_t i) { return plan.offsets[i] + part.blocks[i].size > bound; });
     return order;
 }
 

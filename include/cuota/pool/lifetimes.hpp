@@ -36,7 +36,7 @@ namespace detail {
            " B";
 }
 
-/// The sizes in units of `alignment`, rounded up.
+/// The sizes, each rounded up to a multiple of `alignment`.
 /// Throws: misuse, which names the row, for a lifetime that ends before or as it begins, and for sizes whose sum is
 ///         more than can be said.
 [[nodiscard]] inline std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks,
@@ -44,8 +44,8 @@ namespace detail {
     if (!is_power_of_two(alignment))
         throw misuse{"offsets cannot be aligned to " + std::to_string(alignment) + " B: no power of two",
                      where};
-    std::vector<std::size_t> units;
-    units.reserve(blocks.size());
+    std::vector<std::size_t> sizes;
+    sizes.reserve(blocks.size());
     std::size_t total = 0;
     for (std::size_t row = 0; row != blocks.size(); ++row) {
         lifetime const& block = blocks[row];
@@ -60,9 +60,9 @@ namespace detail {
                              " the sizes add up to more than can be said",
                          where};
         total = *sum;
-        units.push_back(*rounded / alignment);
+        sizes.push_back(*rounded);
     }
-    return units;
+    return sizes;
 }
 
 /// A block in a problem whose time is cut into sections: it lives in the sections [first, last).
@@ -70,8 +70,8 @@ struct sectioned_block {
     std::uint32_t first;
     std::uint32_t last;
     std::size_t size;
-    double duration;   // in steps
-    std::size_t row;   // of the input
+    double duration;  // in steps
+    std::size_t row;  // of the input
 };
 
 /// Blocks of which no two parts of time share any, and the sections of that time.
@@ -115,24 +115,25 @@ struct lifetime_edge {
     return edges;
 }
 
-/// The parts of time that share no block, with sizes in `units`. Blocks of no size are in none.
+/// The parts of time that share no block, of blocks with these sizes. Blocks of no size are in none.
 /// Cost: O(n log n).
 [[nodiscard]] inline std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
-                                                                  std::span<std::size_t const> units) {
+                                                                  std::span<std::size_t const> sizes) {
     std::vector<lifetime_part> parts;
     std::vector<std::size_t> place_of(blocks.size());
     std::size_t alive = 0, alive_bytes = 0;
-    bool grew = false;  // since the last section: the blocks alive now are a longest set when one of them ends
+    bool grew =
+        false;  // since the last section: the blocks alive now are a longest set when one of them ends
     for (lifetime_edge const& edge : sorted_edges(blocks)) {
         if (alive == 0) parts.emplace_back();
         lifetime_part& part = parts.back();
         lifetime const& block = blocks[edge.row];
         if (edge.begins) {
             place_of[edge.row] = part.blocks.size();
-            part.blocks.push_back({part.sections, 0, units[edge.row],
-                                   static_cast<double>(block.until - block.from), edge.row});
+            part.blocks.push_back(
+                {part.sections, 0, sizes[edge.row], static_cast<double>(block.until - block.from), edge.row});
             ++alive;
-            alive_bytes += units[edge.row];
+            alive_bytes += sizes[edge.row];
             part.most_alive = std::max(part.most_alive, alive_bytes);
             grew = true;
             continue;
@@ -140,7 +141,7 @@ struct lifetime_edge {
         if (std::exchange(grew, false)) ++part.sections;
         part.blocks[place_of[edge.row]].last = part.sections;
         --alive;
-        alive_bytes -= units[edge.row];
+        alive_bytes -= sizes[edge.row];
     }
     return parts;
 }

@@ -62,17 +62,24 @@ class offset_search {
 public:
     /// Sizes may add up to 2^62 - 1 at most.
     /// Cost: memory for what overlaps, at most n squared.
-    explicit offset_search(lifetime_part const& part) : sections_(part.sections), blocks_(part.blocks.size()) {
+    explicit offset_search(lifetime_part const& part)
+        : sections_(part.sections),
+          causes_(part.sections),
+          broke_(part.sections, 1),
+          blocks_(part.blocks.size()) {
         for (std::size_t i = 0; i != blocks_.size(); ++i) {
             sectioned_block const& from = part.blocks[i];
-            blocks_[i] = {from.first, from.last, from.size, std::log(static_cast<double>(from.size) + 1),
-                          std::log(from.duration), std::log(static_cast<double>(from.last - from.first))};
+            blocks_[i] = {from.first, from.last, 0, false, from.size, 0};
+            logs_.push_back({std::log(static_cast<double>(from.size) + 1), std::log(from.duration),
+                             std::log(static_cast<double>(from.last - from.first)), 0});
         }
         find_neighbours();
         std::vector<std::size_t> const alive = part.alive();
-        for (block& b : blocks_)
-            for (index s = b.first; s != b.last; ++s)
-                b.log_fullest = std::max(b.log_fullest, std::log(static_cast<double>(alive[s]) + 1));
+        for (std::size_t i = 0; i != blocks_.size(); ++i) {
+            std::size_t fullest = 0;
+            for (index s = blocks_[i].first; s != blocks_[i].last; ++s) fullest = std::max(fullest, alive[s]);
+            logs_[i].fullest = std::log(static_cast<double>(fullest) + 1);
+        }
     }
 
     /// Looks for offsets with a peak of at most `capacity`. `is_over()` is asked now and then; it ends the search.
@@ -92,7 +99,7 @@ public:
     /// Of the plan that was found.
     [[nodiscard]] std::vector<std::size_t> offsets() const {
         std::vector<std::size_t> all;
-        for (block const& b : blocks_) all.push_back(b.offset);
+        for (block const& b : blocks_) all.push_back(b.lowest);
         return all;
     }
 
@@ -102,12 +109,13 @@ private:
 
     struct block {
         index first, last;
+        index rank;  // of equal offsets, which is tried first
+        bool is_placed;
         std::uint64_t size;
-        double log_size, log_duration, log_sections, log_fullest = 0;
-        std::uint64_t lowest = 0;  // of the offsets it can still take
-        std::uint64_t offset = 0;
-        index rank = 0;  // of equal offsets, which is tried first
-        bool is_placed = false;
+        std::uint64_t lowest;  // of the offsets it can still take; where it lies, when it is placed
+    };
+    struct logarithms {
+        double size, duration, sections, fullest;
     };
     // A stretch of sections, both ends in it.
     struct stretch {
@@ -124,8 +132,6 @@ private:
         index count = 0;            // of waiting blocks
         index crossing = 0;         // waiting blocks that live in the next section, too
         index witness = nobody;     // a waiting block that could lie on the floor
-        stretch cause{0, 0};        // what the floor's height follows from
-        double broke = 1;           // how often its floor went too high
     };
     // What is searched by itself: the waiting blocks among items_[begin, end), which live in the sections [first, last).
     struct piece {
@@ -187,8 +193,8 @@ private:
     // ---- Attempts.
 
     void begin(std::uint64_t attempt) {
-        for (section& s : sections_) s = {0, 0, 0, 0, nobody, {0, 0}, s.broke};
-        for (index s = 0; s != sections_.size(); ++s) sections_[s].cause = {s, s};
+        std::fill(sections_.begin(), sections_.end(), section{});
+        for (index s = 0; s != sections_.size(); ++s) causes_[s] = {s, s};
         items_.resize(blocks_.size());
         std::iota(items_.begin(), items_.end(), 0U);
         for (block& b : blocks_) {
@@ -204,7 +210,10 @@ private:
         std::uint64_t const kind = (attempt - 1) % 4;
         is_complete_ = attempt == 1 || attempt % 32 == 0;
         most_depth_ = is_complete_ || kind < 2 ? 0 : kind == 2 ? 1 : 6;
-        steps_left_ = first_steps * luby((attempt + 3) / 4) * (is_complete_ ? attempt : most_depth_ == 0 ? 1 : 6);
+        steps_left_ = first_steps * luby((attempt + 3) / 4) *
+                      (is_complete_       ? attempt
+                       : most_depth_ == 0 ? 1
+                                          : 6);
     }
 
     [[nodiscard]] piece everything() const {
@@ -214,15 +223,18 @@ private:
     // Draws the order in which blocks are tried: powers of size, of duration and of how full or how troubled their
     // sections are, and some noise.
     void prefer(piece const& p) {
-        double const size = numbers_.fraction(), duration = numbers_.fraction(), noise = 0.3 * numbers_.fraction();
+        double const size = numbers_.fraction(), duration = numbers_.fraction(),
+                     noise = 0.3 * numbers_.fraction();
         bool const by_steps = numbers_.next() % 2 == 0;
         auto const kind = numbers_.next() % 3;
         double const heat = kind == 0 ? 0 : (kind == 1 ? 20 : 2) * numbers_.fraction();
         std::vector<std::pair<double, index>> keys;
         for (std::size_t at = p.begin; at != p.end; ++at) {
-            block const& b = blocks_[items_[at]];
-            double const hot = kind == 1 ? b.log_fullest : kind == 2 ? std::log(troubles(b)) : 0;
-            keys.emplace_back(-(size * b.log_size + duration * (by_steps ? b.log_duration : b.log_sections) +
+            logarithms const& log = logs_[items_[at]];
+            double const hot = kind == 1   ? log.fullest
+                               : kind == 2 ? std::log(troubles(blocks_[items_[at]]))
+                                           : 0;
+            keys.emplace_back(-(size * log.size + duration * (by_steps ? log.duration : log.sections) +
                                 heat * hot + noise * numbers_.fraction()),
                               items_[at]);
         }
@@ -232,7 +244,7 @@ private:
 
     [[nodiscard]] double troubles(block const& b) const {
         double most = 1;
-        for (index s = b.first; s != b.last; ++s) most = std::max(most, sections_[s].broke);
+        for (index s = b.first; s != b.last; ++s) most = std::max(most, broke_[s]);
         return most;
     }
 
@@ -257,7 +269,7 @@ private:
         sections_[s].floor = floor;
     }
     void add_cause(index s, stretch more) {
-        stretch& cause = sections_[s].cause;
+        stretch& cause = causes_[s];
         if (more.first >= cause.first && more.last <= cause.last) return;
         undo_.push_back({change::cause, s, std::uint64_t{cause.first} << 32 | cause.last});
         cause.add(more);
@@ -268,7 +280,7 @@ private:
             if (what == change::floor) sections_[where].floor = value;
             else if (what == change::lowest) blocks_[where].lowest = value;
             else if (what == change::cause)
-                sections_[where].cause = {static_cast<index>(value >> 32), static_cast<index>(value)};
+                causes_[where] = {static_cast<index>(value >> 32), static_cast<index>(value)};
             else {
                 blocks_[where].is_placed = false;
                 add_waiting(blocks_[where]);
@@ -280,11 +292,10 @@ private:
     bool place(index i) {
         block& b = blocks_[i];
         blame_support(b);
-        b.offset = b.lowest;
         b.is_placed = true;
         undo_.push_back({change::placed, i, 0});
         take_waiting(b);
-        std::uint64_t const end = b.offset + b.size;
+        std::uint64_t const end = b.lowest + b.size;
         for (index s = b.first; s != b.last; ++s) set_floor(s, end);
         bool carries = false;
         for_each_neighbour(i, [&](index other) {
@@ -307,7 +318,7 @@ private:
             else add_cause(s, reach(s, support));
     }
     [[nodiscard]] stretch reach(index s, index wall) const {
-        stretch all = sections_[wall].cause;
+        stretch all = causes_[wall];
         all.add({std::min(s, wall), std::max(s, wall)});
         return all;
     }
@@ -322,8 +333,8 @@ private:
             if (!has_witness(here, before)) find_witness(s, before);
             std::uint64_t const floor = std::max(here.floor, before.offset);
             if (floor + here.waiting <= capacity_) continue;
-            here.broke += 1;
-            cause_ = here.cause;
+            broke_[s] += 1;
+            cause_ = causes_[s];
             if (floor > here.floor && before.block != nobody) cause_.add(span_of(blocks_[before.block]));
             return false;
         }
@@ -395,7 +406,8 @@ private:
         auto const first = static_cast<std::ptrdiff_t>(candidates_.size());
         for (std::size_t at = p.begin; at != p.end; ++at) {
             block const& b = blocks_[items_[at]];
-            bool const earlier = b.lowest < before.offset || (b.lowest == before.offset && b.rank < before.rank);
+            bool const earlier =
+                b.lowest < before.offset || (b.lowest == before.offset && b.rank < before.rank);
             if (!earlier && b.lowest < ceiling) candidates_.push_back({b.lowest, b.rank, items_[at]});
         }
         std::sort(candidates_.begin() + first, candidates_.end());
@@ -418,7 +430,8 @@ private:
             if (search_rest(p, {c.offset, c.rank, c.block}, is_over)) return true;
             undo_to(mark);
             if (cut_short_) return false;
-            if (!is_complete_ && (cause_.last < b.first || cause_.first >= b.last)) {  // it fails without this step
+            if (!is_complete_ &&
+                (cause_.last < b.first || cause_.first >= b.last)) {  // it fails without this step
                 skipped_ = true;
                 return false;
             }
@@ -443,7 +456,7 @@ private:
         for (index at = members_begin_[b.first]; at != members_begin_[b.first + 1]; ++at) {
             block const& o = blocks_[members_[at]];
             if (o.is_placed && o.first == b.first && o.last == b.last && o.rank > b.rank &&
-                o.offset + o.size == b.lowest)
+                o.lowest + o.size == b.lowest)
                 return true;
         }
         return false;
@@ -469,7 +482,8 @@ private:
         if (end - mark == 1 && !is_narrower(p, pieces_[mark])) found = descend(p, last, is_over);
         else
             for (std::size_t at = mark; at != end && found; ++at)
-                found = end - mark == 1 ? descend(pieces_[at], step{}, is_over) : search_piece(pieces_[at], is_over);
+                found = end - mark == 1 ? descend(pieces_[at], step{}, is_over)
+                                        : search_piece(pieces_[at], is_over);
         pieces_.resize(mark);
         return found;
     }
@@ -539,11 +553,14 @@ private:
     static constexpr std::size_t smallest_piece = 12;
 
     std::vector<section> sections_;
+    std::vector<stretch> causes_;  // of sections: what the height of the floor follows from
+    std::vector<double> broke_;    // how often the floor of a section went too high
     std::vector<block> blocks_;
-    std::vector<index> members_begin_, members_;             // of sections
-    std::vector<std::size_t> neighbours_begin_;              // of blocks: what lives at the same time
+    std::vector<logarithms> logs_;
+    std::vector<index> members_begin_, members_;  // of sections
+    std::vector<std::size_t> neighbours_begin_;   // of blocks: what lives at the same time
     std::vector<index> neighbours_;
-    std::vector<index> items_;                               // stacks, by depth of the search
+    std::vector<index> items_;  // stacks, by depth of the search
     std::vector<candidate> candidates_;
     std::vector<piece> pieces_;
     std::vector<undo_step> undo_;
