@@ -64,6 +64,8 @@ public:
     /// Cost: memory for what overlaps, at most n squared.
     explicit offset_search(lifetime_part const& part)
         : sections_(part.sections),
+          floors_(part.sections),
+          waiting_(part.sections),
           causes_(part.sections),
           broke_(part.sections, 1),
           blocks_(part.blocks.size()) {
@@ -127,11 +129,9 @@ private:
         }
     };
     struct section {
-        std::uint64_t floor = 0;
-        std::uint64_t waiting = 0;  // bytes
-        index count = 0;            // of waiting blocks
-        index crossing = 0;         // waiting blocks that live in the next section, too
-        index witness = nobody;     // a waiting block that could lie on the floor
+        index count = 0;         // of waiting blocks
+        index crossing = 0;      // waiting blocks that live in the next section, too
+        index witness = nobody;  // a waiting block that could lie on the floor
     };
     // What is searched by itself: the waiting blocks among items_[begin, end), which live in the sections [first, last).
     struct piece {
@@ -153,7 +153,7 @@ private:
             return a.offset != b.offset ? a.offset < b.offset : a.rank < b.rank;
         }
     };
-    enum class change { floor, cause, lowest, placed };
+    enum class change { floor, cause, witness, lowest, placed };
     struct undo_step {
         change what;
         index where;
@@ -194,6 +194,8 @@ private:
 
     void begin(std::uint64_t attempt) {
         std::fill(sections_.begin(), sections_.end(), section{});
+        std::fill(floors_.begin(), floors_.end(), 0U);
+        std::fill(waiting_.begin(), waiting_.end(), 0U);
         for (index s = 0; s != sections_.size(); ++s) causes_[s] = {s, s};
         items_.resize(blocks_.size());
         std::iota(items_.begin(), items_.end(), 0U);
@@ -206,7 +208,8 @@ private:
         undo_.clear();
         skipped_ = cut_short_ = false;
         depth_ = 0;
-        prefer(everything());
+        changed_ = {0, static_cast<index>(sections_.size()) - 1};
+        draw_order(attempt);
         std::uint64_t const kind = (attempt - 1) % 4;
         is_complete_ = attempt == 1 || attempt % 32 == 0;
         most_depth_ = is_complete_ || kind < 2 ? 0 : kind == 2 ? 1 : 6;
@@ -220,26 +223,51 @@ private:
         return {0, static_cast<index>(sections_.size()), 0, blocks_.size()};
     }
 
-    // Draws the order in which blocks are tried: powers of size, of duration and of how full or how troubled their
-    // sections are, and some noise.
-    void prefer(piece const& p) {
-        double const size = numbers_.fraction(), duration = numbers_.fraction(),
-                     noise = 0.3 * numbers_.fraction();
+    // Half of the attempts try what went furthest once more, with some noise; the longer ago that was, the less it counts.
+    void draw_order(std::uint64_t attempt) {
+        if (attempt > 1 && furthest_ >= far_) {
+            far_ = furthest_;
+            far_keys_ = keys_;
+        }
+        far_ *= 0.995;
+        furthest_ = placed_ = 0;
+        keys_.assign(blocks_.size(), 0);
+        if (attempt % 2 != 0 || far_keys_.empty()) draw_keys(everything());
+        else {
+            double const noise = 0.1 * numbers_.fraction();
+            for (std::size_t i = 0; i != keys_.size(); ++i)
+                keys_[i] = far_keys_[i] + noise * numbers_.fraction();
+        }
+        rank(everything());
+    }
+
+    // Draws keys, of which the low ones are tried first: powers of size, of duration and of how full or how troubled
+    // the sections are, and some noise; from 0 to 1.
+    void draw_keys(piece const& p) {
+        double const size = numbers_.fraction(), duration = numbers_.fraction();
+        double const noise = 0.3 * numbers_.fraction();
         bool const by_steps = numbers_.next() % 2 == 0;
         auto const kind = numbers_.next() % 3;
         double const heat = kind == 0 ? 0 : (kind == 1 ? 20 : 2) * numbers_.fraction();
-        std::vector<std::pair<double, index>> keys;
+        double lowest = std::numeric_limits<double>::max(), highest = -lowest;
         for (std::size_t at = p.begin; at != p.end; ++at) {
-            logarithms const& log = logs_[items_[at]];
-            double const hot = kind == 1   ? log.fullest
-                               : kind == 2 ? std::log(troubles(blocks_[items_[at]]))
-                                           : 0;
-            keys.emplace_back(-(size * log.size + duration * (by_steps ? log.duration : log.sections) +
-                                heat * hot + noise * numbers_.fraction()),
-                              items_[at]);
+            index const i = items_[at];
+            logarithms const& log = logs_[i];
+            double const hot = kind == 1 ? log.fullest : kind == 2 ? std::log(troubles(blocks_[i])) : 0;
+            keys_[i] = -(size * log.size + duration * (by_steps ? log.duration : log.sections) + heat * hot +
+                         noise * numbers_.fraction());
+            lowest = std::min(lowest, keys_[i]);
+            highest = std::max(highest, keys_[i]);
         }
-        std::sort(keys.begin(), keys.end());
-        for (index rank = 0; rank != keys.size(); ++rank) blocks_[keys[rank].second].rank = rank;
+        for (std::size_t at = p.begin; at != p.end; ++at)
+            keys_[items_[at]] = (keys_[items_[at]] - lowest) / (highest - lowest + 1e-9);
+    }
+    void rank(piece const& p) {
+        std::vector<index> order(items_.begin() + static_cast<std::ptrdiff_t>(p.begin),
+                                 items_.begin() + static_cast<std::ptrdiff_t>(p.end));
+        std::sort(order.begin(), order.end(),
+                  [&](index a, index b) { return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b; });
+        for (index at = 0; at != order.size(); ++at) blocks_[order[at]].rank = at;
     }
 
     [[nodiscard]] double troubles(block const& b) const {
@@ -252,21 +280,22 @@ private:
 
     void add_waiting(block const& b) {
         for (index s = b.first; s != b.last; ++s) {
-            sections_[s].waiting += b.size;
+            waiting_[s] += b.size;
             ++sections_[s].count;
             if (s + 1 != b.last) ++sections_[s].crossing;
         }
     }
     void take_waiting(block const& b) {
         for (index s = b.first; s != b.last; ++s) {
-            sections_[s].waiting -= b.size;
+            waiting_[s] -= b.size;
             --sections_[s].count;
-            if (s + 1 != b.last) --sections_[s].crossing;
+            splits_ |= sections_[s].count == 0;
+            if (s + 1 != b.last) splits_ |= --sections_[s].crossing == 0;
         }
     }
     void set_floor(index s, std::uint64_t floor) {
-        undo_.push_back({change::floor, s, sections_[s].floor});
-        sections_[s].floor = floor;
+        undo_.push_back({change::floor, s, floors_[s]});
+        floors_[s] = floor;
     }
     void add_cause(index s, stretch more) {
         stretch& cause = causes_[s];
@@ -277,11 +306,13 @@ private:
     void undo_to(std::size_t mark) {
         for (; undo_.size() > mark; undo_.pop_back()) {
             auto const [what, where, value] = undo_.back();
-            if (what == change::floor) sections_[where].floor = value;
+            if (what == change::floor) floors_[where] = value;
             else if (what == change::lowest) blocks_[where].lowest = value;
+            else if (what == change::witness) sections_[where].witness = static_cast<index>(value);
             else if (what == change::cause)
                 causes_[where] = {static_cast<index>(value >> 32), static_cast<index>(value)};
             else {
+                --placed_;
                 blocks_[where].is_placed = false;
                 add_waiting(blocks_[where]);
             }
@@ -294,10 +325,13 @@ private:
         blame_support(b);
         b.is_placed = true;
         undo_.push_back({change::placed, i, 0});
+        splits_ = false;
         take_waiting(b);
+        furthest_ = std::max(furthest_, ++placed_);
         std::uint64_t const end = b.lowest + b.size;
         for (index s = b.first; s != b.last; ++s) set_floor(s, end);
         bool carries = false;
+        changed_ = span_of(b);
         for_each_neighbour(i, [&](index other) {
             block& o = blocks_[other];
             if (o.is_placed) return;
@@ -305,6 +339,7 @@ private:
             if (o.lowest >= end) return;
             undo_.push_back({change::lowest, other, o.lowest});
             o.lowest = end;
+            changed_.add(span_of(o));
         });
         return carries;
     }
@@ -312,9 +347,9 @@ private:
     // Where the block lies above the floor, that follows from a section in which it lies on it.
     void blame_support(block const& b) {
         index support = b.first;
-        while (support + 1 != b.last && sections_[support].floor < b.lowest) ++support;
+        while (support + 1 != b.last && floors_[support] < b.lowest) ++support;
         for (index s = b.first; s != b.last; ++s)
-            if (sections_[s].floor >= b.lowest) support = s;
+            if (floors_[s] >= b.lowest) support = s;
             else add_cause(s, reach(s, support));
     }
     [[nodiscard]] stretch reach(index s, index wall) const {
@@ -327,33 +362,33 @@ private:
 
     // Raises floors to what the waiting blocks can still reach. False when one is too high for what waits.
     bool raise_floors(piece const& p, step const& before) {
-        for (index s = p.first; s != p.last; ++s) {
-            section& here = sections_[s];
-            if (here.count == 0) continue;
-            if (!has_witness(here, before)) find_witness(s, before);
-            std::uint64_t const floor = std::max(here.floor, before.offset);
-            if (floor + here.waiting <= capacity_) continue;
-            broke_[s] += 1;
-            cause_ = causes_[s];
-            if (floor > here.floor && before.block != nobody) cause_.add(span_of(blocks_[before.block]));
-            return false;
-        }
+        index const last = std::min(p.last, changed_.last + 1);
+        for (index s = std::max(p.first, changed_.first); s < last; ++s)
+            if (sections_[s].count != 0 && !has_witness(s, before)) find_witness(s, before);
+        for (index s = p.first; s != p.last; ++s)
+            if (std::max(floors_[s], before.offset) + waiting_[s] > capacity_ && sections_[s].count != 0) {
+                broke_[s] += 1;
+                cause_ = causes_[s];
+                if (before.offset > floors_[s] && before.block != nobody)
+                    cause_.add(span_of(blocks_[before.block]));
+                return false;
+            }
         return true;
     }
-    [[nodiscard]] bool has_witness(section const& here, step const& before) const {
-        if (here.witness == nobody) return false;
-        block const& b = blocks_[here.witness];
-        return !b.is_placed && b.lowest <= std::max(here.floor, before.offset);
+    [[nodiscard]] bool has_witness(index s, step const& before) const {
+        if (sections_[s].witness == nobody) return false;
+        block const& b = blocks_[sections_[s].witness];
+        return !b.is_placed && b.lowest <= std::max(floors_[s], before.offset);
     }
     void find_witness(index s, step const& before) {
-        section& here = sections_[s];
-        std::uint64_t const floor = std::max(here.floor, before.offset);
+        std::uint64_t const floor = std::max(floors_[s], before.offset);
         std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
+        undo_.push_back({change::witness, s, sections_[s].witness});
         for (index at = members_begin_[s]; at != members_begin_[s + 1] && lowest > floor; ++at) {
             block const& b = blocks_[members_[at]];
             if (b.is_placed || b.lowest >= lowest) continue;
             lowest = b.lowest;
-            here.witness = members_[at];
+            sections_[s].witness = members_[at];
         }
         if (lowest <= floor) return;
         blame_walls(s, lowest);
@@ -369,8 +404,8 @@ private:
     }
     [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const {
         for (index away = 1; away < b.last - b.first; ++away) {
-            if (s >= b.first + away && sections_[s - away].floor >= height) return reach(s, s - away);
-            if (s + away < b.last && sections_[s + away].floor >= height) return reach(s, s + away);
+            if (s >= b.first + away && floors_[s - away] >= height) return reach(s, s - away);
+            if (s + away < b.last && floors_[s + away] >= height) return reach(s, s + away);
         }
         return span_of(b);
     }
@@ -381,36 +416,42 @@ private:
 
     template <class IsOver>
     bool descend(piece const& p, step const& before, IsOver& is_over) {
-        if (p.begin == p.end) return true;
-        if (steps_left_ == 0 || (++steps_ % 256 == 0 && is_over())) {
+        if (steps_left_ == 0 || (steps_++ % 256 == 0 && is_over())) {
             cut_short_ = true;
             return false;
         }
         --steps_left_;
         if (!raise_floors(p, before)) return false;
-        std::size_t const first = candidates_.size();
-        collect_candidates(p, before);
+        std::size_t const first = candidates_.size(), mark = items_.size();
+        piece const left = collect_candidates(p, before);
         std::size_t const last = candidates_.size();
-        bool const found = try_all(p, first, last, is_over);
+        bool const found = left.begin == left.end || try_all(left, first, last, is_over);
         candidates_.resize(first);
+        items_.resize(mark);
         return found;
     }
 
-    // Blocks whose place is not below the last one's, and not so high that another would fit whole below.
-    void collect_candidates(piece const& p, step const& before) {
+    // Blocks whose place is not below the last one's, and not so high that another would fit whole below. Returns the
+    // piece without those that have their place.
+    piece collect_candidates(piece const& p, step const& before) {
+        piece left{p.first, p.last, items_.size(), items_.size()};
+        items_.resize(left.end + (p.end - p.begin));
         std::uint64_t ceiling = std::numeric_limits<std::uint64_t>::max();
         for (std::size_t at = p.begin; at != p.end; ++at) {
             block const& b = blocks_[items_[at]];
+            if (b.is_placed) continue;
+            items_[left.end++] = items_[at];
             ceiling = std::min(ceiling, std::max(b.lowest, before.offset) + b.size);
         }
         auto const first = static_cast<std::ptrdiff_t>(candidates_.size());
-        for (std::size_t at = p.begin; at != p.end; ++at) {
+        for (std::size_t at = left.begin; at != left.end; ++at) {
             block const& b = blocks_[items_[at]];
             bool const earlier =
                 b.lowest < before.offset || (b.lowest == before.offset && b.rank < before.rank);
             if (!earlier && b.lowest < ceiling) candidates_.push_back({b.lowest, b.rank, items_[at]});
         }
         std::sort(candidates_.begin() + first, candidates_.end());
+        return left;
     }
 
     template <class IsOver>
@@ -465,30 +506,28 @@ private:
     // What is left of a piece after a step: as it is, or in the pieces that the step made of it.
     template <class IsOver>
     bool search_rest(piece const& p, step const& last, IsOver& is_over) {
-        std::size_t const mark = items_.size();
-        for (std::size_t at = p.begin; at != p.end; ++at)
-            if (!blocks_[items_[at]].is_placed) items_.push_back(items_[at]);
-        bool const found = split({p.first, p.last, mark, items_.size()}, last, is_over);
-        items_.resize(mark);
-        return found;
+        return splits_ ? split(p, last, is_over) : descend(p, last, is_over);
     }
 
     template <class IsOver>
     bool split(piece const& p, step const& last, IsOver& is_over) {
-        std::size_t const mark = pieces_.size();
+        std::size_t const mark = pieces_.size(), item_mark = items_.size();
         find_pieces(p);
         std::size_t const end = pieces_.size();
         bool found = true;
-        if (end - mark == 1 && !is_narrower(p, pieces_[mark])) found = descend(p, last, is_over);
+        if (end - mark == 1 && pieces_[mark].first == p.first && pieces_[mark].last == p.last)
+            found = descend(p, last, is_over);
+        else if (end - mark == 1) found = descend_afresh(pieces_[mark], is_over);
         else
-            for (std::size_t at = mark; at != end && found; ++at)
-                found = end - mark == 1 ? descend(pieces_[at], step{}, is_over)
-                                        : search_piece(pieces_[at], is_over);
+            for (std::size_t at = mark; at != end && found; ++at) found = search_piece(pieces_[at], is_over);
         pieces_.resize(mark);
+        items_.resize(item_mark);
         return found;
     }
-    [[nodiscard]] static bool is_narrower(piece const& whole, piece const& part) noexcept {
-        return part.first != whole.first || part.last != whole.last;
+    template <class IsOver>
+    bool descend_afresh(piece const p, IsOver& is_over) {
+        changed_ = {p.first, p.last - 1};
+        return descend(p, step{}, is_over);
     }
 
     // Pushes the stretches that no waiting block crosses the ends of, with their items, the smallest first.
@@ -508,7 +547,8 @@ private:
             pieces_[at].begin = items_.size();
             for (std::size_t item = p.begin; item != p.end; ++item) {
                 index const i = items_[item];
-                if (pieces_[at].first <= blocks_[i].first && blocks_[i].last <= pieces_[at].last)
+                block const& b = blocks_[i];
+                if (!b.is_placed && pieces_[at].first <= b.first && b.last <= pieces_[at].last)
                     items_.push_back(i);
             }
             pieces_[at].end = items_.size();
@@ -521,7 +561,7 @@ private:
     // none of them ends in time it counts as failed, which is a guess.
     template <class IsOver>
     bool search_piece(piece p, IsOver& is_over) {
-        if (depth_ == most_depth_ || p.end - p.begin < smallest_piece) return descend(p, step{}, is_over);
+        if (depth_ == most_depth_ || p.end - p.begin < smallest_piece) return descend_afresh(p, is_over);
         std::vector<index> ranks;
         for (std::size_t at = p.begin; at != p.end; ++at) ranks.push_back(blocks_[items_[at]].rank);
         ++depth_;
@@ -537,8 +577,11 @@ private:
             std::uint64_t const granted = std::min(steps_left_, first_steps * luby(attempt));
             std::uint64_t const kept = steps_left_ - granted;
             steps_left_ = granted;
-            if (attempt != 1) prefer(p);
-            bool const found = descend(p, step{}, is_over);
+            if (attempt != 1) {
+                draw_keys(p);
+                rank(p);
+            }
+            bool const found = descend_afresh(p, is_over);
             steps_left_ += kept;
             if (found || !cut_short_ || kept == 0 || is_over()) return found;
             undo_to(mark);
@@ -553,10 +596,14 @@ private:
     static constexpr std::size_t smallest_piece = 12;
 
     std::vector<section> sections_;
-    std::vector<stretch> causes_;  // of sections: what the height of the floor follows from
-    std::vector<double> broke_;    // how often the floor of a section went too high
+    std::vector<std::uint64_t> floors_;   // of sections: where the next block can begin at the earliest
+    std::vector<std::uint64_t> waiting_;  // of sections: bytes of waiting blocks
+    std::vector<stretch> causes_;         // of sections: what the height of the floor follows from
+    std::vector<double> broke_;           // how often the floor of a section went too high
     std::vector<block> blocks_;
     std::vector<logarithms> logs_;
+    std::vector<double> keys_, far_keys_;  // what ranks follow from; those of the attempt that went furthest
+    double far_ = 0, furthest_ = 0, placed_ = 0;  // in blocks: ever, in this attempt, now
     std::vector<index> members_begin_, members_;  // of sections
     std::vector<std::size_t> neighbours_begin_;   // of blocks: what lives at the same time
     std::vector<index> neighbours_;
@@ -567,7 +614,10 @@ private:
     repeatable_numbers numbers_;
     std::uint64_t capacity_ = 0;
     std::uint64_t steps_ = 0, steps_left_ = 0;
-    stretch cause_{0, 0};
+    stretch cause_{0, 0};    // of the last failure
+    stretch changed_{0, 0};  // by the last step: where a witness may have gone
+    bool splits_ =
+        false;  // the last step took the last block of a section, or the last that crossed to the next
     int depth_ = 0, most_depth_ = 0;
     bool is_complete_ = false;
     bool cut_short_ = false;  // the attempt ended before it knew
