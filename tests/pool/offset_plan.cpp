@@ -29,8 +29,8 @@ std::vector<lifetime> const twelve{{0, 3, 4}, {3, 9, 4}, {0, 9, 4}, {9, 21, 4}, 
 bool overlaps(std::vector<lifetime> const& blocks, offset_plan const& plan) {
     for (std::size_t i = 0; i != blocks.size(); ++i)
         for (std::size_t j = 0; j != i; ++j)
-            if (blocks[i].from < blocks[j].until && blocks[j].from < blocks[i].until &&
-                plan.offsets[i] < plan.offsets[j] + blocks[j].size &&
+            if (blocks[i].size != 0 && blocks[j].size != 0 && blocks[i].from < blocks[j].until &&
+                blocks[j].from < blocks[i].until && plan.offsets[i] < plan.offsets[j] + blocks[j].size &&
                 plan.offsets[j] < plan.offsets[i] + blocks[i].size)
                 return true;
     return false;
@@ -99,6 +99,20 @@ TEST_CASE("plan_offsets is as low as trying every offset, and knows it", "[pool]
     }
 }
 
+TEST_CASE("plan_offsets knows when no plan comes down to what is alive at once", "[pool][offset_plan]") {
+    for (auto const& blocks : support::above_their_bound()) {
+        offset_plan const plan = plan_offsets(blocks);
+        CHECK(plan.proven);
+        CHECK(plan.peak == plan.lower_bound + 1);
+        CHECK(!check_offsets(blocks, plan));
+        offset_plan tried;
+        std::size_t best = plan.peak;  // nothing lower is found by trying
+        try_every_offset(blocks, tried, 0, best);
+        CHECK(best == plan.peak);
+        CHECK(!plan_offsets(blocks, {.capacity = plan.lower_bound}).fits(plan.lower_bound));
+    }
+}
+
 TEST_CASE("plan_offsets of 10,000 random problems is sound and between its bounds", "[pool][offset_plan]") {
     std::mt19937_64 random{37};
     for (int round = 0; round != 10'000; ++round) {
@@ -161,6 +175,9 @@ TEST_CASE("plan_offsets gives the same plan again, wherever time and sizes begin
         offset_plan const plan = plan_offsets(blocks), again = plan_offsets(blocks),
                           far = plan_offsets(moved);
         REQUIRE(plan.offsets == again.offsets);
+        auto shuffled = blocks;
+        std::shuffle(shuffled.begin(), shuffled.end(), random);
+        REQUIRE(plan_offsets(shuffled).peak == plan.peak);
         REQUIRE(far.peak == plan.peak << 50);
         REQUIRE(!check_offsets(moved, far));
     }

@@ -54,4 +54,39 @@ inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64
     return blocks;
 }
 
+/// Small problems whose least peak is 1 B above what is alive at once.
+inline std::vector<std::vector<cuota::lifetime>> above_their_bound() {
+    return {{{0, 3, 4},
+             {4, 7, 2},
+             {6, 9, 6},
+             {7, 8, 4},
+             {0, 1, 1},
+             {2, 4, 1},
+             {4, 5, 2},
+             {3, 6, 3},
+             {8, 10, 5},
+             {2, 4, 5},
+             {3, 7, 2}},
+            {{0, 2, 4},
+             {5, 8, 6},
+             {4, 7, 4},
+             {3, 5, 3},
+             {6, 7, 4},
+             {8, 11, 2},
+             {2, 4, 6},
+             {3, 6, 3},
+             {4, 5, 5},
+             {7, 10, 6}},
+            {{2, 6, 5},
+             {3, 7, 2},
+             {8, 10, 5},
+             {6, 8, 6},
+             {1, 2, 6},
+             {1, 4, 4},
+             {7, 9, 3},
+             {0, 1, 5},
+             {4, 7, 2},
+             {4, 8, 1}}};
+}
+
 }  // namespace support

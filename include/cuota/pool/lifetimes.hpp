@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -91,27 +93,31 @@ struct lifetime_part {
     }
 };
 
-/// Begins and ends in the order of time, ends first: a block that ends in a step leaves its place to one that begins.
 struct lifetime_edge {
     std::uint64_t step;
     bool begins;
     std::size_t row;
-
-    friend bool operator<(lifetime_edge const& a, lifetime_edge const& b) noexcept {
-        if (a.step != b.step) return a.step < b.step;
-        return a.begins != b.begins ? b.begins : a.row < b.row;
-    }
 };
 
+/// Begins and ends of all blocks that have a size, in the order of time. Ends come first: a block that ends in a step
+/// leaves its place to one that begins. The order of the rows has no part in it, but where rows are equal.
 [[nodiscard]] inline std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks) {
+    std::vector<std::size_t> rows(blocks.size());
+    std::iota(rows.begin(), rows.end(), std::size_t{0});
+    std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
+        return std::tie(blocks[a].from, blocks[a].until, blocks[a].size) <
+               std::tie(blocks[b].from, blocks[b].until, blocks[b].size);
+    });
     std::vector<lifetime_edge> edges;
     edges.reserve(2 * blocks.size());
-    for (std::size_t row = 0; row != blocks.size(); ++row)
+    for (std::size_t const row : rows)
         if (blocks[row].size != 0) {
             edges.push_back({blocks[row].from, true, row});
             edges.push_back({blocks[row].until, false, row});
         }
-    std::sort(edges.begin(), edges.end());
+    std::stable_sort(edges.begin(), edges.end(), [](lifetime_edge const& a, lifetime_edge const& b) {
+        return std::tie(a.step, a.begins) < std::tie(b.step, b.begins);
+    });
     return edges;
 }
 

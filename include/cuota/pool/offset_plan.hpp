@@ -62,7 +62,8 @@ struct offset_conflict {
 ///
 /// Simple rules come first, and are the whole of it for large problems: a training step of 20,000 blocks is within
 /// 0.4 % of the bound by them. Where they miss the bound or the capacity, parts of up to 4,096 blocks are searched,
-/// until nothing better is left or the time is over. The same input gives the same plan, unless time ended it.
+/// until nothing better is left or the time is over. The same blocks give the same plan, in whatever order their rows
+/// are, unless time ended it.
 ///
 /// Threads: any; nothing is shared. The input is only read.
 /// Throws:  misuse, which names the row, for a lifetime that is empty or reversed, sizes that add up to more than can be
