@@ -42,7 +42,7 @@ public:
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 private:
-    std::uint64_t state_ = 1;
+    std::uint64_t state_ = 4;
 };
 
 /// A depth-first search over one part, tried again and again with other preferences.
@@ -97,7 +97,8 @@ public:
         }
     }
 
-    [[nodiscard]] std::uint64_t steps_done() const noexcept { return steps_; }
+    /// Of all attempts so far.
+    [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
     /// Of the plan that was found.
     [[nodiscard]] std::vector<std::size_t> offsets() const {
         std::vector<std::size_t> all;
@@ -229,12 +230,12 @@ private:
             far_ = furthest_;
             far_keys_ = keys_;
         }
-        far_ *= 0.995;
+        far_ *= 0.99;
         furthest_ = placed_ = 0;
         keys_.assign(blocks_.size(), 0);
         if (attempt % 2 != 0 || far_keys_.empty()) draw_keys(everything());
         else {
-            double const noise = 0.1 * numbers_.fraction();
+            double const noise = 0.2 * std::pow(numbers_.fraction(), 3);
             for (std::size_t i = 0; i != keys_.size(); ++i)
                 keys_[i] = far_keys_[i] + noise * numbers_.fraction();
         }
