@@ -39,7 +39,7 @@ inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64
     std::vector<std::pair<std::uint64_t, std::size_t>> kept;  // from, size
     std::uint64_t now = 0;
     for (std::size_t layer = 0; layer != count / 4; ++layer) {
-        std::size_t const scale = 512 << pick(random, 0, 12);
+        std::size_t const scale = std::size_t{512} << pick(random, 0, 12);
         kept.emplace_back(now, scale * pick(random, 1, 16));
         blocks.push_back({now, now + pick(random, 1, 3), 512 * pick(random, 1, 2'000)});
         now += 2;

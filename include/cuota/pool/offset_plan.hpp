@@ -61,7 +61,7 @@ struct offset_conflict {
 /// Finds offsets such that no two blocks overlap that live in the same step, with a low peak.
 ///
 /// Simple rules come first, and are the whole of it for large problems: a training step of 20,000 blocks is within
-/// 0.4 % of the bound by them. Where they miss the bound or the capacity, parts of up to 4,096 blocks are searched,
+/// 0.4 % of the bound by them. Where they miss the bound or the capacity, parts of up to 2,048 blocks are searched,
 /// until nothing better is left or the time is over. The same blocks give the same plan, in whatever order their rows
 /// are, unless time ended it.
 ///
@@ -141,7 +141,7 @@ private:
     [[nodiscard]] bool is_searchable() const {
         std::size_t total = 0;
         for (sectioned_block const& block : part_.blocks) total += block.size;
-        return part_.blocks.size() <= 4096 && total < std::size_t{1} << 62;
+        return part_.blocks.size() <= 2048 && total < std::size_t{1} << 62;
     }
 
     search_result try_peak(offset_search& search, std::size_t peak, plan_deadline const& deadline) {
