@@ -62,7 +62,11 @@
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
+#include <cuota/pool/greedy_offsets.hpp>
+#include <cuota/pool/lifetimes.hpp>
 #include <cuota/pool/live_table.hpp>
+#include <cuota/pool/offset_plan.hpp>
+#include <cuota/pool/offset_search.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/pool/stream_order.hpp>

@@ -55,6 +55,10 @@ struct watch_event;
 struct watch_options;
 
 // pool
+struct lifetime;
+struct plan_options;
+struct offset_plan;
+struct offset_conflict;
 struct pool_stats;
 struct pool_options;
 class pool_resource;

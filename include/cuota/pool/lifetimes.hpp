@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks of memory by when they live: what a plan of their offsets is made of, before it is made.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+
+namespace cuota::inline v0 {
+
+/// One block of a program's run: it lives from step `from` up to, but not in, step `until`. Steps are any count that
+/// goes up: calls, nanoseconds, operations. `size` is in bytes; a block of 0 bytes is legal and takes nothing.
+struct lifetime {
+    std::uint64_t from;
+    std::uint64_t until;
+    std::size_t size;
+
+    friend bool operator==(lifetime const&, lifetime const&) noexcept = default;
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string lifetime_text(lifetime const& l) {
+    return '[' + std::to_string(l.from) + ", " + std::to_string(l.until) + ") of " + std::to_string(l.size) +
+           " B";
+}
+
+/// The sizes, each rounded up to a multiple of `alignment`.
+/// Throws: misuse, which names the row, for a lifetime that ends before or as it begins, and for sizes whose sum is
+///         more than can be said.
+[[nodiscard]] inline std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks,
+                                                            std::size_t alignment, place where) {
+    if (!is_power_of_two(alignment))
+        throw misuse{"offsets cannot be aligned to " + std::to_string(alignment) + " B: no power of two",
+                     where};
+    std::vector<std::size_t> sizes;
+    sizes.reserve(blocks.size());
+    std::size_t total = 0;
+    for (std::size_t row = 0; row != blocks.size(); ++row) {
+        lifetime const& block = blocks[row];
+        if (block.from >= block.until)
+            throw misuse{"row " + std::to_string(row) + ": the lifetime " + lifetime_text(block) + " is " +
+                             (block.from == block.until ? "empty" : "reversed"),
+                         where};
+        auto const rounded = checked_round_up(block.size, alignment);
+        auto const sum = rounded ? checked_add(total, *rounded) : std::nullopt;
+        if (!sum)
+            throw misuse{"row " + std::to_string(row) + ": with " + lifetime_text(block) +
+                             " the sizes add up to more than can be said",
+                         where};
+        total = *sum;
+        sizes.push_back(*rounded);
+    }
+    return sizes;
+}
+
+/// A block in a problem whose time is cut into sections: it lives in the sections [first, last).
+struct sectioned_block {
+    std::uint32_t first;
+    std::uint32_t last;
+    std::size_t size;
+    double duration;  // in steps
+    std::size_t row;  // of the input
+};
+
+/// Blocks of which no two parts of time share any, and the sections of that time.
+///
+/// A section stands for a longest set of blocks that are alive together: what overlaps anywhere overlaps in one of
+/// them, and there are no more of them than blocks. So two lifetimes that differ in nothing that matters become equal.
+struct lifetime_part {
+    std::vector<sectioned_block> blocks;
+    std::uint32_t sections = 0;
+    std::size_t most_alive = 0;  // the bytes of the fullest section: no plan has a lower peak
+
+    [[nodiscard]] std::vector<std::size_t> alive() const {
+        std::vector<std::size_t> bytes(sections, 0);
+        for (sectioned_block const& block : blocks)
+            for (std::uint32_t s = block.first; s != block.last; ++s) bytes[s] += block.size;
+        return bytes;
+    }
+};
+
+struct lifetime_edge {
+    std::uint64_t step;
+    bool begins;
+    std::size_t row;
+};
+
+/// Begins and ends of all blocks that have a size, in the order of time. Ends come first: a block that ends in a step
+/// leaves its place to one that begins. The order of the rows has no part in it, but where rows are equal.
+[[nodiscard]] inline std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks) {
+    std::vector<std::size_t> rows(blocks.size());
+    std::iota(rows.begin(), rows.end(), std::size_t{0});
+    std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
+        return std::tie(blocks[a].from, blocks[a].until, blocks[a].size) <
+               std::tie(blocks[b].from, blocks[b].until, blocks[b].size);
+    });
+    std::vector<lifetime_edge> edges;
+    edges.reserve(2 * blocks.size());
+    for (std::size_t const row : rows)
+        if (blocks[row].size != 0) {
+            edges.push_back({blocks[row].from, true, row});
+            edges.push_back({blocks[row].until, false, row});
+        }
+    std::stable_sort(edges.begin(), edges.end(), [](lifetime_edge const& a, lifetime_edge const& b) {
+        return std::tie(a.step, a.begins) < std::tie(b.step, b.begins);
+    });
+    return edges;
+}
+
+/// The parts of time that share no block, of blocks with these sizes. Blocks of no size are in none.
+/// Cost: O(n log n).
+[[nodiscard]] inline std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
+                                                                  std::span<std::size_t const> sizes) {
+    std::vector<lifetime_part> parts;
+    std::vector<std::size_t> place_of(blocks.size());
+    std::size_t alive = 0, alive_bytes = 0;
+    bool grew =
+        false;  // since the last section: the blocks alive now are a longest set when one of them ends
+    for (lifetime_edge const& edge : sorted_edges(blocks)) {
+        if (alive == 0) parts.emplace_back();
+        lifetime_part& part = parts.back();
+        lifetime const& block = blocks[edge.row];
+        if (edge.begins) {
+            place_of[edge.row] = part.blocks.size();
+            part.blocks.push_back(
+                {part.sections, 0, sizes[edge.row], static_cast<double>(block.until - block.from), edge.row});
+            ++alive;
+            alive_bytes += sizes[edge.row];
+            part.most_alive = std::max(part.most_alive, alive_bytes);
+            grew = true;
+            continue;
+        }
+        if (std::exchange(grew, false)) ++part.sections;
+        part.blocks[place_of[edge.row]].last = part.sections;
+        --alive;
+        alive_bytes -= sizes[edge.row];
+    }
+    return parts;
+}
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
