@@ -43,10 +43,24 @@ void count_one() {
     if (void* const memory = std::aligned_alloc(align, (bytes + align - 1) / align * align)) return memory;
     throw std::bad_alloc{};
 }
+// A sanitizer has array forms of its own.
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return ::operator new(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const& none) noexcept {
+    return ::operator new(bytes, none);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return ::operator new(bytes, alignment);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
     std::free(memory);
 }
 
