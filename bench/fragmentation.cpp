@@ -21,32 +21,14 @@
 
 #include <cuota/cuota.hpp>
 
+#include "addresses.hpp"
+
 namespace {
 
 using namespace cuota::literals;
 
 constexpr std::size_t cap = 8_GiB;
 constexpr int allocations = 60'000;
-
-// A source of addresses that nothing is behind: a pool never touches its memory.
-class addresses {
-public:
-    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
-    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
-    void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
-    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    static constexpr std::size_t granule() noexcept { return 2_MiB; }
-    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
-    friend bool operator==(addresses, addresses) noexcept { return true; }
-
-private:
-    void* take(std::size_t bytes) noexcept {
-        void* const p = reinterpret_cast<void*>(next_);
-        next_ += bytes + 2_MiB;
-        return p;
-    }
-    std::uintptr_t next_ = std::uintptr_t{1} << 40;
-};
 
 // The peers' shape. Waits are counted, not made.
 class listed_pool {
@@ -174,7 +156,7 @@ void streams_on_one_pool(benchmark::State& state) {
     double const share = static_cast<double>(state.range(1)) / 100;
     for (auto _ : state) {
         cuota::budget const account{"bench", cap};
-        cuota::scoped_pool pool{account, addresses{}, {.initial = cap}};
+        cuota::scoped_pool pool{account, bench::addresses{}, {.initial = cap}};
         std::vector<cuota::stream> lanes(streams);
         std::size_t refusals = 0;
         {

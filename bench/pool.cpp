@@ -16,6 +16,8 @@
 
 #include <cuota/cuota.hpp>
 
+#include "addresses.hpp"
+
 namespace {
 
 using namespace cuota::literals;
@@ -69,21 +71,6 @@ void pool_pair_by_threads(benchmark::State& state) {
 }
 BENCHMARK(pool_pair_by_threads)->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->UseRealTime();
 
-// A source of addresses that nothing is behind: a pool never touches its memory.
-class addresses {
-public:
-    void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return first(); }
-    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
-    void* allocate_sync(std::size_t, std::size_t) noexcept { return first(); }
-    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    static constexpr std::size_t granule() noexcept { return 2_MiB; }
-    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
-    friend bool operator==(addresses, addresses) noexcept { return true; }
-
-private:
-    static void* first() noexcept { return reinterpret_cast<void*>(std::uintptr_t{1} << 40); }
-};
-
 // As many blocks of up to 1 MiB as said, all alive at once, then given back in another order.
 void random_live_blocks(benchmark::State& state) {
     auto const n = static_cast<std::size_t>(state.range(0));
@@ -101,7 +88,7 @@ void random_live_blocks(benchmark::State& state) {
     cuota::stream const stream;
     for (auto _ : state) {
         cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited},
-                                addresses{},
+                                bench::addresses{},
                                 {.initial = cuota::round_up(sum + n * 256, 2_MiB)}};
         // Half of them come and go between others, so that there are holes to find.
         for (std::size_t i = 0; i != n; ++i) {

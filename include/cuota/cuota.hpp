@@ -59,7 +59,9 @@
 #include <cuota/guard/watch_event.hpp>
 
 #include <cuota/pool/block.hpp>
+#include <cuota/pool/block_choice.hpp>
 #include <cuota/pool/block_index.hpp>
+#include <cuota/pool/block_pool.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
@@ -68,6 +70,7 @@
 #include <cuota/pool/offset_plan.hpp>
 #include <cuota/pool/offset_search.hpp>
 #include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/pool/stream_order.hpp>
 #include <cuota/pool/wait_set.hpp>

@@ -53,6 +53,26 @@ struct gathered {
     void operator()(block& b) { blocks.push_back(&b); }
 };
 
+// A source of addresses that nothing is behind: what is there is never touched.
+class addresses {
+public:
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    static constexpr std::size_t granule() noexcept { return 256; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(addresses, addresses) noexcept { return true; }
+
+    static constexpr std::uintptr_t first = std::uintptr_t{1} << 40;
+
+private:
+    static void* take(std::size_t bytes) {
+        static std::atomic<std::uintptr_t> next = first;
+        return reinterpret_cast<void*>(next.fetch_add(bytes));
+    }
+};
+
 }  // namespace
 
 TEST_CASE("a front gives its owner the block that he put there last", "[pool][front]") {
@@ -179,6 +199,19 @@ TEST_CASE("a thread takes again what it gave back, and its statistics are those 
     CHECK(errors.take().empty());
 }
 
+TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
+          "[pool][front][scoped_pool]") {
+    cuota::budget budget{"trainer", 256_MiB};
+    cuota::stream const stream;
+    std::size_t const bytes = GENERATE(1u, 512u, 4096u, 65'536u, 65'537u);
+    cuota::scoped_pool pool{budget, addresses{}, {.initial = 128_MiB}};
+    for (int i = 0; i != 51; ++i) pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
+    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));
+    for (int i = 0; i != 11; ++i)
+        pool.deallocate(cudaStreamPerThread, pool.allocate(cudaStreamPerThread, bytes), bytes);
+    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));  // nobody keeps a native stream
+}
+
 TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 16_MiB};
@@ -211,6 +244,7 @@ TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scop
     void* const d = pool.allocate(stream, 33_KiB);
 
     CHECK(d == a);
+    CHECK(pool.stats().taken_again == 0);
     pool.deallocate(stream, d, 33_KiB);
     pool.deallocate(stream, c, 64_KiB);
 }
@@ -234,30 +268,6 @@ TEST_CASE("a second release of what a thread holds ready is reported", "[pool][f
     CHECK(pool.stats().requested == 0);
     CHECK(pool.stats().live_blocks == 0);
 }
-
-namespace {
-
-// A source of addresses that nothing is behind: what is there is never touched.
-class addresses {
-public:
-    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
-    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
-    void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
-    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    static constexpr std::size_t granule() noexcept { return 256; }
-    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
-    friend bool operator==(addresses, addresses) noexcept { return true; }
-
-    static constexpr std::uintptr_t first = std::uintptr_t{1} << 40;
-
-private:
-    static void* take(std::size_t bytes) {
-        static std::atomic<std::uintptr_t> next = first;
-        return reinterpret_cast<void*>(next.fetch_add(bytes));
-    }
-};
-
-}  // namespace
 
 TEST_CASE("threads that take and give, also one another's, never have one byte twice, and none is lost",
           "[pool][front][scoped_pool][threads]") {

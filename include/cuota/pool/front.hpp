@@ -31,6 +31,7 @@ public:
         shelf& s = shelf_for(stream, size);
         if (!s.first || s.stream != stream || s.size != size) return nullptr;
         --s.count;
+        ++taken_;
         return std::exchange(s.first, s.first->next);
     }
 
@@ -74,11 +75,12 @@ public:
         return true;
     }
 
-    /// After its owner's section has ended: puts away all there is.
+    /// After its owner's section has ended: puts away all there is. Returns how many blocks were taken meanwhile.
     template <class PutAway>
-    void clear(PutAway put_away) noexcept {
+    std::size_t clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
         is_open_ = false;
+        return std::exchange(taken_, 0);
     }
 
 private:
@@ -117,6 +119,7 @@ private:
     }
 
     bool is_open_ = false;
+    std::size_t taken_ = 0;  // since it was opened
     std::array<shelf, 16> shelves_{};
     std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
 };
@@ -156,16 +159,19 @@ public:
                 see_section_end(*f.holder());
                 f.note_collected();
             }
-            f.clear(put_away);
+            taken_ += f.clear(put_away);
         }
         open_ = 0;
     }
+    /// How many blocks threads took of their fronts, up to the last collect.
+    [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
     /// None is opened any more.
     void end() noexcept { ended_ = true; }
 
 private:
     std::array<front, 16> all_;
     std::size_t open_ = 0;
+    std::size_t taken_ = 0;
     bool ended_ = false;
 };
 

@@ -56,7 +56,7 @@ static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
 ///
 /// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
-/// of a pool that is nearly full always the tightest, so that several streams are refused no more than one would be.
+/// of a pool that is nearly full the tightest, as if there were one stream only.
 /// The pool's segments are what is charged to the budget, because they are what the device really gave. A pool that
 /// does not use a segment gives it back when its budget is short, or when `trim` says so.
 ///

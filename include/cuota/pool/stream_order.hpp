@@ -19,6 +19,9 @@ namespace cuota::inline v0::detail {
 /// the memory, and then serves every release before it. Not thread-safe: under the pool's lock.
 class stream_order {
 public:
+    /// Where an index is asked for: the host, which no stream's work is in order with.
+    static constexpr std::uint32_t nobody = ~std::uint32_t{0};
+
     /// The index of a stream that was entered. Keyed by id: handles are reused, ids are not. Throws: cuda_error.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s) {
         std::uint64_t const id = s.id();
@@ -125,7 +128,7 @@ private:
         if (!l.stream) return true;
         if (l.stream->is_owned() && !l.stream->is_last()) return false;
         if (l.done < l.ticket && l.recorded < l.ticket && l.stream->is_owned()) (void)mark_of({i, l.ticket});
-        return is_ready({i, l.ticket}, ~std::uint32_t{0});
+        return is_ready({i, l.ticket}, nobody);
     }
 
     [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id) {

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/block_pool.hpp>
+
+#include <cstdint>
+#include <new>
+#include <optional>
+
+#include <cuota/core/bytes.hpp>
+
+#include "support/catch.hpp"
+#include "support/failing_heap.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using cuota::detail::block_pool;
+using cuota::detail::segment;
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+namespace {
+
+// Nothing is behind these addresses: the blocks of a pool are never touched.
+void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_t{1} << 40 | offset); }
+
+void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) { return pool.try_take(&s, bytes, {}); }
+void give(block_pool& pool, cuota::stream_ref s, void* p, std::size_t bytes) {
+    CHECK_FALSE(pool.give(&s, p, bytes));
+}
+
+}  // namespace
+
+TEST_CASE("a block_pool has what was added to it, and no more", "[pool][block_pool]") {
+    cuota::stream const s;
+    block_pool pool{"main"};
+    CHECK(!take(pool, s, 1));
+    pool.add({address(0), 4096});
+    CHECK(pool.reserved() == 4096);
+    void* const p = take(pool, s, 4000);
+    CHECK(p == address(0));
+    CHECK(!take(pool, s, 1));
+    CHECK(pool.stats().requested == 4000);
+    CHECK(pool.stats().allocated == 4096);
+    give(pool, s, p, 4000);
+    CHECK(pool.largest_free() == 4096);
+    CHECK(pool.stats().peak_requested == 4000);
+}
+
+TEST_CASE("a new segment is entered and cut, or not entered, when the host has no memory",
+          "[pool][block_pool]") {
+    cuota::stream const s;
+    cuota::stream_ref const in_order = s;
+    block_pool pool{"main"};
+    void* p = nullptr;
+    std::size_t refused = 0;
+    for (std::size_t allowed = 0; !p; ++allowed) {
+        REQUIRE(allowed < 100);
+        try {
+            support::failing_heap const heap{allowed};
+            p = pool.take_of_new({address(0), 1_MiB}, &in_order, 1000, {});
+        } catch (std::bad_alloc const&) { ++refused; }
+        if (p) break;
+        CHECK(pool.reserved() == 0);
+        CHECK(pool.stats().segments == 0);
+        CHECK(pool.stats().free_blocks == 0);
+        CHECK(pool.stats().requested == 0);
+    }
+    CHECK(refused > 2);
+    CHECK(p == address(0));
+    CHECK(pool.stats().allocated == 1024);
+    give(pool, s, p, 1000);
+}
+
+TEST_CASE("segments are taken out when nothing lives in them, as few bytes as will do",
+          "[pool][block_pool]") {
+    cuota::stream const s;
+    block_pool pool{"main"};
+    pool.add({address(0), 1_MiB});
+    pool.add({address(16_MiB), 4_MiB});
+    pool.add({address(32_MiB), 2_MiB});
+    void* const p = take(pool, s, 1_MiB);
+
+    CHECK(pool.could_take_out(1) == 2_MiB);
+    CHECK(pool.could_take_out(3_MiB) == 4_MiB);
+    CHECK(pool.could_take_out(5_MiB) == 6_MiB);
+    CHECK(pool.could_take_out(cuota::unlimited) == 6_MiB);
+    CHECK(!pool.take_out(7_MiB));
+    std::optional<segment> const least = pool.take_out(6_MiB);
+    REQUIRE(least);
+    CHECK((least->at == address(32_MiB) && least->bytes == 2_MiB));
+    CHECK(pool.take_out(0)->bytes == 4_MiB);
+    CHECK(!pool.take_out(0));
+    CHECK(pool.reserved() == 1_MiB);
+    give(pool, s, p, 1_MiB);
+    CHECK(pool.take_out(0)->at == address(0));
+    CHECK(pool.stats().segments == 0);
+    CHECK(pool.stats().peak_reserved == 7_MiB);
+}
+
+TEST_CASE("a closed block_pool gives nothing, and says when something came back", "[pool][block_pool]") {
+    cuota::stream const s;
+    cuota::stream_ref const in_order = s;
+    block_pool pool{"main"};
+    pool.add({address(0), 16_MiB});
+    void* const p = take(pool, s, 512);
+    void* const ready = take(pool, s, 512);
+    give(pool, s, ready, 512);
+
+    pool.close();
+
+    CHECK(has(thrown<cuota::misuse>([&] {
+                  (void)pool.try_take(&in_order, 512, {{}, {"late.cpp", 3}});
+              }).what(),
+              "pool main was asked for memory after its end"));
+    CHECK(has(pool.survivors(), "1 allocation is still alive"));
+    CHECK(pool.give(&in_order, p, 512));
+    CHECK(pool.survivors().empty());
+    CHECK(pool.take_out(0)->bytes == 16_MiB);
+}
+
+TEST_CASE("what is held ready is no part of a peak, also when a segment comes between",
+          "[pool][block_pool]") {
+    cuota::stream const s;
+    cuota::stream_ref const in_order = s;
+    block_pool pool{"main"};
+    pool.add({address(0), 16_MiB});
+    void* const p = take(pool, s, 4096);
+    void* const q = take(pool, s, 4096);
+    give(pool, s, p, 4096);
+    give(pool, s, q, 4096);
+    CHECK(pool.stats().peak_allocated == 8192);
+    void* const again = take(pool, s, 4096);
+    give(pool, s, again, 4096);
+
+    void* const large = pool.take_of_new({address(64_MiB), 32_MiB}, &in_order, 32_MiB, {});
+
+    CHECK(pool.stats().peak_allocated == 32_MiB);
+    CHECK(pool.stats().peak_requested == 32_MiB);
+    give(pool, s, large, 32_MiB);
+}
+
+TEST_CASE("a wrong release is reported, and changes nothing", "[pool][block_pool]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    block_pool pool{"main"};
+    pool.add({address(0), 1_MiB});
+    void* const p = take(pool, s, 512);
+    give(pool, s, p, 513);
+    give(pool, s, address(512), 512);
+    CHECK(errors.take().size() == 2);
+    CHECK(pool.stats().requested == 512);
+    give(pool, s, p, 512);
+    give(pool, s, nullptr, 512);
+    CHECK(errors.take().empty());
+    CHECK(pool.stats().requested == 0);
+}
