@@ -227,15 +227,15 @@ TEST_CASE("budgets inside a device's budget look through it", "[guard][device_li
 }
 
 TEST_CASE("threads that allocate what fits are not refused for what is under way", "[guard][device_limit]") {
-    support::machine const machine{{1, 64_MiB}};
+    support::machine const machine{{1, 8_MiB}};
     budget const b = always_looking();
     std::atomic<int> refused = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t != 4; ++t)
         threads.emplace_back([&] {
             cuota::budgeted<cuota::device_memory> memory{b, cuota::device_memory{here}};
-            for (int i = 0; i != 300; ++i) try {
-                    memory.deallocate_sync(memory.allocate_sync(16_MiB), 16_MiB);
+            for (int i = 0; i != 100; ++i) try {
+                    memory.deallocate_sync(memory.allocate_sync(2_MiB), 2_MiB);
                 } catch (cuota::out_of_memory const&) { ++refused; }
         });
     for (std::thread& t : threads) t.join();
