@@ -5,6 +5,7 @@
 
 _check.py WAY SOURCE BUILD SCRATCH CMAKE GENERATOR CXX CUDA_TOOLKIT_ROOT
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -33,7 +34,7 @@ def configure(*more, **how):
 
 
 def build_and_run():
-    run(cmake, "--build", work / "build", "--parallel", "--target", "consumer")
+    run(cmake, "--build", work / "build", "--parallel", os.cpu_count(), "--target", "consumer")
     print(run(work / "build" / "consumer"), end="")
 
 
