@@ -40,7 +40,6 @@ namespace simulator = cuota::simulator;
 namespace {
 
 constexpr std::size_t cap = 4_MiB;
-constexpr std::size_t largest = 256_KiB;
 
 // Operations of a walk, of so many walks that share what there is.
 std::uint64_t share_of(std::uint64_t parts, std::uint64_t in_the_suite) {
@@ -349,15 +348,13 @@ private:
     // An operation in which a call to the driver fails: one, or each by chance. It throws or reports, or there was
     // another way; whatever is said to have failed has changed nothing.
     void act_with_faults() {
-        constexpr std::array<char const*, 9> calls{nullptr,
-                                                   "cudaMalloc",
-                                                   "cudaFree",
-                                                   "cudaEventRecord",
-                                                   "cudaEventQuery",
-                                                   "cudaEventCreateWithFlags",
-                                                   "cudaStreamWaitEvent",
-                                                   "cudaEventSynchronize",
-                                                   "cudaStreamSynchronize"};
+        // All but those that destroy: what the driver does not destroy then is nobody's.
+        constexpr std::array calls{"cudaMalloc",           "cudaFree",
+                                   "cudaEventRecord",      "cudaEventQuery",
+                                   "cudaEventSynchronize", "cudaEventCreateWithFlags",
+                                   "cudaStreamWaitEvent",  "cudaStreamSynchronize",
+                                   "cudaStreamGetId",      "cudaStreamGetDevice",
+                                   "cudaGetDevice",        "cudaSetDevice"};
         constexpr std::array codes{cudaErrorMemoryAllocation, cudaErrorUnknown};
         auto& random = me_.random();
         char const* const call = calls[random() % calls.size()];
