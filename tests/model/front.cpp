@@ -31,7 +31,7 @@ constexpr std::size_t blocks = 2;
 
 enum class act { take, give, count, recut };
 
-// A step of a thread, with the one block that fits.
+// A step of a thread. A take has that block or, where blocks are alike, any.
 struct operation {
     act what = act::take;
     std::size_t which = 0;
@@ -39,8 +39,9 @@ struct operation {
 };
 using program = std::vector<std::vector<operation>>;
 
-// What a pool of blocks of different sizes is to be: one thing at a time.
+// What a pool is to be: one thing at a time. A take is answered by the number of the block, from 1 up.
 struct books {
+    bool alike = false;
     static constexpr int nobody = -1;
     std::array<int, blocks> holder{nobody, nobody};
 
@@ -48,19 +49,26 @@ struct books {
     long apply(operation const& o) {
         switch (o.what) {
             case act::take:
-                if (is_live(o.which)) return 0;
-                holder[o.which] = o.who;
-                return 1;
+                for (std::size_t const i : {o.which, 1 - o.which}) {
+                    if (is_live(i) || (i != o.which && !alike)) continue;
+                    holder[i] = o.who;
+                    return static_cast<long>(i) + 1;
+                }
+                return 0;
             case act::give: return std::exchange(holder[o.which], nobody) != nobody;
             case act::count: return is_live(0) + is_live(1);
             case act::recut: return !is_live(0) && !is_live(1);
         }
         return -1;
     }
-    // Who gives back what another is just taking may be told that it is not alive.
-    [[nodiscard]] std::optional<long> otherwise(operation const& o) const {
-        if (o.what == act::give && is_live(o.which) && holder[o.which] != o.who) return 0;
-        return std::nullopt;
+    // Who gives back what another is just taking may be told that it is not alive; of blocks alike, a take may have
+    // either.
+    [[nodiscard]] std::optional<std::pair<books, long>> otherwise(operation const& o) const {
+        if (o.what == act::give && is_live(o.which) && holder[o.which] != o.who) return std::pair{*this, 0L};
+        if (o.what != act::take || !alike || is_live(0) || is_live(1)) return std::nullopt;
+        books other = *this;
+        other.holder[1 - o.which] = o.who;
+        return std::pair{other, static_cast<long>(2 - o.which)};
     }
     friend auto operator<=>(books const&, books const&) = default;
 };
@@ -68,7 +76,7 @@ struct books {
 // As block_pool goes by it: the fronts first, then a lock over all there is.
 class small_pool {
 public:
-    small_pool() {
+    explicit small_pool(bool alike) : alike_{alike} {
         for (std::size_t i = 0; i != blocks; ++i) {
             block& b = records_[i];
             b.at = static_cast<std::byte*>(address_of(i));
@@ -79,22 +87,29 @@ public:
         }
     }
 
-    bool take(thread_record& me, std::size_t i) {
-        if (block* const ready = fronts_.of(me).try_take(me, stream, size_of(i))) {
-            ready->requested = size_of(i);
+    // The number of the block, from 1 up; 0 for none.
+    long take(thread_record& me, std::size_t wanted) {
+        std::size_t const size = size_of(wanted);
+        if (block* const ready = fronts_.of(me).try_take(me, stream, size)) {
+            model::check(!is_emptied_, "nothing is taken out of a front while it is emptied");
+            ready->requested = size;
             ready->become(block::state::live);
-            return true;
+            return number_of(*ready);
         }
         std::scoped_lock const lock{guard_};
-        if (!free_[i]) collect();
-        if (!free_[i]) return false;
-        free_[i] = false;
-        block& b = *at_[i];
-        b.requested = size_of(i);
-        b.stream = stream;
-        b.become(block::state::live);
-        if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(b);
-        return true;
+        block* b = find(wanted);
+        if (!b) {
+            collect();
+            b = find(wanted);
+        }
+        if (!b) return 0;
+        long const number = number_of(*b);
+        free_[static_cast<std::size_t>(number) - 1] = false;
+        b->requested = size;
+        b->stream = stream;
+        b->become(block::state::live);
+        if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(*b);
+        return number;
     }
     bool give(thread_record& me, std::size_t i) {
         if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i))) return true;
@@ -129,16 +144,32 @@ public:
 private:
     static constexpr std::uint64_t stream = 1;
 
-    [[nodiscard]] static std::size_t size_of(std::size_t i) { return (i + 1) * block::granule; }
+    [[nodiscard]] std::size_t size_of(std::size_t i) const {
+        return alike_ ? block::granule : (i + 1) * block::granule;
+    }
+    [[nodiscard]] static long number_of(block const& b) {
+        return static_cast<long>(reinterpret_cast<std::uintptr_t>(b.at) >> 20);
+    }
+    [[nodiscard]] block* find(std::size_t wanted) const {
+        for (std::size_t const i : {wanted, 1 - wanted})
+            if (free_[i] && (alike_ || i == wanted)) return at_[i];
+        return nullptr;
+    }
     [[nodiscard]] static void* address_of(std::size_t i) { return reinterpret_cast<void*>((i + 1) << 20); }
     void put_away(block& b) {
         b.become(block::state::free);
-        free_[static_cast<std::size_t>(std::find(at_.begin(), at_.end(), &b) - at_.begin())] = true;
+        free_[static_cast<std::size_t>(number_of(b)) - 1] = true;
     }
     void collect() {
-        fronts_.collect([this](block& b) { put_away(b); });
+        fronts_.collect([this](block& b) {
+            is_emptied_ = true;
+            put_away(b);
+        });
+        is_emptied_ = false;
     }
 
+    bool const alike_;
+    bool is_emptied_ = false;
     cuota::detail::mutex guard_;
     fronts fronts_;
     std::array<block, blocks> records_;
@@ -148,8 +179,9 @@ private:
 
 // Threads that run a program. Each may have run something before, so that its front is open.
 struct several_threads : model::scenario {
-    several_threads(program const& all, program const& before) : run{all}, history{books{}} {
-        books state;
+    several_threads(program const& all, program const& before, bool alike)
+        : run{all}, pool{alike}, history{books{alike}} {
+        books state{alike};
         for (std::size_t t = 0; t != records.size(); ++t) records[t].index = static_cast<unsigned>(t);
         for (std::size_t t = 0; t != before.size(); ++t)
             for (operation o : before[t]) {
@@ -211,8 +243,9 @@ struct tally {
 };
 
 // Explores a program, and requires that all of it was explored and held.
-void holds(model::options const& how, program const& run, program const& before, tally& sum) {
-    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before);
+void holds(model::options const& how, program const& run, program const& before, tally& sum,
+           bool alike = false) {
+    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before, alike);
     INFO(found.failure);
     REQUIRE(found.failure.empty());
     REQUIRE(found.complete);
@@ -255,7 +288,7 @@ tally explore_random(model::options const& how, std::size_t programs, std::size_
     while (sum.programs != programs) {
         program const run = random_program(random, threads, count);
         INFO("program " << sum.programs);
-        holds(how, run, starts[sum.programs % starts.size()], sum);
+        holds(how, run, starts[sum.programs % starts.size()], sum, random() % 2 == 0);
     }
     return sum;
 }
@@ -294,6 +327,18 @@ TEST_CASE("a front knows a block no longer once its record is of other bytes", "
         how,
         {{{act::take, 0}, {act::give, 0}, {act::take, 1}, {act::give, 1}}, {{act::recut, 0}, {act::take, 1}}},
         one_each, sum);
+    // The record that it knows is of the other block, which is like the first and live, when the first is given back
+    // a second time.
+    holds(how,
+          {{{act::take, 0},
+            {act::give, 0},
+            {act::recut, 0},
+            {act::take, 1},
+            {act::give, 1},
+            {act::take, 1},
+            {act::give, 0}},
+           {{act::count, 0}}},
+          {}, sum, true);
     tell(sum);
 }
 

@@ -15,7 +15,7 @@
 namespace model {
 
 /// `Spec` is a value with operator<=> and operator==; `long apply(Operation const&)` changes it and gives the answer.
-/// Where there is `std::optional<long> otherwise(Operation const&) const`, that answer is as right, and changes nothing.
+/// Where there is `std::optional<std::pair<Spec, long>> otherwise(Operation const&) const`, that is as right.
 /// call() and returned() are steps of the scenario.
 template <class Spec, class Operation>
 class linear {
@@ -83,8 +83,8 @@ private:
             add(next);
             if constexpr (requires { next.now.otherwise(operations_[t]); })
                 if (auto const other = possible_[i].now.otherwise(operations_[t])) {
-                    next.now = possible_[i].now;
-                    next.answers[t] = *other;
+                    next.now = other->first;
+                    next.answers[t] = other->second;
                     add(next);
                 }
         }
