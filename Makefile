@@ -53,16 +53,19 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
-# Operations of each of four threads, on each of two trees; a tenth of that under ThreadSanitizer.
+# Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
+# of that, and a hundredth.
 STRESS ?= 10000000
 
 .PHONY: stress
-stress: ## many threads on one tree of budgets for long, plain and under ThreadSanitizer
+stress: ## many threads on one tree of budgets, and random walks through pools, for long; plain and under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard)
+	@$(call build,dev,--target test-guard --target test-pool)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
-	@$(call build,tsan,--target test-guard)
+	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
+	@$(call build,tsan,--target test-guard --target test-pool)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]'
 
 .PHONY: model
 model: ## every order of the threads' steps in larger configurations: minutes

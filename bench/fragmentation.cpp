@@ -6,8 +6,7 @@
 /// make room is chosen at random. What does not fit although the bytes are there is a refusal. The streams are busy
 /// throughout, so that each hand-over from one to another needs a wait.
 ///
-/// Beside it the shape that peers have: a mutex and, for each stream, a best-fit list with neighbours merged, which
-/// takes from the lists of others, and merges them, when its own has nothing.
+/// Beside it the shape that peers have (listed_pool.hpp).
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include <cuota/cuota.hpp>
 
 #include "addresses.hpp"
+#include "listed_pool.hpp"
 
 namespace {
 
@@ -29,73 +29,6 @@ using namespace cuota::literals;
 
 constexpr std::size_t cap = 8_GiB;
 constexpr int allocations = 60'000;
-
-// The peers' shape. Waits are counted, not made.
-class listed_pool {
-public:
-    explicit listed_pool(std::size_t streams) : lists_(streams) { lists_[0].push_back({0, cap}); }
-
-    [[nodiscard]] std::optional<std::size_t> allocate(std::size_t stream, std::size_t bytes) {
-        std::scoped_lock const lock{guard_};
-        if (auto const p = best_fit(stream, bytes)) return p;
-        for (std::size_t i = 0; i != lists_.size(); ++i) {
-            if (i == stream) continue;
-            if (auto const p = best_fit(i, bytes)) {
-                ++waits_;
-                return p;
-            }
-        }
-        for (std::size_t i = 0; i != lists_.size(); ++i) {
-            if (i == stream || lists_[i].empty()) continue;
-            ++waits_;
-            for (run const& r : lists_[i]) put(stream, r);
-            lists_[i].clear();
-            if (auto const p = best_fit(stream, bytes)) return p;
-        }
-        return std::nullopt;
-    }
-    void deallocate(std::size_t stream, std::size_t at, std::size_t bytes) {
-        std::scoped_lock const lock{guard_};
-        put(stream, {at, bytes});
-    }
-    [[nodiscard]] std::size_t waits() const { return waits_; }
-
-private:
-    struct run {
-        std::size_t at;
-        std::size_t bytes;
-    };
-    [[nodiscard]] std::optional<std::size_t> best_fit(std::size_t stream, std::size_t bytes) {
-        auto& list = lists_[stream];
-        auto best = list.end();
-        for (auto r = list.begin(); r != list.end(); ++r)
-            if (r->bytes >= bytes && (best == list.end() || r->bytes < best->bytes)) best = r;
-        if (best == list.end()) return std::nullopt;
-        std::size_t const at = best->at;
-        best->at += bytes;
-        if ((best->bytes -= bytes) == 0) list.erase(best);
-        return at;
-    }
-    void put(std::size_t stream, run r) {
-        auto& list = lists_[stream];
-        auto after = list.begin();
-        while (after != list.end() && after->at < r.at) ++after;
-        if (after != list.end() && r.at + r.bytes == after->at) {
-            after->at = r.at;
-            after->bytes += r.bytes;
-        } else {
-            after = list.insert(after, r);
-        }
-        if (after == list.begin()) return;
-        auto const before = std::prev(after);
-        if (before->at + before->bytes != after->at) return;
-        before->bytes += after->bytes;
-        list.erase(after);
-    }
-    std::mutex guard_;
-    std::vector<std::list<run>> lists_;
-    std::size_t waits_ = 0;
-};
 
 struct request {
     std::size_t stream;
@@ -179,7 +112,7 @@ void streams_on_one_list_each(benchmark::State& state) {
     auto const streams = static_cast<std::size_t>(state.range(0));
     double const share = static_cast<double>(state.range(1)) / 100;
     for (auto _ : state) {
-        listed_pool pool{streams};
+        bench::listed_pool pool{streams, cap};
         std::size_t const refusals = run<std::size_t>(
             streams, share, static_cast<unsigned>(state.range(2)),
             [&](request r) { return pool.allocate(r.stream, r.bytes); },

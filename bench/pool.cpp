@@ -1,78 +1,278 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a warm pool costs: a pair of allocation and release on one stream, with few and with many holes about; malloc
-/// and the runtime's own stream-ordered pool beside it, in the same process.
+/// What a warm pool costs: a pair of allocation and release on one stream, with few and with many holes about; and what
+/// it costs at worst. Beside it, in the same process: malloc, a mutex and a best-fit list as peers have it, the runtime's
+/// own stream-ordered pool, and CUB's caching allocator. With the simulated runtime the driver's part in the last two
+/// is the simulator's: CUB records an event at each release.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
+#include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
+
+#if __has_include(<cub/util_allocator.cuh>)
+#define CUOTA_BENCH_CUB
+#include <cub/util_allocator.cuh>
+#endif
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
 
 #include "addresses.hpp"
+#include "listed_pool.hpp"
 
 namespace {
 
 using namespace cuota::literals;
 
-// A pool with that many free blocks of 512 bytes, each between two live ones.
-class holed_pool {
+constexpr std::size_t hole = 512;
+
+// Every peer: one segment or what it has instead, allocate(stream, bytes), deallocate(stream, p, bytes).
+
+class our_pool {
 public:
-    explicit holed_pool(std::size_t holes) : pool_{budget_, {.initial = (2 * holes + 2) * 512 + 16_MiB}} {
-        std::vector<void*> between;
-        for (std::size_t i = 0; i != 2 * holes; ++i) {
-            void* const p = pool_.allocate(stream_, 512);
-            (i % 2 == 0 ? between : live_).push_back(p);
-        }
-        for (void* p : between) pool_.deallocate(stream_, p, 512);
-    }
-    ~holed_pool() {
-        for (void* p : live_) pool_.deallocate(stream_, p, 512);
+    explicit our_pool(std::size_t bytes) : pool_{budget_, {.initial = bytes}} {}
+    void* allocate(cuota::stream_ref s, std::size_t bytes) { return pool_.allocate(s, bytes); }
+    void deallocate(cuota::stream_ref s, void* p, std::size_t bytes) noexcept {
+        pool_.deallocate(s, p, bytes);
     }
     cuota::scoped_pool& pool() { return pool_; }
-    cuota::stream& stream() { return stream_; }
 
 private:
     cuota::budget budget_{"bench", cuota::unlimited};
-    cuota::stream stream_;
     cuota::scoped_pool pool_;
-    std::vector<void*> live_;
 };
 
-void pool_pair(benchmark::State& state) {
-    holed_pool holed{static_cast<std::size_t>(state.range(0))};
-    auto const bytes = static_cast<std::size_t>(state.range(1));
-    for (auto _ : state) {
-        void* const p = holed.pool().allocate(holed.stream(), bytes);
-        holed.pool().deallocate(holed.stream(), p, bytes);
+class best_fit_list {
+public:
+    explicit best_fit_list(std::size_t bytes) : list_{1, bytes} {}
+    void* allocate(cuota::stream_ref, std::size_t bytes) {
+        return reinterpret_cast<void*>(base + list_.allocate(0, cuota::round_up(bytes, 256)).value());
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t bytes) {
+        list_.deallocate(0, reinterpret_cast<std::uintptr_t>(p) - base, cuota::round_up(bytes, 256));
+    }
+
+private:
+    static constexpr std::uintptr_t base = std::uintptr_t{1} << 40;
+    bench::listed_pool list_;
+};
+
+class runtime_async {
+public:
+    explicit runtime_async(std::size_t) {}
+    void* allocate(cuota::stream_ref s, std::size_t bytes) { return memory_.allocate(s, bytes); }
+    void deallocate(cuota::stream_ref s, void* p, std::size_t bytes) noexcept {
+        memory_.deallocate(s, p, bytes);
+    }
+
+private:
+    cuota::async_memory memory_;
+};
+
+#ifdef CUOTA_BENCH_CUB
+class cub_caching {
+public:
+    explicit cub_caching(std::size_t) {}
+    void* allocate(cuota::stream_ref s, std::size_t bytes) {
+        void* p = nullptr;
+        cuota::rt::check(all_.DeviceAllocate(&p, bytes, s.get()), "DeviceAllocate");
+        return p;
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t) {
+        cuota::rt::check(all_.DeviceFree(p), "DeviceFree");
+    }
+
+private:
+    cub::CachingDeviceAllocator all_{2, 8, 20,
+                                     std::numeric_limits<std::size_t>::max()};  // 256 bytes to 1 MiB
+};
+#else
+struct cub_caching {};
+#endif
+
+// A peer with that many free blocks of 512 bytes, each between two live ones.
+template <class Peer>
+class holed {
+public:
+    explicit holed(std::size_t holes) : peer_{(2 * holes + 2) * hole + 16_MiB} {
+        std::vector<void*> between;
+        for (std::size_t i = 0; i != 2 * holes; ++i)
+            (i % 2 == 0 ? between : live_).push_back(peer_.allocate(stream_, hole));
+        for (void* p : between) peer_.deallocate(stream_, p, hole);
+    }
+    holed(holed const&) = delete;
+    holed& operator=(holed const&) = delete;
+    ~holed() {
+        for (void* p : live_) peer_.deallocate(stream_, p, hole);
+    }
+    Peer& peer() { return peer_; }
+    cuota::stream& stream() { return stream_; }
+
+private:
+    cuota::stream stream_;
+    Peer peer_;
+    std::vector<void*> live_;
+};
+using holed_pool = holed<our_pool>;
+
+template <class Peer>
+constexpr bool is_here = requires {
+    Peer{std::size_t{0}};
+};
+
+template <class Peer>
+void pair(benchmark::State& state) {
+    if constexpr (!is_here<Peer>) {
+        state.SkipWithError("not here: no CCCL beside this CUDA toolkit");
+    } else {
+        holed<Peer> all{static_cast<std::size_t>(state.range(0))};
+        auto const bytes = static_cast<std::size_t>(state.range(1));
+        for (auto _ : state) {
+            void* const p = all.peer().allocate(all.stream(), bytes);
+            benchmark::DoNotOptimize(p);
+            all.peer().deallocate(all.stream(), p, bytes);
+        }
     }
 }
-BENCHMARK(pool_pair)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 1'000, 10'000, 50'000}, {512, 4096}});
+#define CUOTA_HOLES ->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 1'000, 10'000, 50'000}, {512, 4096}})
+BENCHMARK_TEMPLATE(pair, our_pool)
+CUOTA_HOLES;
+BENCHMARK_TEMPLATE(pair, best_fit_list) CUOTA_HOLES;
+BENCHMARK_TEMPLATE(pair, runtime_async) CUOTA_HOLES;
+BENCHMARK_TEMPLATE(pair, cub_caching) CUOTA_HOLES;
+// Above what threads hold ready for themselves: by the lock, and through the index.
+BENCHMARK_TEMPLATE(pair, our_pool)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 50'000}, {131'072}});
 
 // Every thread its own stream, all of them one pool. Items: pairs of all threads together.
-void pool_pair_by_threads(benchmark::State& state) {
-    static std::optional<holed_pool> holed;
-    if (state.thread_index() == 0) holed.emplace(10);
-    cuota::stream const own;
-    auto const bytes = static_cast<std::size_t>(state.range(0));
-    for (auto _ : state) {
-        void* const p = holed->pool().allocate(own, bytes);
-        holed->pool().deallocate(own, p, bytes);
+template <class Peer>
+void pair_by_threads(benchmark::State& state) {
+    if constexpr (!is_here<Peer>) {
+        state.SkipWithError("not here: no CCCL beside this CUDA toolkit");
+    } else {
+        static std::optional<holed<Peer>> all;
+        if (state.thread_index() == 0) all.emplace(std::size_t{10});
+        cuota::stream const own;
+        auto const bytes = static_cast<std::size_t>(state.range(0));
+        for (auto _ : state) {
+            void* const p = all->peer().allocate(own, bytes);
+            benchmark::DoNotOptimize(p);
+            all->peer().deallocate(own, p, bytes);
+        }
+        state.SetItemsProcessed(state.iterations());
+        if (state.thread_index() == 0) all.reset();
     }
-    state.SetItemsProcessed(state.iterations());
-    if (state.thread_index() == 0) holed.reset();
 }
-BENCHMARK(pool_pair_by_threads)->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->UseRealTime();
+#define CUOTA_THREADS ->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->UseRealTime()
+BENCHMARK_TEMPLATE(pair_by_threads, our_pool) CUOTA_THREADS;
+BENCHMARK_TEMPLATE(pair_by_threads, best_fit_list) CUOTA_THREADS;
+BENCHMARK_TEMPLATE(pair_by_threads, runtime_async) CUOTA_THREADS;
+BENCHMARK_TEMPLATE(pair_by_threads, cub_caching) CUOTA_THREADS;
 
-// As many blocks of up to 1 MiB as said, all alive at once, then given back in another order.
-void random_live_blocks(benchmark::State& state) {
+// --- the worst of many: each pair by itself ---
+
+// Ticks of a clock that all can read: of the processor's where there is one.
+std::uint64_t ticks() {
+#if defined(__x86_64__)
+    unsigned aux = 0;
+    return __rdtscp(&aux);
+#else
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+// Times pair(size), 100,000 of them one by one, again and again. `at_once`: of all times of all runs, with whatever else the
+// machine did meanwhile. `by_pair`: of each pair the least of all runs, which leaves what is the pair's own. Both less
+// the median of what it takes to read the clock twice; in ns.
+template <class Pair>
+void report_tail(benchmark::State& state, Pair pair) {
+    constexpr std::size_t pairs = 100'000;
+    std::vector<std::uint64_t> least(pairs, std::numeric_limits<std::uint64_t>::max());
+    std::vector<std::uint64_t> all;
+    std::vector<std::uint64_t> clock(pairs);
+    for (std::uint64_t& t : clock) {
+        std::uint64_t const from = ticks();
+        t = ticks() - from;
+    }
+    std::sort(clock.begin(), clock.end());
+    auto const began = std::chrono::steady_clock::now();
+    std::uint64_t const first = ticks();
+    for (auto _ : state)
+        for (std::size_t i = 0; i != pairs; ++i) {
+            std::uint64_t const from = ticks();
+            pair(i);
+            std::uint64_t const taken = ticks() - from;
+            all.push_back(taken);
+            least[i] = std::min(least[i], taken);
+        }
+    double const ticks_per_ns =
+        static_cast<double>(ticks() - first) /
+        static_cast<double>((std::chrono::steady_clock::now() - began) / std::chrono::nanoseconds{1});
+
+    auto const tell = [&](char const* what, std::vector<std::uint64_t>& times) {
+        std::sort(times.begin(), times.end());
+        auto const at = [&](double share) {
+            auto const i = static_cast<std::size_t>(share * static_cast<double>(times.size() - 1));
+            return (static_cast<double>(times[i]) - static_cast<double>(clock[pairs / 2])) / ticks_per_ns;
+        };
+        state.counters[std::string{what} + "_median"] = at(0.5);
+        state.counters[std::string{what} + "_p99"] = at(0.99);
+        state.counters[std::string{what} + "_p9999"] = at(0.9999);
+        state.counters[std::string{what} + "_ratio"] = at(0.9999) / at(0.5);
+    };
+    tell("at_once", all);
+    tell("by_pair", least);
+}
+#define CUOTA_TAIL ->Iterations(15)->Unit(benchmark::kMillisecond)
+
+// bytes 0: of sizes at random, up to 64 KiB.
+void tail_of_a_pair(benchmark::State& state) {
+    holed_pool all{50'000};
+    auto const bytes = static_cast<std::size_t>(state.range(0));
+    std::mt19937_64 random{1};
+    std::vector<std::size_t> sizes(100'000);
+    for (std::size_t& s : sizes) s = bytes != 0 ? bytes : 1 + random() % 64_KiB;
+    report_tail(state, [&](std::size_t i) {
+        void* const p = all.peer().allocate(all.stream(), sizes[i]);
+        all.peer().deallocate(all.stream(), p, sizes[i]);
+    });
+}
+BENCHMARK(tail_of_a_pair)->ArgName("bytes")->Arg(512)->Arg(4096)->Arg(131'072)->Arg(0) CUOTA_TAIL;
+
+// What the machine adds to anything: four turns of a lock, as many as a pair takes at most.
+void tail_of_a_lock(benchmark::State& state) {
+    std::mutex guard;
+    report_tail(state, [&](std::size_t) {
+        for (int i = 0; i != 4; ++i) std::scoped_lock const lock{guard};
+    });
+}
+BENCHMARK(tail_of_a_lock) CUOTA_TAIL;
+
+void tail_of_malloc(benchmark::State& state) {
+    report_tail(state, [](std::size_t) {
+        void* p = std::malloc(4096);
+        benchmark::DoNotOptimize(p);
+        std::free(p);
+    });
+}
+BENCHMARK(tail_of_malloc) CUOTA_TAIL;
+
+// As many blocks of up to 1 MiB as said, all alive at once, then given back in another order. Make(bytes) gives the peer.
+template <class Make>
+void random_blocks(benchmark::State& state, Make make) {
     auto const n = static_cast<std::size_t>(state.range(0));
     std::mt19937_64 random{1};
     struct request {
@@ -87,9 +287,8 @@ void random_live_blocks(benchmark::State& state) {
     std::shuffle(order.begin(), order.end(), random);
     cuota::stream const stream;
     for (auto _ : state) {
-        cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited},
-                                bench::addresses{},
-                                {.initial = cuota::round_up(sum + n * 256, 2_MiB)}};
+        auto peer = make(cuota::round_up(sum + n * 256, 2_MiB));
+        auto& pool = *peer;
         // Half of them come and go between others, so that there are holes to find.
         for (std::size_t i = 0; i != n; ++i) {
             wanted[i].at = pool.allocate(stream, wanted[i].bytes);
@@ -100,21 +299,33 @@ void random_live_blocks(benchmark::State& state) {
         for (std::size_t const i : order) pool.deallocate(stream, wanted[i].at, wanted[i].bytes);
     }
 }
+void random_live_blocks(benchmark::State& state) {
+    random_blocks(state, [](std::size_t bytes) {
+        return std::make_unique<cuota::scoped_pool>(cuota::budget{"bench", cuota::unlimited},
+                                                    bench::addresses{},
+                                                    cuota::pool_options{.initial = bytes});
+    });
+}
+void random_live_blocks_on_a_list(benchmark::State& state) {
+    random_blocks(state, [](std::size_t bytes) { return std::make_unique<best_fit_list>(bytes); });
+}
 BENCHMARK(random_live_blocks)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_live_blocks_on_a_list)->Arg(10'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_live_blocks_on_a_list)->Arg(100'000)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 void device_buffer_on_a_warm_pool(benchmark::State& state) {
-    holed_pool holed{10};
+    holed_pool all{10};
     for (auto _ : state) {
-        cuota::device_buffer<float> buffer{1024, holed.stream(), holed.pool(), cuota::no_init};
+        cuota::device_buffer<float> buffer{1024, all.stream(), all.peer().pool(), cuota::no_init};
         benchmark::DoNotOptimize(buffer.size());
     }
 }
 BENCHMARK(device_buffer_on_a_warm_pool);
 
 void home_stream_lease(benchmark::State& state) {
-    holed_pool holed{10};
-    cuota::device_buffer<float> buffer{1024, holed.stream(), holed.pool(), cuota::no_init};
-    for (auto _ : state) benchmark::DoNotOptimize(buffer.read(holed.stream()).size());
+    holed_pool all{10};
+    cuota::device_buffer<float> buffer{1024, all.stream(), all.peer().pool(), cuota::no_init};
+    for (auto _ : state) benchmark::DoNotOptimize(buffer.read(all.stream()).size());
 }
 BENCHMARK(home_stream_lease);
 
@@ -127,15 +338,5 @@ void malloc_pair(benchmark::State& state) {
     }
 }
 BENCHMARK(malloc_pair)->ArgName("bytes")->Arg(512)->Arg(4096);
-
-void runtime_async_pair(benchmark::State& state) {
-    cuota::stream stream;
-    cuota::async_memory memory;
-    for (auto _ : state) {
-        void* const p = memory.allocate(stream, 4096);
-        memory.deallocate(stream, p, 4096);
-    }
-}
-BENCHMARK(runtime_async_pair);
 
 }  // namespace

@@ -15,6 +15,7 @@
 namespace model {
 
 /// `Spec` is a value with operator<=> and operator==; `long apply(Operation const&)` changes it and gives the answer.
+/// Where there is `std::optional<std::pair<Spec, long>> otherwise(Operation const&) const`, that is as right.
 /// call() and returned() are steps of the scenario.
 template <class Spec, class Operation>
 class linear {
@@ -79,11 +80,20 @@ private:
             possibility next = possible_[i];
             next.answers[t] = next.now.apply(operations_[t]);
             next.stages[t] = stage::done;
-            auto const end = possible_.begin() + static_cast<std::ptrdiff_t>(count_);
-            if (std::find(possible_.begin(), end, next) != end) continue;
-            check(count_ < most, "linear.hpp has room for all possibilities");
-            possible_[count_++] = next;
+            add(next);
+            if constexpr (requires { next.now.otherwise(operations_[t]); })
+                if (auto const other = possible_[i].now.otherwise(operations_[t])) {
+                    next.now = other->first;
+                    next.answers[t] = other->second;
+                    add(next);
+                }
         }
+    }
+    void add(possibility const& next) {
+        auto const end = possible_.begin() + static_cast<std::ptrdiff_t>(count_);
+        if (std::find(possible_.begin(), end, next) != end) return;
+        check(count_ < most, "linear.hpp has room for all possibilities");
+        possible_[count_++] = next;
     }
     std::array<possibility, most> possible_{};
     std::size_t count_ = 1;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Takes one step after another out of the ledger, and wants the model checker to notice.
+"""Takes one step after another out of the ledger, and of what threads keep ready of a pool, and wants the model checker to notice.
 
     mutation.py --commands=build/dev/compile_commands.json [WORD...]
 
 Each mutation replaces a piece of text, which must be there exactly once, in a copy of a header that is put before the
-real one; tests/model/ledger.cpp is compiled anew and linked with the checker as it was built.
+real one; the scenarios of that header, tests/model/ledger.cpp or front.cpp, are compiled anew and linked with the
+checker as it was built.
 """
 import json
 import pathlib
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from mutations import MUTATIONS
+from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -27,7 +28,6 @@ def option(name):
 
 commands = pathlib.Path(option("commands")).resolve()
 entries = json.loads(commands.read_text())
-mine = next(e for e in entries if e["file"].endswith("tests/model/ledger.cpp"))
 
 
 def object_of(e):
@@ -35,14 +35,15 @@ def object_of(e):
     return pathlib.Path(e["directory"], words[words.index("-o") + 1])
 
 
-checker = [object_of(e) for e in entries if "/tests/model/" in e["file"] and not e["file"].endswith(("ledger.cpp", "litmus.cpp"))]
+checker = [object_of(e) for e in entries if "/tests/model/" in e["file"] and not e["file"].endswith(("ledger.cpp", "front.cpp", "litmus.cpp"))]
 checker += [object_of(e) for e in entries if e["file"].endswith("tests/support/catch_main.cpp")]
 
 
-def explore(folder):
-    """Compiles and runs the ledger's scenarios with the headers in folder first."""
+def explore(scenarios, folder):
+    """Compiles and runs the scenarios of that name with the headers in folder first."""
+    mine = next(e for e in entries if e["file"].endswith(f"tests/model/{scenarios}.cpp"))
     command = shlex.split(mine["command"])
-    command[command.index("-o") + 1] = str(folder / "ledger.o")
+    command[command.index("-o") + 1] = str(folder / "scenarios.o")
     command = [a for a in command if a != "-Werror"]
     model = next(a for a in command if a.endswith("/tests/model"))  # what stands in for the seam stays first of all
     command[1:1] = ["-w", "-I", model.removeprefix("-I"), "-I", str(folder)]
@@ -50,13 +51,13 @@ def explore(folder):
     if done.returncode:
         return "does not compile: " + done.stderr[-2000:]
     simulator = next(commands.parent.rglob("libcuota-simulator.so"))
-    done = subprocess.run(["c++", "-o", folder / "ledger", folder / "ledger.o", *checker, simulator, f"-Wl,-rpath,{simulator.parent}",
+    done = subprocess.run(["c++", "-o", folder / "scenarios", folder / "scenarios.o", *checker, simulator, f"-Wl,-rpath,{simulator.parent}",
                            "-lCatch2Main" if not any("catch_main" in str(o) for o in checker) else "-pthread"],
                           capture_output=True, text=True)
     if done.returncode:
         return "does not link: " + done.stderr[-2000:]
     try:
-        done = subprocess.run([folder / "ledger", "[ledger]~[long]"], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([folder / "scenarios", f"[{scenarios}]~[long]"], capture_output=True, text=True, timeout=600)
     except subprocess.TimeoutExpired:
         return "failed: it did not end"
     return "passed" if done.returncode == 0 else "failed"
@@ -64,8 +65,11 @@ def explore(folder):
 
 findings = []
 words = [a for a in sys.argv[1:] if not a.startswith("--")]
-chosen = [("nothing", None, "", "")] * (not words) + [m for m in MUTATIONS if not words or any(w in m[0] for w in words)]
-for rule, name, old, new in chosen:
+chosen = []
+for scenarios, mutations in ("ledger", LEDGER_MUTATIONS), ("front", FRONT_MUTATIONS):
+    chosen += [(scenarios, f"nothing out of {scenarios}.cpp", None, "", "")] * (not words)
+    chosen += [(scenarios, *m) for m in mutations if not words or any(w in m[0] for w in words)]
+for scenarios, rule, name, old, new in chosen:
     with tempfile.TemporaryDirectory(prefix="mutation-") as where:
         folder = pathlib.Path(where)
         if name:
@@ -76,7 +80,7 @@ for rule, name, old, new in chosen:
             path = folder / "cuota" / name
             path.parent.mkdir(parents=True)
             path.write_text(text.replace(old, new))
-        end = explore(folder)
+        end = explore(scenarios, folder)
         good = end.startswith("failed") if name else end == "passed"
         print("noticed " if good else "MISSED  ", rule, "--", end, flush=True)
         findings += [] if good else [f"{rule}: {end}"]

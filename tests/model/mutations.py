@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutation.py takes out: the rule, the header, its text (which stands there once), and what takes its place."""
 LEDGER, STOCK, RECORD = "guard/ledger.hpp", "guard/stock.hpp", "core/thread_record.hpp"
-MUTATIONS = [
+FRONT, BLOCK = "pool/front.hpp", "pool/block.hpp"
+LEDGER_MUTATIONS = [
     ("who calls in fences", LEDGER, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
     ("who calls in waits for sections", LEDGER, "see_section_end(*closed->holder());", ""),
     ("a section is fenced", RECORD, "            light_fence();\n", ""),
@@ -29,3 +30,26 @@ MUTATIONS = [
      "std::size_t const need = bytes - std::min(bytes, ready.grant - ready.used);", "std::size_t const need = bytes;"),
     ("what a stock has in use stays charged", LEDGER, "own_ += s.used();", ""),
 ]
+FRONT_MUTATIONS = [
+    ("who calls fronts in fences", FRONT, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
+    ("who calls fronts in waits for sections", FRONT, "                see_section_end(*f.holder());\n", ""),
+    ("a front's section is fenced", RECORD, "            light_fence();\n", ""),
+    ("a front's section is fenced where there is no membarrier", RECORD,
+     "me.sections.exchange(count_, std::memory_order_seq_cst);", "me.sections.store(count_, std::memory_order_relaxed);"),
+    ("a front is closed before it is emptied", FRONT, "            f.close();\n", ""),
+    ("a block is taken by a front's owner only", FRONT, "if (!is_mine(me)) return nullptr;", ""),
+    ("a block is put into a front by its owner only", FRONT, "if (!is_mine(me)) return false;\n        std::size_t const size",
+     "std::size_t const size"),
+    ("a block put into a front is claimed", FRONT, "if (!b || !b->claim(p)) return false;", "if (!b) return false;"),
+    ("a block is claimed by one thread", BLOCK,
+     "word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel)",
+     "(word.store(word_for(p, state::held), std::memory_order_release), true)"),
+    ("a block is claimed by its address", BLOCK, "std::uintptr_t expected = word_for(p, state::live);",
+     "p = at; std::uintptr_t expected = word_for(p, state::live);"),
+    ("a block that is not live is not claimed", BLOCK, "return word.load(std::memory_order_relaxed) == expected &&",
+     "expected = word.load(std::memory_order_relaxed); return "),
+    ("a block goes out of a front when it is taken", FRONT, "return std::exchange(s.first, s.first->next);", "return s.first;"),
+    ("a front is put away block by block", FRONT, "while (first) put_away(*std::exchange(first, first->next));",
+     "first = nullptr; (void)put_away;"),
+]
+MUTATIONS = LEDGER_MUTATIONS + FRONT_MUTATIONS

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <new>
 
 #include <cuota/core/sync.hpp>

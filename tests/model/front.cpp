@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Every order of the atomic steps by which threads keep a pool's blocks ready for themselves, over the headers' own text:
+// no block is had twice, none is lost, a second release is always caught, and every count is of one instant.
+
+#include <cuota/pool/front.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "model/linear.hpp"
+#include "support/catch.hpp"
+
+using cuota::detail::block;
+using cuota::detail::front;
+using cuota::detail::fronts;
+using cuota::detail::thread_record;
+
+namespace {
+
+constexpr std::size_t blocks = 2;
+
+enum class act { take, give, count, recut };
+
+// A step of a thread. A take has that block or, where blocks are alike, any.
+struct operation {
+    act what = act::take;
+    std::size_t which = 0;
+    int who = -1;
+};
+using program = std::vector<std::vector<operation>>;
+
+// What a pool is to be: one thing at a time. A take is answered by the number of the block, from 1 up.
+struct books {
+    bool alike = false;
+    static constexpr int nobody = -1;
+    std::array<int, blocks> holder{nobody, nobody};
+
+    [[nodiscard]] bool is_live(std::size_t i) const { return holder[i] != nobody; }
+    long apply(operation const& o) {
+        switch (o.what) {
+            case act::take:
+                for (std::size_t const i : {o.which, 1 - o.which}) {
+                    if (is_live(i) || (i != o.which && !alike)) continue;
+                    holder[i] = o.who;
+                    return static_cast<long>(i) + 1;
+                }
+                return 0;
+            case act::give: return std::exchange(holder[o.which], nobody) != nobody;
+            case act::count: return is_live(0) + is_live(1);
+            case act::recut: return !is_live(0) && !is_live(1);
+        }
+        return -1;
+    }
+    // Who gives back what another is just taking may be told that it is not alive; of blocks alike, a take may have
+    // either.
+    [[nodiscard]] std::optional<std::pair<books, long>> otherwise(operation const& o) const {
+        if (o.what == act::give && is_live(o.which) && holder[o.which] != o.who) return std::pair{*this, 0L};
+        if (o.what != act::take || !alike || is_live(0) || is_live(1)) return std::nullopt;
+        books other = *this;
+        other.holder[1 - o.which] = o.who;
+        return std::pair{other, static_cast<long>(2 - o.which)};
+    }
+    friend auto operator<=>(books const&, books const&) = default;
+};
+
+// As block_pool goes by it: the fronts first, then a lock over all there is.
+class small_pool {
+public:
+    explicit small_pool(bool alike) : alike_{alike} {
+        for (std::size_t i = 0; i != blocks; ++i) {
+            block& b = records_[i];
+            b.at = static_cast<std::byte*>(address_of(i));
+            b.size = size_of(i);
+            b.become(block::state::free);
+            at_[i] = &b;
+            free_[i] = true;
+        }
+    }
+
+    // The number of the block, from 1 up; 0 for none.
+    long take(thread_record& me, std::size_t wanted) {
+        std::size_t const size = size_of(wanted);
+        if (block* const ready = fronts_.of(me).try_take(me, stream, size)) {
+            model::check(!is_emptied_, "nothing is taken out of a front while it is emptied");
+            ready->requested = size;
+            ready->become(block::state::live);
+            return number_of(*ready);
+        }
+        std::scoped_lock const lock{guard_};
+        block* b = find(wanted);
+        if (!b) {
+            collect();
+            b = find(wanted);
+        }
+        if (!b) return 0;
+        long const number = number_of(*b);
+        free_[static_cast<std::size_t>(number) - 1] = false;
+        b->requested = size;
+        b->stream = stream;
+        b->become(block::state::live);
+        if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(*b);
+        return number;
+    }
+    bool give(thread_record& me, std::size_t i) {
+        if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i))) return true;
+        std::scoped_lock const lock{guard_};
+        if (free_[i]) return false;
+        block& b = *at_[i];
+        if (!b.claim(address_of(i))) return false;
+        front* const mine = fronts_.open_for(me);
+        if (!mine || !mine->put(b, [this](block& other) { put_away(other); })) put_away(b);
+        return true;
+    }
+    long count() {
+        std::scoped_lock const lock{guard_};
+        collect();
+        return std::count(free_.begin(), free_.end(), false);
+    }
+    // Merged and cut anew: each record is of the other's bytes then.
+    bool recut() {
+        std::scoped_lock const lock{guard_};
+        collect();
+        if (!free_[0] || !free_[1]) return false;
+        std::swap(at_[0], at_[1]);
+        for (std::size_t i = 0; i != blocks; ++i) {
+            at_[i]->at = static_cast<std::byte*>(address_of(i));
+            at_[i]->size = size_of(i);
+            at_[i]->become(block::state::free);
+        }
+        return true;
+    }
+    [[nodiscard]] bool is_free(std::size_t i) const { return free_[i]; }
+
+private:
+    static constexpr std::uint64_t stream = 1;
+
+    [[nodiscard]] std::size_t size_of(std::size_t i) const {
+        return alike_ ? block::granule : (i + 1) * block::granule;
+    }
+    [[nodiscard]] static long number_of(block const& b) {
+        return static_cast<long>(reinterpret_cast<std::uintptr_t>(b.at) >> 20);
+    }
+    [[nodiscard]] block* find(std::size_t wanted) const {
+        for (std::size_t const i : {wanted, 1 - wanted})
+            if (free_[i] && (alike_ || i == wanted)) return at_[i];
+        return nullptr;
+    }
+    [[nodiscard]] static void* address_of(std::size_t i) { return reinterpret_cast<void*>((i + 1) << 20); }
+    void put_away(block& b) {
+        b.become(block::state::free);
+        free_[static_cast<std::size_t>(number_of(b)) - 1] = true;
+    }
+    void collect() {
+        fronts_.collect([this](block& b) {
+            is_emptied_ = true;
+            put_away(b);
+        });
+        is_emptied_ = false;
+    }
+
+    bool const alike_;
+    bool is_emptied_ = false;
+    cuota::detail::mutex guard_;
+    fronts fronts_;
+    std::array<block, blocks> records_;
+    std::array<block*, blocks> at_{};
+    std::array<bool, blocks> free_{};
+};
+
+// Threads that run a program. Each may have run something before, so that its front is open.
+struct several_threads : model::scenario {
+    several_threads(program const& all, program const& before, bool alike)
+        : run{all}, pool{alike}, history{books{alike}} {
+        books state{alike};
+        for (std::size_t t = 0; t != records.size(); ++t) records[t].index = static_cast<unsigned>(t);
+        for (std::size_t t = 0; t != before.size(); ++t)
+            for (operation o : before[t]) {
+                o.who = static_cast<int>(t);
+                long const answer = carry_out(enter(t), o);
+                model::check(answer == state.apply(o), "one thing at a time, it does as it should");
+            }
+        cuota::detail::this_thread_record() = &records.back();
+        history = model::linear<books, operation>{state};
+    }
+
+    void thread(int number) override {
+        thread_record& me = enter(static_cast<std::size_t>(number));
+        for (operation o : run[static_cast<std::size_t>(number)]) {
+            o.who = number;
+            history.call(number, o);
+            long const answer = carry_out(me, o);
+            // Others can know of a block only by something that comes after its word was written.
+            if (o.what == act::take) (void)told[static_cast<std::size_t>(number)].exchange(1);
+            history.returned(number, answer);
+        }
+    }
+    void at_end() override {
+        (void)pool.count();
+        model::check(history.any([&](books const& b) {
+            for (std::size_t i = 0; i != blocks; ++i)
+                if (b.is_live(i) == pool.is_free(i)) return false;
+            return true;
+        }),
+                     "no block is lost");
+    }
+
+private:
+    thread_record& enter(std::size_t t) {
+        cuota::detail::this_thread_record() = &records[t];
+        return records[t];
+    }
+    long carry_out(thread_record& me, operation const& o) {
+        switch (o.what) {
+            case act::take: return pool.take(me, o.which);
+            case act::give: return pool.give(me, o.which);
+            case act::count: return pool.count();
+            case act::recut: return pool.recut();
+        }
+        return -1;
+    }
+
+    program run;
+    std::array<thread_record, 4> records;
+    std::array<cuota::detail::atomic<int>, 4> told{};
+    small_pool pool;
+    model::linear<books, operation> history;
+};
+
+struct tally {
+    std::size_t programs = 0;
+    std::size_t states = 0;
+    double executions = 0;
+};
+
+// Explores a program, and requires that all of it was explored and held.
+void holds(model::options const& how, program const& run, program const& before, tally& sum,
+           bool alike = false) {
+    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before, alike);
+    INFO(found.failure);
+    REQUIRE(found.failure.empty());
+    REQUIRE(found.complete);
+    REQUIRE(found.cycles == 0);
+    ++sum.programs;
+    sum.states += found.states;
+    sum.executions += found.executions;
+}
+void tell(tally const& sum) {
+    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
+                sum.executions);
+}
+
+// The first has all blocks ready, in a front that has served it; or each has one.
+program const all_with_the_first{{{act::take, 0}, {act::take, 1}, {act::give, 0}, {act::give, 1}}};
+program const one_each{{{act::take, 0}, {act::give, 0}}, {{act::take, 1}, {act::give, 1}}};
+// The first has one live, which its front knows.
+program const one_live{{{act::take, 0}, {act::give, 0}, {act::take, 0}}};
+
+program random_program(std::mt19937& random, std::size_t threads, std::size_t count) {
+    program all(threads);
+    for (auto& of_thread : all)
+        for (std::size_t i = 0; i != count; ++i) {
+            unsigned const dice = random() % 16;
+            std::size_t const which = random() % 4 == 0 ? 1 : 0;
+            of_thread.push_back({dice < 7    ? act::take
+                                 : dice < 13 ? act::give
+                                 : dice < 15 ? act::count
+                                             : act::recut,
+                                 which});
+        }
+    return all;
+}
+
+tally explore_random(model::options const& how, std::size_t programs, std::size_t threads, std::size_t count,
+                     unsigned seed) {
+    tally sum;
+    std::mt19937 random{seed};
+    std::array<program, 4> const starts{program{}, all_with_the_first, one_each, one_live};
+    while (sum.programs != programs) {
+        program const run = random_program(random, threads, count);
+        INFO("program " << sum.programs);
+        holds(how, run, starts[sum.programs % starts.size()], sum, random() % 2 == 0);
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("two threads release one block at once: one of them is told that it is not alive",
+          "[model][front]") {
+    tally sum;
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    for (program const& before : {one_live, program{{{act::take, 0}}}})
+        holds(how, {{{act::give, 0}}, {{act::give, 0}}}, before, sum);
+    holds(how, {{{act::give, 0}, {act::take, 0}}, {{act::give, 0}, {act::take, 0}}}, one_live, sum);
+    tell(sum);
+}
+
+TEST_CASE(
+    "a block that one thread keeps ready goes to another that needs it, or back to the first, not to both",
+    "[model][front]") {
+    tally sum;
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    holds(how, {{{act::take, 0}, {act::give, 0}}, {{act::take, 0}, {act::give, 0}}}, all_with_the_first, sum);
+    holds(how, {{{act::take, 0}, {act::give, 0}, {act::take, 0}}, {{act::count, 0}, {act::count, 0}}},
+          all_with_the_first, sum);
+    tell(sum);
+}
+
+TEST_CASE("a front knows a block no longer once its record is of other bytes", "[model][front]") {
+    tally sum;
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    // The second cuts anew between what the first does.
+    holds(
+        how,
+        {{{act::take, 0}, {act::give, 0}, {act::take, 1}, {act::give, 1}}, {{act::recut, 0}, {act::take, 1}}},
+        one_each, sum);
+    // The record that it knows is of the other block, which is like the first and live, when the first is given back
+    // a second time.
+    holds(how,
+          {{{act::take, 0},
+            {act::give, 0},
+            {act::recut, 0},
+            {act::take, 1},
+            {act::give, 1},
+            {act::take, 1},
+            {act::give, 0}},
+           {{act::count, 0}}},
+          {}, sum, true);
+    tell(sum);
+}
+
+TEST_CASE("threads that take, release and count are answered as if one at a time", "[model][front]") {
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    tell(explore_random(how, 40, 2, 3, 1));
+    tell(explore_random(how, 8, 3, 2, 2));
+}
+
+TEST_CASE("three threads that take, release and count three times each", "[.][long][front]") {
+    model::options how;
+    how.asymmetric = GENERATE(true, false);
+    tell(explore_random(how, 12, 3, 3, 3));
+}
