@@ -67,7 +67,9 @@
 #include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/pool/live_table.hpp>
+#include <cuota/pool/offset_board.hpp>
 #include <cuota/pool/offset_plan.hpp>
+#include <cuota/pool/offset_preferences.hpp>
 #include <cuota/pool/offset_search.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/pool_stats.hpp>
