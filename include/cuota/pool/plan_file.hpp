@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -138,7 +139,8 @@ private:
         if (r.live.size == 0) fail("a request of no bytes");
         if (id != 0 && r.live.from <= step.requests.back().live.from)
             fail("lower is not above that of the request before");
-        auto const sum = checked_add(total_, round_up(r.live.size, block::granule));
+        auto const rounded = checked_round_up(r.live.size, block::granule);
+        auto const sum = rounded ? checked_add(total_, *rounded) : std::nullopt;
         if (!sum) fail("the sizes add up to more than 64 bits hold");
         total_ = *sum;
         step.requests.push_back(r);
