@@ -5,7 +5,7 @@
 /// is, prints how large the slab has to be, and writes where each block goes.
 ///
 /// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that does not fit.
-#include <charconv>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -20,9 +20,13 @@
 
 #include <cuota/cuota.hpp>
 
+#include "command_line.hpp"
 #include "trace_file.hpp"
 
 namespace {
+
+using command_line::number;
+using command_line::usage_error;
 
 constexpr char const* usage =
     "usage: plan_trace FILE [options]\n"
@@ -37,11 +41,6 @@ constexpr char const* usage =
     "  --output FILE    write the blocks with a column more, offset\n"
     "  --time-limit S   seconds to look for a better plan   (9; 60 with --capacity)\n";
 
-/// The command line makes no sense; the message says why.
-struct usage_error : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
 struct command {
     std::string input{};
     std::string output{};
@@ -49,15 +48,6 @@ struct command {
     std::optional<double> seconds{};
     bool help = false;
 };
-
-template <class Number>
-Number number(std::string_view option, std::string_view text) {
-    Number value{};
-    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size())
-        throw usage_error{std::string{option} + ": '" + std::string{text} + "' is not a number it can take"};
-    return value;
-}
 
 double seconds(std::string_view option, std::string_view text) {
     auto const value = number<double>(option, text);

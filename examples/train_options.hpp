@@ -4,25 +4,21 @@
 /// The command line of train.cpp.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+
+#include "command_line.hpp"
 
 namespace train {
 
 using namespace cuota::literals;
 
-/// The command line makes no sense; the message names the option.
-struct usage_error : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
+using command_line::usage_error;
 
 struct options {
     std::string images{};  // IDX, plain or .gz; empty: a synthetic set is written first
@@ -58,41 +54,6 @@ inline constexpr char const* usage =
     "  --rate X                      learning rate                                (0.1)\n"
     "SIZE is bytes, or a number with KiB, MiB or GiB.\n";
 
-namespace detail {
-
-template <class Number>
-Number number(std::string_view option, std::string_view text) {
-    Number value{};
-    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size())
-        throw usage_error{std::string{option} + ": '" + std::string{text} + "' is not a number it can take"};
-    return value;
-}
-
-inline std::size_t positive(std::string_view option, std::string_view text) {
-    auto const value = number<std::size_t>(option, text);
-    if (value == 0) throw usage_error{std::string{option} + " must be at least 1"};
-    return value;
-}
-
-inline std::size_t size(std::string_view option, std::string_view text) {
-    std::size_t unit = 1;
-    std::string_view digits = text;
-    for (auto const& [suffix, bytes] : {std::pair{"KiB", 1_KiB}, {"MiB", 1_MiB}, {"GiB", 1_GiB}})
-        if (digits.ends_with(suffix)) {
-            digits.remove_suffix(3);
-            unit = bytes;
-            break;
-        }
-    auto const bytes = cuota::checked_mul(positive(option, digits), unit);
-    if (!bytes)
-        throw usage_error{std::string{option} + ": '" + std::string{text} +
-                          "' is more than can be addressed"};
-    return *bytes;
-}
-
-}  // namespace detail
-
 /// Throws: usage_error.
 inline options parse(std::vector<std::string_view> const& arguments) {
     options o;
@@ -108,14 +69,14 @@ inline options parse(std::vector<std::string_view> const& arguments) {
             o.is_npy = true;
             o.images = value();
             o.labels = value();
-        } else if (option == "--device-budget") o.device_budget = detail::size(option, value());
-        else if (option == "--pinned-budget") o.pinned_budget = detail::size(option, value());
-        else if (option == "--batch") o.batch = detail::positive(option, value());
-        else if (option == "--epochs") o.epochs = detail::positive(option, value());
-        else if (option == "--hidden") o.hidden = detail::positive(option, value());
-        else if (option == "--workers") o.workers = detail::positive(option, value());
-        else if (option == "--seed") o.seed = detail::number<std::uint64_t>(option, value());
-        else if (option == "--rate") o.rate = detail::number<double>(option, value());
+        } else if (option == "--device-budget") o.device_budget = command_line::size(option, value());
+        else if (option == "--pinned-budget") o.pinned_budget = command_line::size(option, value());
+        else if (option == "--batch") o.batch = command_line::positive(option, value());
+        else if (option == "--epochs") o.epochs = command_line::positive(option, value());
+        else if (option == "--hidden") o.hidden = command_line::positive(option, value());
+        else if (option == "--workers") o.workers = command_line::positive(option, value());
+        else if (option == "--seed") o.seed = command_line::number<std::uint64_t>(option, value());
+        else if (option == "--rate") o.rate = command_line::number<double>(option, value());
         else if (option == "--help" || option == "-h") o.help = true;
         else throw usage_error{"unknown option '" + std::string{option} + "'"};
     }

@@ -20,6 +20,7 @@
 #include <cuota/core/refusal_text.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
+#include <cuota/core/tenured_lock.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/core/thread_tenure.hpp>
@@ -67,11 +68,20 @@
 #include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/pool/live_table.hpp>
+#include <cuota/pool/offset_board.hpp>
 #include <cuota/pool/offset_plan.hpp>
+#include <cuota/pool/offset_preferences.hpp>
 #include <cuota/pool/offset_search.hpp>
+#include <cuota/pool/plan_file.hpp>
+#include <cuota/pool/planned_slab.hpp>
+#include <cuota/pool/planned_step.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/pool/step_plan_stats.hpp>
+#include <cuota/pool/step_recorder.hpp>
+#include <cuota/pool/step_state.hpp>
 #include <cuota/pool/stream_order.hpp>
 #include <cuota/pool/wait_set.hpp>
 

@@ -69,10 +69,6 @@ std::vector<cuota::lifetime> cut_to_pieces(std::mt19937_64& random, std::size_t 
     return blocks;
 }
 
-std::vector<detail::lifetime_part> parts_of(std::vector<cuota::lifetime> const& blocks) {
-    return detail::independent_parts(blocks, detail::checked_sizes(blocks, 1, {}));
-}
-
 }  // namespace
 
 TEST_CASE("luby counts 1 1 2 1 1 2 4", "[pool][offset_search]") {
@@ -85,7 +81,7 @@ TEST_CASE("offset_search finds the least peak, and that nothing is below it", "[
     std::mt19937_64 random{17};
     for (int round = 0; round != 3'000; ++round)
         for (detail::lifetime_part const& part :
-             parts_of(support::random_lifetimes(random, support::pick(random, 3, 7), 6, 6))) {
+             support::parts_of(support::random_lifetimes(random, support::pick(random, 3, 7), 6, 6))) {
             std::size_t const least = least_peak(part);
             detail::offset_search search{part};
             for (std::size_t capacity = part.most_alive; capacity <= least + 1; ++capacity) {
@@ -100,7 +96,7 @@ TEST_CASE("offset_search tells that a capacity cannot be met although no moment 
           "[pool][offset_search]") {
     for (auto const& blocks : support::above_their_bound()) {
         std::size_t found = 0;
-        for (detail::lifetime_part const& part : parts_of(blocks)) {
+        for (detail::lifetime_part const& part : support::parts_of(blocks)) {
             std::size_t const bound = part.most_alive;
             detail::offset_search search{part};
             if (search.run(bound, never) == search_result::none) ++found;
@@ -114,7 +110,7 @@ TEST_CASE("offset_search tells that a capacity cannot be met although no moment 
 TEST_CASE("offset_search fits rectangles back together that were cut from one", "[pool][offset_search]") {
     std::mt19937_64 random{19};
     for (int round = 0; round != 30; ++round)
-        for (detail::lifetime_part const& part : parts_of(cut_to_pieces(random, 30, 64, 40))) {
+        for (detail::lifetime_part const& part : support::parts_of(cut_to_pieces(random, 30, 64, 40))) {
             detail::offset_search search{part};
             REQUIRE(search.run(64, never) == search_result::found);
             REQUIRE(is_sound(part, search.offsets(), 64));
@@ -123,7 +119,7 @@ TEST_CASE("offset_search fits rectangles back together that were cut from one", 
 
 TEST_CASE("offset_search gives up when it is told to, and can be asked again", "[pool][offset_search]") {
     std::mt19937_64 random{23};
-    auto const parts = parts_of(cut_to_pieces(random, 200, 4'096, 400));
+    auto const parts = support::parts_of(cut_to_pieces(random, 200, 4'096, 400));
     detail::offset_search search{parts.front()};
     CHECK(search.run(4'096, [] { return true; }) == search_result::gave_up);
     CHECK(search.run(8 * 4'096, never) == search_result::found);
@@ -132,7 +128,7 @@ TEST_CASE("offset_search gives up when it is told to, and can be asked again", "
 
 TEST_CASE("offset_search repeats itself", "[pool][offset_search]") {
     std::mt19937_64 random{29};
-    auto const parts = parts_of(cut_to_pieces(random, 30, 64, 50));
+    auto const parts = support::parts_of(cut_to_pieces(random, 30, 64, 50));
     detail::offset_search first{parts.front()}, second{parts.front()};
     REQUIRE(first.run(64, never) == search_result::found);
     REQUIRE(second.run(64, never) == search_result::found);

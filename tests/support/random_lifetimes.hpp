@@ -30,6 +30,10 @@ inline std::vector<cuota::lifetime> random_lifetimes(std::mt19937_64& random, st
     return blocks;
 }
 
+inline std::vector<cuota::detail::lifetime_part> parts_of(std::vector<cuota::lifetime> const& blocks) {
+    return cuota::detail::independent_parts(blocks, cuota::detail::checked_sizes(blocks, 1, {}));
+}
+
 /// A forward pass leaves activations of many sizes, a backward pass takes them in turn, the last first; both have
 /// scratch that lives for a step or three. About `count` blocks.
 inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64_t seed) {

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the programs here share of reading their command lines.
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <cuota/core/bytes.hpp>
+
+namespace command_line {
+
+/// The command line makes no sense; the message says why.
+struct usage_error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// All of the text as a number. Throws: usage_error that names the option.
+template <class Number>
+[[nodiscard]] Number number(std::string_view option, std::string_view text) {
+    Number value{};
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size())
+        throw usage_error{std::string{option} + ": '" + std::string{text} + "' is not a number it can take"};
+    return value;
+}
+
+/// Throws: usage_error.
+[[nodiscard]] inline std::size_t positive(std::string_view option, std::string_view text) {
+    auto const value = number<std::size_t>(option, text);
+    if (value == 0) throw usage_error{std::string{option} + " must be at least 1"};
+    return value;
+}
+
+/// Bytes: a number, or one with KiB, MiB or GiB. Throws: usage_error.
+[[nodiscard]] inline std::size_t size(std::string_view option, std::string_view text) {
+    using namespace cuota::literals;
+    std::size_t unit = 1;
+    std::string_view digits = text;
+    for (auto const& [suffix, bytes] : {std::pair{"KiB", 1_KiB}, {"MiB", 1_MiB}, {"GiB", 1_GiB}})
+        if (digits.ends_with(suffix)) {
+            digits.remove_suffix(3);
+            unit = bytes;
+            break;
+        }
+    auto const bytes = cuota::checked_mul(positive(option, digits), unit);
+    if (!bytes)
+        throw usage_error{std::string{option} + ": '" + std::string{text} +
+                          "' is more than can be addressed"};
+    return *bytes;
+}
+
+}  // namespace command_line

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Replays recorded blocks through a pool that does not know what comes next, or through a plan that does: reads when
+/// each block lives and how large it is, takes and gives back in that order, and prints how much had to be reserved.
+///
+/// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that could not be made.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/cuota.hpp>
+
+#include "command_line.hpp"
+#include "trace_file.hpp"
+
+namespace {
+
+using command_line::usage_error;
+
+constexpr char const* usage =
+    "usage: replay_trace FILE [options]\n"
+    "\n"
+    "Replays recorded blocks through a pool, and prints what it reserved beside what was live. FILE has a "
+    "line for\n"
+    "each block, after a first line that names its columns: id, lower, upper, size. A block lives from lower "
+    "up to,\n"
+    "but not in, upper, and has size bytes. Blocks that begin together do so in the order of their lines.\n"
+    "The pool has addresses without memory behind them, so the file may need more than the machine has; no "
+    "kernel\n"
+    "runs, and the streams are idle but for the waits of the pool.\n"
+    "\n"
+    "  --policy P    pool: blocks are cut from segments as they come; or plan: the first pass is recorded, "
+    "and the\n"
+    "                passes after it, which are what is measured, have one planned slab  (pool)\n"
+    "  --streams N   streams that the blocks are taken on in turn                        (1)\n"
+    "  --steps N     passes over the file that are measured                              (1)\n"
+    "  --cap SIZE    what the pool may reserve: bytes, or a number with KiB, MiB or GiB  (no limit)\n"
+    "\n"
+    "One line is printed: the most bytes live at once, the most reserved, their ratio, waits put into "
+    "streams to\n"
+    "hand bytes from one to another, requests that were refused, and seconds.\n";
+
+struct command {
+    std::string input{};
+    bool is_planned = false;
+    std::size_t streams = 1;
+    std::size_t steps = 1;
+    std::size_t cap = cuota::unlimited;
+    bool help = false;
+};
+
+bool names_plan(std::string_view policy) {
+    if (policy != "pool" && policy != "plan")
+        throw usage_error{"--policy: '" + std::string{policy} + "' is not pool or plan"};
+    return policy == "plan";
+}
+
+command parse(std::vector<std::string_view> const& arguments) {
+    command c;
+    for (std::size_t at = 0; at < arguments.size(); ++at) {
+        std::string_view const option = arguments[at];
+        auto const value = [&] {
+            if (at + 1 >= arguments.size()) throw usage_error{std::string{option} + " needs a value"};
+            return arguments[++at];
+        };
+        if (option == "--policy") c.is_planned = names_plan(value());
+        else if (option == "--streams") c.streams = command_line::positive(option, value());
+        else if (option == "--steps") c.steps = command_line::positive(option, value());
+        else if (option == "--cap") c.cap = command_line::size(option, value());
+        else if (option == "--help" || option == "-h") c.help = true;
+        else if (option.starts_with("-")) throw usage_error{"unknown option '" + std::string{option} + "'"};
+        else if (!c.input.empty())
+            throw usage_error{"one file at a time, not also '" + std::string{option} + "'"};
+        else c.input = option;
+    }
+    if (c.streams > 64) throw usage_error{"--streams must be at most 64"};
+    if (c.input.empty() && !c.help) throw usage_error{"a file is needed"};
+    return c;
+}
+
+/// Takes and releases, in the order of time. What ends in a step makes room for what begins in it.
+std::vector<cuota::detail::lifetime_edge> edges_of(std::vector<cuota::lifetime> const& blocks) {
+    std::vector<cuota::detail::lifetime_edge> edges;
+    for (std::size_t row = 0; row != blocks.size(); ++row) {
+        edges.push_back({blocks[row].from, true, row});
+        edges.push_back({blocks[row].until, false, row});
+    }
+    std::stable_sort(edges.begin(), edges.end(), [](auto const& a, auto const& b) {
+        return a.step != b.step ? a.step < b.step : a.begins < b.begins;
+    });
+    return edges;
+}
+
+/// One program that takes and gives back what the file says, again and again.
+class replay {
+public:
+    replay(std::vector<cuota::lifetime> const& blocks, std::size_t streams)
+        : blocks_{blocks}, edges_{edges_of(blocks)}, streams_(streams), at_(blocks.size()) {}
+
+    void run(cuota::any_resource memory) {
+        for (auto const& edge : edges_) {
+            cuota::stream const& s = streams_[edge.row % streams_.size()];
+            if (edge.begins) take(memory, s, edge.row);
+            else give(memory, s, edge.row);
+        }
+    }
+    [[nodiscard]] std::size_t live_peak() const { return live_peak_; }
+    [[nodiscard]] std::size_t refusals() const { return refusals_; }
+
+private:
+    void take(cuota::any_resource& memory, cuota::stream const& s, std::size_t row) {
+        try {
+            at_[row] = memory.allocate(s, blocks_[row].size);
+        } catch (cuota::out_of_memory const&) {
+            ++refusals_;
+            return;
+        }
+        live_ += blocks_[row].size;
+        live_peak_ = std::max(live_peak_, live_);
+    }
+    void give(cuota::any_resource& memory, cuota::stream const& s, std::size_t row) {
+        if (!at_[row]) return;
+        memory.deallocate(s, std::exchange(at_[row], nullptr), blocks_[row].size);
+        live_ -= blocks_[row].size;
+    }
+
+    std::vector<cuota::lifetime> const& blocks_;
+    std::vector<cuota::detail::lifetime_edge> edges_;
+    std::vector<cuota::stream> streams_;
+    std::vector<void*> at_;  // null: not alive, or refused
+    std::size_t live_ = 0, live_peak_ = 0, refusals_ = 0;
+};
+
+struct result {
+    std::size_t live_peak, reserved_peak, waits, refusals;
+    double seconds;
+};
+
+/// What `pass` does `steps` times, measured.
+template <class Pass>
+result measure(command const& c, std::vector<cuota::lifetime> const& blocks, cuota::budget& account,
+               Pass pass) {
+    replay program{blocks, c.streams};
+    account.reset_peak();
+    auto const started = std::chrono::steady_clock::now();
+    for (std::size_t step = 0; step != c.steps; ++step) pass(program);
+    double const took = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return {program.live_peak(), account.peak(), 0, program.refusals(), took};
+}
+
+result replay_online(command const& c, std::vector<cuota::lifetime> const& blocks) {
+    cuota::budget account{"replay", c.cap};
+    cuota::scoped_pool pool{account, cuota::addresses_only{}};
+    result r = measure(c, blocks, account, [&](replay& program) { program.run(pool); });
+    r.waits = pool.stats().stream_waits;
+    return r;
+}
+
+result replay_planned(command const& c, std::vector<cuota::lifetime> const& blocks) {
+    cuota::budget account{"replay", c.cap};
+    cuota::scoped_pool pool{account, cuota::addresses_only{}};
+    cuota::step_plan plan{pool};
+    {
+        replay first{blocks, c.streams};
+        auto const step = plan.begin();
+        first.run(plan);
+    }
+    std::size_t const waits = pool.stats().stream_waits;
+    pool.trim();
+    plan.prepare();
+    result r = measure(c, blocks, account, [&](replay& program) {
+        auto const step = plan.begin();
+        program.run(plan);
+    });
+    r.waits = pool.stats().stream_waits + plan.stats().stream_waits - waits;
+    return r;
+}
+
+void run(command const& c) {
+    trace::trace_file const trace = trace::read(c.input);
+    result const r = c.is_planned ? replay_planned(c, trace.blocks) : replay_online(c, trace.blocks);
+    std::printf("live_peak=%zu reserved_peak=%zu ratio=%.6f waits=%zu refusals=%zu seconds=%.3f\n",
+                r.live_peak, r.reserved_peak,
+                r.live_peak == 0 ? 1
+                                 : static_cast<double>(r.reserved_peak) / static_cast<double>(r.live_peak),
+                r.waits, r.refusals, r.seconds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        command const c = parse({argv + 1, argv + argc});
+        if (c.help) std::fputs(usage, stdout);
+        else run(c);
+    } catch (usage_error const& error) {
+        std::fprintf(stderr, "replay_trace: %s\n%s", error.what(), usage);
+        return 2;
+    } catch (std::exception const& error) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "replay_trace: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A lock that costs next to nothing for a thread that has it again and again.
+#pragma once
+
+#include <mutex>
+
+#include <cuota/core/sync.hpp>
+#include <cuota/core/thread_record.hpp>
+#include <cuota/core/thread_tenure.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Runs one thing at a time. The thread that ran something last goes on without a lock, until another one comes and
+/// calls that in. Not recursive.
+/// Cost: a few loads and stores for the same thread; else a lock, and for the first of a turn a fence in all threads.
+class tenured_lock : thread_tenure {
+public:
+    tenured_lock() = default;
+    tenured_lock(tenured_lock const&) = delete;
+    tenured_lock& operator=(tenured_lock const&) = delete;
+
+    /// Runs f, which must be short, and must not come to a section of its thread: neither here nor in a pool or budget.
+    template <class F>
+    decltype(auto) run(F f) {
+        if (thread_record* const me = this_thread()) {
+            section const here{*me};
+            if (is_mine(*me)) return f();
+        }
+        return run_alone(f);
+    }
+
+    /// Runs f, which may take its time, under a lock. The thread has the next turns.
+    template <class F>
+    decltype(auto) run_alone(F f) {
+        std::scoped_lock const lock{guard_};
+        call_in();
+        struct tenure {
+            tenured_lock& of;
+            ~tenure() { of.settle(); }
+        } const after{*this};
+        return f();
+    }
+
+private:
+    void call_in() noexcept {
+        if (!is_settled_) return;
+        is_settled_ = false;
+        close();
+        if (holder() == this_thread_record()) return;
+        if (fences_are_asymmetric()) heavy_fence();
+        see_section_end(*holder());
+        note_collected();
+    }
+    void settle() noexcept {
+        thread_record* const me = this_thread();
+        if (!me || !pays()) return;
+        begin_tenure(*me);
+        is_settled_ = true;
+    }
+
+    mutex guard_;
+    bool is_settled_ = false;  // a thread may run things without the lock
+};
+
+}  // namespace cuota::inline v0::detail

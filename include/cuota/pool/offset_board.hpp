@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A plan of offsets while it is made: what lies where, and what that leaves to the blocks that wait for a place.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <cuota/pool/lifetimes.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The blocks of one part, put down one by one, each exactly on the highest of what lies below it; and taken back.
+///
+/// Every section has a floor (where the next block of it can begin at the earliest) and the bytes that still wait for a
+/// place; a floor plus what waits above the capacity means that no plan goes on from here. A floor rises with what is
+/// placed, and to the lowest offset that any waiting block of the section could take: the hole is lost. What the height
+/// of a floor follows from is kept as a stretch of sections: nothing outside of it has a part in that.
+class offset_board {
+public:
+    using index = std::uint32_t;
+    static constexpr index nobody = std::numeric_limits<index>::max();
+
+    /// Sections, both ends in it.
+    struct stretch {
+        index first, last;
+
+        void add(stretch other) noexcept {
+            first = std::min(first, other.first);
+            last = std::max(last, other.last);
+        }
+        [[nodiscard]] bool meets(stretch other) const noexcept {
+            return first <= other.last && other.first <= last;
+        }
+        friend bool operator==(stretch const&, stretch const&) noexcept = default;
+    };
+    struct block {
+        index first, last;  // it lives in the sections [first, last)
+        bool is_placed;
+        std::uint64_t size;
+        std::uint64_t lowest;  // of the offsets it can still take; where it lies, when it is placed
+
+        [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
+        /// The two could be swapped.
+        [[nodiscard]] bool is_equal_to(block const& other) const noexcept {
+            return first == other.first && last == other.last && size == other.size;
+        }
+    };
+    /// What came of placing a block.
+    struct placement {
+        bool carries;     // a waiting block lives beside it, and so has to lie above it
+        bool splits;      // it was the last block of a section, or the last that crossed to the next one
+        stretch changed;  // where floors may have to rise
+    };
+
+    /// As after `clear`, with a capacity of what is alive at once. Sizes may add up to 2^62 - 1 at most.
+    /// Cost: memory for what overlaps, at most n squared.
+    explicit offset_board(lifetime_part const& part)
+        : sections_(part.sections), floors_(part.sections), waiting_(part.sections), causes_(part.sections) {
+        for (sectioned_block const& from : part.blocks)
+            blocks_.push_back({from.first, from.last, false, from.size, 0});
+        find_members();
+        find_neighbours();
+        clear(part.most_alive);
+    }
+
+    /// All blocks wait, and the floors are at the bottom.
+    void clear(std::uint64_t capacity) {
+        capacity_ = capacity;
+        std::fill(sections_.begin(), sections_.end(), section{});
+        std::fill(floors_.begin(), floors_.end(), 0U);
+        std::fill(waiting_.begin(), waiting_.end(), 0U);
+        for (index s = 0; s != sections(); ++s) causes_[s] = {s, s};
+        for (block& b : blocks_) {
+            b.is_placed = false;
+            b.lowest = 0;
+            add_waiting(b);
+        }
+        undo_.clear();
+        placed_ = 0;
+    }
+
+    [[nodiscard]] std::vector<block> const& blocks() const noexcept { return blocks_; }
+    [[nodiscard]] block const& operator[](index i) const noexcept { return blocks_[i]; }
+    [[nodiscard]] std::size_t placed() const noexcept { return placed_; }
+    [[nodiscard]] index sections() const noexcept { return static_cast<index>(sections_.size()); }
+    [[nodiscard]] std::uint64_t floor(index s) const noexcept { return floors_[s]; }
+    /// What the height of the floor follows from.
+    [[nodiscard]] stretch cause(index s) const noexcept { return causes_[s]; }
+    /// Bytes of the blocks that wait.
+    [[nodiscard]] std::uint64_t waiting(index s) const noexcept { return waiting_[s]; }
+    [[nodiscard]] bool has_waiting(index s) const noexcept { return sections_[s].count != 0; }
+    /// A waiting block lives in the next section, too.
+    [[nodiscard]] bool is_crossed(index s) const noexcept { return sections_[s].crossing != 0; }
+
+    /// Calls it for every block of the section, by its index, until it returns true; then that is the result.
+    template <class F>
+    bool any_member(index s, F f) const {
+        for (index at = members_begin_[s]; at != members_begin_[s + 1]; ++at)
+            if (f(members_[at])) return true;
+        return false;
+    }
+
+    /// Gives a waiting block the lowest offset that it can take.
+    placement place(index i) {
+        block& b = blocks_[i];
+        blame_support(b);
+        b.is_placed = true;
+        ++placed_;
+        undo_.push_back({change::placed, i, 0});
+        placement result{false, take_waiting(b), b.span()};
+        std::uint64_t const end = b.lowest + b.size;
+        for (index s = b.first; s != b.last; ++s) set_floor(s, end);
+        for (std::size_t at = neighbours_begin_[i]; at != neighbours_begin_[i + 1]; ++at) {
+            block& other = blocks_[neighbours_[at]];
+            if (other.is_placed) continue;
+            result.carries = true;
+            if (other.lowest >= end) continue;
+            undo_.push_back({change::lowest, neighbours_[at], other.lowest});
+            other.lowest = end;
+            result.changed.add(other.span());
+        }
+        return result;
+    }
+
+    /// Raises floors within a stretch to what the waiting blocks can still reach, when none of them goes below `bottom`
+    /// any more. Only where something changed since the last time is looked for that; what it breaks is looked for in
+    /// all of the stretch. Returns the first section in which what waits does not fit any more, or `nobody`.
+    [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom) {
+        index const last = std::min(within.last, changed.last);
+        for (index s = std::max(within.first, changed.first); s <= last; ++s)
+            if (has_waiting(s) && !has_witness(s, bottom)) find_witness(s, bottom);
+        for (index s = within.first; s <= within.last; ++s)
+            if (std::max(floors_[s], bottom) + waiting_[s] > capacity_ && has_waiting(s)) return s;
+        return nobody;
+    }
+
+    /// A point to come back to, by `undo_to`, as long as nothing before it was taken back.
+    [[nodiscard]] std::size_t mark() const noexcept { return undo_.size(); }
+    /// Takes back what was placed and raised since.
+    void undo_to(std::size_t mark) {
+        for (; undo_.size() > mark; undo_.pop_back()) {
+            auto const [what, where, value] = undo_.back();
+            if (what == change::floor) floors_[where] = value;
+            else if (what == change::lowest) blocks_[where].lowest = value;
+            else if (what == change::witness) sections_[where].witness = static_cast<index>(value);
+            else if (what == change::cause)
+                causes_[where] = {static_cast<index>(value >> 32), static_cast<index>(value)};
+            else {
+                --placed_;
+                blocks_[where].is_placed = false;
+                add_waiting(blocks_[where]);
+            }
+        }
+    }
+
+private:
+    struct section {
+        index count = 0;         // of waiting blocks
+        index crossing = 0;      // waiting blocks that live in the next section, too
+        index witness = nobody;  // a waiting block that could lie on the floor
+    };
+    enum class change { floor, cause, witness, lowest, placed };
+    struct undo_step {
+        change what;
+        index where;
+        std::uint64_t value;
+    };
+
+    void find_members() {
+        std::vector<index> counts(sections_.size() + 1, 0);
+        for (block const& b : blocks_)
+            for (index s = b.first; s != b.last; ++s) ++counts[s + 1];
+        std::partial_sum(counts.begin(), counts.end(), counts.begin());
+        members_begin_ = counts;
+        members_.resize(counts.back());
+        for (index i = 0; i != blocks_.size(); ++i)
+            for (index s = blocks_[i].first; s != blocks_[i].last; ++s) members_[counts[s]++] = i;
+    }
+    void find_neighbours() {
+        for (index i = 0; i != blocks_.size(); ++i) {
+            neighbours_begin_.push_back(neighbours_.size());
+            for (index other = 0; other != blocks_.size(); ++other)
+                if (other != i && blocks_[other].span().meets(blocks_[i].span()))
+                    neighbours_.push_back(other);
+        }
+        neighbours_begin_.push_back(neighbours_.size());
+    }
+
+    void add_waiting(block const& b) {
+        for (index s = b.first; s != b.last; ++s) {
+            waiting_[s] += b.size;
+            ++sections_[s].count;
+            if (s + 1 != b.last) ++sections_[s].crossing;
+        }
+    }
+    // True when it was the last in a section, or the last that crossed to the next one.
+    bool take_waiting(block const& b) {
+        bool splits = false;
+        for (index s = b.first; s != b.last; ++s) {
+            waiting_[s] -= b.size;
+            --sections_[s].count;
+            splits |= sections_[s].count == 0;
+            if (s + 1 != b.last) splits |= --sections_[s].crossing == 0;
+        }
+        return splits;
+    }
+    void set_floor(index s, std::uint64_t floor) {
+        undo_.push_back({change::floor, s, floors_[s]});
+        floors_[s] = floor;
+    }
+    void add_cause(index s, stretch more) {
+        stretch& cause = causes_[s];
+        if (more.first >= cause.first && more.last <= cause.last) return;
+        undo_.push_back({change::cause, s, std::uint64_t{cause.first} << 32 | cause.last});
+        cause.add(more);
+    }
+
+    // Where the block lies above the floor, that follows from a section in which it lies on it.
+    void blame_support(block const& b) {
+        index support = b.first;
+        while (support + 1 != b.last && floors_[support] < b.lowest) ++support;
+        for (index s = b.first; s != b.last; ++s)
+            if (floors_[s] >= b.lowest) support = s;
+            else add_cause(s, reach(s, support));
+    }
+    [[nodiscard]] stretch reach(index s, index wall) const {
+        stretch all = causes_[wall];
+        all.add({std::min(s, wall), std::max(s, wall)});
+        return all;
+    }
+
+    [[nodiscard]] bool has_witness(index s, std::uint64_t bottom) const {
+        if (sections_[s].witness == nobody) return false;
+        block const& b = blocks_[sections_[s].witness];
+        return !b.is_placed && b.lowest <= std::max(floors_[s], bottom);
+    }
+    void find_witness(index s, std::uint64_t bottom) {
+        std::uint64_t const floor = std::max(floors_[s], bottom);
+        std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
+        undo_.push_back({change::witness, s, sections_[s].witness});
+        any_member(s, [&](index i) {
+            block const& b = blocks_[i];
+            if (b.is_placed || b.lowest >= lowest) return false;
+            lowest = b.lowest;
+            sections_[s].witness = i;
+            return lowest <= floor;
+        });
+        if (lowest <= floor) return;
+        blame_walls(s, lowest);
+        set_floor(s, lowest);
+    }
+    // Every waiting block of the section meets a floor of that height somewhere: the nearest place counts.
+    void blame_walls(index s, std::uint64_t height) {
+        stretch all{s, s};
+        any_member(s, [&](index i) {
+            if (!blocks_[i].is_placed) all.add(nearest_wall(s, blocks_[i], height));
+            return false;
+        });
+        add_cause(s, all);
+    }
+    [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const {
+        for (index away = 1; away < b.last - b.first; ++away) {
+            if (s >= b.first + away && floors_[s - away] >= height) return reach(s, s - away);
+            if (s + away < b.last && floors_[s + away] >= height) return reach(s, s + away);
+        }
+        return b.span();
+    }
+
+    std::vector<block> blocks_;
+    std::vector<section> sections_;
+    std::vector<std::uint64_t> floors_;           // of sections
+    std::vector<std::uint64_t> waiting_;          // of sections
+    std::vector<stretch> causes_;                 // of sections
+    std::vector<index> members_begin_, members_;  // of sections
+    std::vector<std::size_t> neighbours_begin_;   // of blocks: what lives at the same time
+    std::vector<index> neighbours_;
+    std::vector<undo_step> undo_;
+    std::uint64_t capacity_ = 0;
+    std::size_t placed_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What one step of a program asks for, in its order, and where in one slab each request goes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <cuota/pool/block.hpp>
+#include <cuota/pool/offset_plan.hpp>
+
+namespace cuota::inline v0 {
+
+/// One request of a step. `live` counts the requests and releases of the step, from 0, and has its bytes as they were
+/// asked for.
+struct planned_request {
+    lifetime live;
+    std::size_t offset = 0;  ///< in the slab, bytes
+    bool is_planned =
+        true;  ///< false when it was still alive at the end of the step: it has no place in the slab
+
+    friend bool operator==(planned_request const&, planned_request const&) noexcept = default;
+};
+
+/// The requests of a step in their order, and the slab that they fit in.
+struct planned_step {
+    std::vector<planned_request> requests{};
+    std::size_t peak = 0;         ///< bytes of the slab
+    std::size_t lower_bound = 0;  ///< the most that is alive at once of what is planned: no slab is smaller
+
+    /// Of sizes and lifetimes: the same for the same sequence, everywhere.
+    [[nodiscard]] std::uint64_t hash() const noexcept {
+        std::uint64_t h = 0xcbf29ce484222325U;  // Fowler, Noll, Vo: FNV-1a, by bytes
+        auto const add = [&](std::uint64_t number) {
+            for (int shift = 0; shift != 64; shift += 8) h = (h ^ (number >> shift & 0xff)) * 0x100000001b3U;
+        };
+        for (planned_request const& r : requests) {
+            add(r.live.from);
+            add(r.live.until);
+            add(r.live.size);
+            add(r.is_planned);
+        }
+        return h;
+    }
+    friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
+};
+
+namespace detail {
+
+/// What of a step is planned, as plan_offsets takes it: the rest has no size.
+[[nodiscard]] inline std::vector<lifetime> planned_lifetimes(planned_step const& step) {
+    std::vector<lifetime> blocks;
+    for (planned_request const& r : step.requests)
+        blocks.push_back({r.live.from, r.live.until, r.is_planned ? r.live.size : 0});
+    return blocks;
+}
+
+/// Gives the requests their offsets, and the step its slab. Throws: as plan_offsets; unchanged then.
+inline void place_requests(planned_step& step, plan_options options) {
+    options.alignment = block::granule;
+    offset_plan const found = plan_offsets(planned_lifetimes(step), options);
+    for (std::size_t i = 0; i != step.requests.size(); ++i) step.requests[i].offset = found.offsets[i];
+    step.peak = found.peak;
+    step.lower_bound = found.lower_bound;
+}
+
+/// For each request of a step that is served again and again: those that had its bytes last, of this step if they come
+/// before it, else of the step before. Mostly one or two each, and on average at most three.
+class last_users {
+public:
+    explicit last_users(planned_step const& step) {
+        for (bool const is_first_step : {true, false})
+            for (std::uint32_t i = 0; i != step.requests.size(); ++i) {
+                if (!is_first_step) begins_.push_back(static_cast<std::uint32_t>(all_.size()));
+                planned_request const& r = step.requests[i];
+                if (!r.is_planned || r.live.size == 0) continue;
+                std::size_t const end = r.offset + round_up(r.live.size, block::granule);
+                if (!is_first_step) note(r.offset, end);
+                put(r.offset, end, i);
+            }
+        begins_.push_back(static_cast<std::uint32_t>(all_.size()));
+    }
+
+    [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept {
+        return {all_.data() + begins_[request], all_.data() + begins_[request + 1]};
+    }
+
+private:
+    struct stretch {
+        std::size_t end;
+        std::uint32_t user;
+    };
+
+    void note(std::size_t begin, std::size_t end) {
+        auto const mine = static_cast<std::ptrdiff_t>(all_.size());
+        for (auto at = std::prev(users_.upper_bound(begin)); at != users_.end() && at->first < end; ++at)
+            if (at->second.end > begin) all_.push_back(at->second.user);
+        std::sort(all_.begin() + mine, all_.end());
+        all_.erase(std::unique(all_.begin() + mine, all_.end()), all_.end());
+    }
+    void put(std::size_t begin, std::size_t end, std::uint32_t user) {
+        cut(begin);
+        cut(end);
+        users_.erase(users_.lower_bound(begin), users_.lower_bound(end));
+        users_.emplace(begin, stretch{end, user});
+    }
+    void cut(std::size_t where) {
+        auto const next = users_.lower_bound(where);
+        if (next == users_.begin()) return;
+        stretch& before = std::prev(next)->second;
+        if (before.end <= where) return;
+        users_.emplace_hint(next, where, before);
+        before.end = where;
+    }
+
+    std::map<std::size_t, stretch> users_;  // by the first byte
+    std::vector<std::uint32_t> begins_;     // of requests, in all_
+    std::vector<std::uint32_t> all_;
+};
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Steps that are served from one slab: the first is recorded, those after it are the same.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/pool/plan_file.hpp>
+#include <cuota/pool/step_state.hpp>
+
+namespace cuota::inline v0 {
+
+/// A step plan as a resource: an eight-byte handle. Keeps the slab valid, not the plan's scope open.
+class step_resource {
+public:
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return state_->allocate(s, bytes, alignment, who);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate(s, p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return state_->allocate_sync(bytes, alignment, who);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        state_->deallocate_sync(p, bytes, alignment);
+    }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::block::granule; }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
+
+private:
+    friend class step_plan;
+    explicit step_resource(shared<detail::step_state> state) noexcept : state_{std::move(state)} {}
+    shared<detail::step_state> state_;
+};
+
+static_assert(labelled_resource<step_resource> && sizeof(step_resource) == 8);
+
+/// A step of a program: from `step_plan::begin` to the end of this scope. Move-only.
+class step_scope {
+public:
+    step_scope(step_scope&&) noexcept = default;
+    step_scope& operator=(step_scope&& other) noexcept {
+        if (this != &other) {
+            end();
+            state_ = std::move(other.state_);
+        }
+        return *this;
+    }
+    ~step_scope() { end(); }
+
+    /// True for a step that is recorded, and served by what the plan stands on.
+    [[nodiscard]] bool is_recorded() const noexcept { return state_ && state_->is_recording(); }
+
+private:
+    friend class step_plan;
+    explicit step_scope(shared<detail::step_state> state) noexcept : state_{std::move(state)} {}
+    void end() noexcept {
+        if (auto const ending = std::exchange(state_, {})) ending->end_step();
+    }
+    shared<detail::step_state> state_;
+};
+
+/// Memory for a program that does the same again and again, as training does: one step is recorded, a place in one slab
+/// is planned for each of its requests, and the steps after it have them there.
+///
+/// The n-th request of a step goes to the n-th place if it has that size. One that does not is served by what the plan
+/// stands on, mostly a pool, and counted by its reason; so are allocate_sync, requests between steps, and those that
+/// were still alive when the recorded step ended. A request that has the size of one of the next 16 is taken for that:
+/// those before it were left out. Nobody has bytes that are another's, whatever the program does: what outlives its
+/// step keeps its bytes, and who would have had them is served elsewhere.
+/// The slab is one allocation of what the plan stands on, so it is charged to that one's budget. It is taken when the
+/// step after the recorded one begins; when it is refused, that step and those after it are served without it, and
+/// `prepare` tells why.
+///
+/// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it. Bytes that
+///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
+/// Threads: any may ask and give back; one step at a time. The order of requests decides, so steps that several threads
+///          share mostly do not repeat.
+/// Throws:  as what it stands on; misuse (alignment above 256, or asked after its end). A wrong size, a pointer that is
+///          not alive or a second release goes to the error sink as misuse, and changes nothing.
+/// At its end what is still alive in the slab is reported by tag, size and place, and stays valid until its last owner
+/// is gone.
+/// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has the peak of the plan, no byte
+///          more.
+/// Example: examples/replay_trace.cpp
+class step_plan {
+public:
+    using options = step_plan_options;
+
+    /// A plan over a resource, which serves what is recorded and what deviates, and gives the slab.
+    explicit step_plan(any_resource upstream, options wanted = {})
+        : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
+    step_plan(step_plan const&) = delete;  // a scope is one place; hand on resource() instead
+    step_plan& operator=(step_plan const&) = delete;
+    ~step_plan() { state_->close(); }
+
+    /// Begins a step, which ends with the scope. The first one is recorded; the next one plans it and takes the slab.
+    /// A recorded step that an exception ends is forgotten, and the next one recorded instead.
+    /// Throws: misuse when a step is open; cuda_error; std::bad_alloc: no step has begun then.
+    [[nodiscard]] step_scope begin(place where = place::here()) {
+        state_->begin_step(where);
+        return step_scope{state_};
+    }
+    /// The next step is recorded and planned anew. Throws: misuse in a step.
+    void record_again(place where = place::here()) { state_->record_again(where); }
+    /// Plans the recorded step if it is not, and takes the slab if that is missing: what `begin` does otherwise.
+    /// Throws: out_of_memory when the slab is refused; misuse in a step, or without a recorded one; cuda_error. The
+    ///         recorded step is kept.
+    void prepare(place where = place::here()) { state_->prepare(where); }
+
+    /// The planned step; empty before the first is planned.
+    [[nodiscard]] planned_step planned() const { return state_->planned(); }
+    /// Saves the planned step. Throws: misuse when there is none; data_error when the file cannot be written.
+    void save(std::string const& path, place where = place::here()) const {
+        save_plan(state_->planned_or_throw(where), path);
+    }
+    /// Takes a saved plan in place of a recorded step. Throws: data_error with line and reason; misuse in a step.
+    /// Nothing has changed then.
+    void load(std::string const& path, place where = place::here()) { state_->use(load_plan(path), where); }
+
+    /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
+    [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
+    operator any_resource() const { return resource(); }
+
+    [[nodiscard]] step_plan_stats stats() const { return state_->stats(); }
+    /// What is alive of steps before this one: those with a place in the slab now, and, as they were then, those that
+    /// the recorded step left alive.
+    [[nodiscard]] std::vector<holding> survivors() const { return state_->survivors(); }
+
+private:
+    shared<detail::step_state> state_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The requests and releases of one step, as they come.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/label.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/pool/planned_step.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Not thread-safe.
+class step_recorder {
+public:
+    /// Throws: std::bad_alloc; unchanged then.
+    void note_taken(void const* p, std::size_t bytes, label const& who) {
+        labels_.push_back({who.name, who.where, bytes});
+        try {
+            requests_.push_back({{now_, 0, bytes}});
+            live_[p] = requests_.size() - 1;
+        } catch (...) {
+            requests_.resize(labels_.size() - 1);
+            labels_.pop_back();
+            throw;
+        }
+        ++now_;
+    }
+    /// What was not noted when it was taken is passed over.
+    void note_given(void const* p) noexcept {
+        auto const found = live_.find(p);
+        if (found == live_.end()) return;
+        requests_[found->second].live.until = now_++;
+        live_.erase(found);
+    }
+
+    /// The step, without places. What is still alive is not planned.
+    [[nodiscard]] planned_step end() {
+        for (auto const& [p, i] : live_) {
+            requests_[i].live.until = now_;
+            requests_[i].is_planned = false;
+        }
+        return {std::move(requests_)};
+    }
+    /// Who is still alive, in order.
+    [[nodiscard]] std::vector<holding> survivors() const {
+        std::vector<holding> all;
+        for (std::size_t i = 0; i != requests_.size(); ++i)
+            if (requests_[i].live.until == 0) all.push_back(labels_[i]);
+        return all;
+    }
+
+private:
+    std::vector<planned_request> requests_;
+    std::vector<holding> labels_;
+    std::unordered_map<void const*, std::size_t> live_;
+    std::uint64_t now_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""examples/replay_trace: one line of figures that a count of our own agrees with, bad input refused by line."""
+
+import os
+import pathlib
+import random
+import re
+import subprocess
+import tempfile
+
+from _plan_trace import check, most_alive, program
+
+program = program.with_name("replay_trace")
+
+
+def run(*arguments):
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, env=dict(os.environ))
+
+
+def replay(*arguments):
+    done = run(*arguments)
+    check("the run succeeds and says nothing on standard error", done.returncode == 0 and not done.stderr, done)
+    found = re.fullmatch(r"live_peak=(\d+) reserved_peak=(\d+) ratio=(\d+\.\d+) waits=(\d+) refusals=(\d+) seconds=(\d+\.\d+)\n",
+                         done.stdout)
+    check("one line of figures is printed", found, done)
+    told = dict(zip(("live_peak", "reserved_peak", "waits", "refusals"), map(int, (*found.groups()[:2], *found.groups()[3:5]))))
+    told["ratio"] = float(found[3])
+    check("the ratio is that of the peaks",
+          told["live_peak"] == 0 or abs(told["ratio"] - told["reserved_peak"] / told["live_peak"]) < 1e-5, told)
+    return told
+
+
+def text_of(blocks):
+    return "id,lower,upper,size\n" + "".join(f"{i},{a},{b},{size}\n" for i, (a, b, size) in enumerate(blocks))
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+
+    def file(name, text):
+        path = folder / name
+        path.write_bytes(text.encode())
+        return path
+
+    # ---- figures
+    pick = random.Random(7)
+    blocks = []
+    for i in range(300):
+        lower = pick.randrange(300)
+        blocks.append((lower, lower + pick.randrange(1, 30), 512 * pick.randrange(1, 4000)))
+    trace = file("random.csv", text_of(blocks))
+    live = most_alive(blocks)
+    for options in ([], ["--streams", 4], ["--policy", "plan"], ["--policy", "plan", "--streams", 4], ["--steps", 3],
+                    ["--policy", "plan", "--steps", 3]):
+        told = replay(trace, *options)
+        check("what is live is counted right", told["live_peak"] == live, options, told, live)
+        check("nothing is refused without a cap", told["refusals"] == 0, options, told)
+        check("what is live is reserved", told["reserved_peak"] >= live, options, told)
+        check("streams wait for each other, and one for nobody", (told["waits"] != 0) == ("--streams" in options), options, told)
+        if "plan" in options:
+            check("a plan takes hardly more than what is live", told["ratio"] < 1.05, options, told)
+    check("several passes reserve as one does, by a plan",
+          replay(trace, "--policy", "plan", "--steps", 5)["reserved_peak"] ==
+          replay(trace, "--policy", "plan")["reserved_peak"])
+
+    huge = file("huge.csv", text_of([(0, 2, 2**50), (1, 3, 2**50), (2, 4, 2**50)]))
+    for policy in ("pool", "plan"):
+        check("more than any machine has is replayed", replay(huge, "--policy", policy)["live_peak"] == 2**51)
+
+    # ---- a cap
+    for policy in ("pool", "plan"):
+        told = replay(trace, "--policy", policy, "--cap", live // 2)
+        check("a cap holds, and what does not fit is counted", told["reserved_peak"] <= live // 2 and told["refusals"] > 0 and
+              told["live_peak"] <= live // 2, told)
+    fitting = file("fitting.csv", text_of([(0, 3, 4 << 20), (3, 5, 8 << 20), (4, 9, 4 << 20)]))
+    check("a cap that is just enough is enough for a plan",
+          replay(fitting, "--policy", "plan", "--cap", "12MiB")["refusals"] == 0)
+
+    # ---- bad files: the reader is plan_trace's, whose tests have the rest
+    for name, text, words in (
+        ("empty", "", ["line 0"]),
+        ("negative", "id,lower,upper,size\na,0,1,5\nb,0,1,-5\n", ["line 3", "size '-5'", "negative"]),
+        ("reversed", "id,lower,upper,size\na,3,2,5\n", ["line 2", "[3, 2) is reversed"]),
+        ("overflow", f"id,lower,upper,size\na,0,1,{2**64}\n", ["line 2", "more than 64 bits"]),
+        ("same-id", "id,lower,upper,size\na,0,1,5\na,2,3,5\n", ["line 3", "id 'a'", "line 2"]),
+    ):
+        done = run(file(name, text))
+        check(f"{name}: the status is 1, with one line and nothing printed",
+              done.returncode == 1 and done.stderr.count("\n") == 1 and not done.stdout, done)
+        check(f"{name}: a data error of that file, with line and reason",
+              done.stderr.startswith("replay_trace: cuota::data_error: ") and all(word in done.stderr for word in (name, *words)),
+              done)
+    done = run(folder / "absent")
+    check("a file that is none is a data error", done.returncode == 1 and "data_error" in done.stderr, done)
+
+    # ---- the command line
+    for arguments, words in (
+        ([], "a file is needed"), ([trace, trace], "one file"), ([trace, "--nonsense"], "'--nonsense'"),
+        ([trace, "--cap"], "needs a value"), ([trace, "--cap", "-1"], "'-1'"), ([trace, "--cap", "1XiB"], "'1XiB'"),
+        ([trace, "--streams", 0], "at least 1"), ([trace, "--streams", 65], "64"), ([trace, "--steps", "many"], "'many'"),
+        ([trace, "--policy", "best"], "'best'"),
+    ):
+        done = run(*arguments)
+        check("the status is 2, with the reason and the usage",
+              done.returncode == 2 and words in done.stderr and "usage: replay_trace" in done.stderr and not done.stdout, done)
+    helped = run("--help")
+    check("help is no error", helped.returncode == 0 and "--policy" in helped.stdout, helped)

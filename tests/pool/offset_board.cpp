@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/offset_board.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/random_lifetimes.hpp"
+
+namespace {
+
+using cuota::detail::lifetime_part;
+using cuota::detail::offset_board;
+using index = offset_board::index;
+using stretch = offset_board::stretch;
+
+/// Two sections: a and b live in the first one, b and c in the second.
+struct three_blocks {
+    static constexpr index a = 0, b = 1, c = 2;
+    lifetime_part part = support::parts_of({{0, 2, 4}, {1, 3, 2}, {2, 4, 3}}).front();
+    stretch all{0, 1};
+    offset_board board{part};
+};
+
+stretch all_of(offset_board const& board) { return {0, board.sections() - 1}; }
+
+/// All that can be asked of a board.
+std::vector<std::uint64_t> answers(offset_board const& board) {
+    std::vector<std::uint64_t> all{board.placed(), board.mark()};
+    for (offset_board::block const& b : board.blocks()) all.insert(all.end(), {b.is_placed, b.lowest});
+    for (index s = 0; s != board.sections(); ++s)
+        all.insert(all.end(), {board.floor(s), board.waiting(s), board.has_waiting(s), board.is_crossed(s),
+                               board.cause(s).first, board.cause(s).last});
+    return all;
+}
+
+/// The lowest offset above all placed blocks that live when it does.
+std::uint64_t lowest_above_placed(offset_board const& board, offset_board::block const& b) {
+    std::uint64_t lowest = 0;
+    for (offset_board::block const& o : board.blocks())
+        if (o.is_placed && o.span().meets(b.span())) lowest = std::max(lowest, o.lowest + o.size);
+    return lowest;
+}
+
+/// A section by the blocks alone.
+struct expected_section {
+    std::uint64_t top = 0;  // of what is placed
+    std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t waiting = 0;
+    index count = 0, crossing = 0;
+
+    expected_section(offset_board const& board, index s) {
+        for (offset_board::block const& b : board.blocks()) {
+            if (s < b.first || s >= b.last) continue;
+            if (b.is_placed) {
+                top = std::max(top, b.lowest + b.size);
+                continue;
+            }
+            lowest = std::min(lowest, b.lowest);
+            waiting += b.size;
+            ++count;
+            if (s + 1 != b.last) ++crossing;
+        }
+    }
+    [[nodiscard]] std::uint64_t floor() const { return count == 0 ? top : lowest; }
+};
+
+/// The first section in which what waits does not fit.
+index check_sections(offset_board const& board, std::uint64_t capacity) {
+    index broken = offset_board::nobody;
+    for (index s = 0; s != board.sections(); ++s) {
+        expected_section const expected{board, s};
+        REQUIRE(board.floor(s) == expected.floor());
+        REQUIRE(board.waiting(s) == expected.waiting);
+        REQUIRE(board.has_waiting(s) == (expected.count != 0));
+        REQUIRE(board.is_crossed(s) == (expected.crossing != 0));
+        if (broken == offset_board::nobody && expected.count != 0 &&
+            expected.floor() + expected.waiting > capacity)
+            broken = s;
+    }
+    return broken;
+}
+
+std::vector<index> waiting_blocks(offset_board const& board) {
+    std::vector<index> all;
+    for (index i = 0; i != board.blocks().size(); ++i)
+        if (!board[i].is_placed) all.push_back(i);
+    return all;
+}
+
+/// What is empty, and what nothing crosses, among the sections of a block.
+std::size_t gaps(offset_board const& board, stretch of) {
+    std::size_t count = 0;
+    for (index s = of.first; s <= of.last; ++s)
+        count += !board.has_waiting(s) + (s != of.last && !board.is_crossed(s));
+    return count;
+}
+
+/// Places a block and checks all that came of it.
+void place_and_check(offset_board& board, index i, std::uint64_t capacity) {
+    std::size_t const gaps_before = gaps(board, board[i].span());
+    std::size_t const placed_before = board.placed();
+    auto const done = board.place(i);
+    auto const beside = waiting_blocks(board);
+    REQUIRE(board[i].is_placed);
+    REQUIRE(board.placed() == placed_before + 1);
+    REQUIRE(done.splits == (gaps(board, board[i].span()) != gaps_before));
+    REQUIRE(done.carries == std::any_of(beside.begin(), beside.end(), [&](index other) {
+                return board[other].span().meets(board[i].span());
+            }));
+    for (index const other : beside) REQUIRE(board[other].lowest == lowest_above_placed(board, board[other]));
+    index const broken = board.raise_floors(all_of(board), done.changed, 0);
+    REQUIRE(broken == check_sections(board, capacity));
+}
+
+}  // namespace
+
+TEST_CASE("offset_board lays a block on what is below it", "[pool][offset_board]") {
+    three_blocks t;
+    t.board.clear(9);
+
+    auto const first = t.board.place(t.a);
+    CHECK(first.carries);
+    CHECK_FALSE(first.splits);
+    CHECK(first.changed == t.all);
+    CHECK(t.board[t.b].lowest == 4);
+    CHECK(t.board[t.c].lowest == 0);
+    CHECK(t.board.floor(0) == 4);
+    CHECK(t.board.floor(1) == 0);
+    CHECK(t.board.is_crossed(0));
+
+    auto const second = t.board.place(t.b);
+    CHECK(second.carries);
+    CHECK(second.splits);
+    CHECK_FALSE(t.board.has_waiting(0));
+    CHECK_FALSE(t.board.is_crossed(0));
+    CHECK(t.board[t.c].lowest == 6);
+
+    auto const third = t.board.place(t.c);
+    CHECK_FALSE(third.carries);
+    CHECK(t.board.floor(1) == 9);
+    CHECK(t.board.placed() == 3);
+}
+
+TEST_CASE("offset_board names the section in which what waits does not fit", "[pool][offset_board]") {
+    three_blocks t;
+    for (std::uint64_t const capacity : {8U, 9U}) {
+        t.board.clear(capacity);
+        REQUIRE(t.board.raise_floors(t.all, t.all, 0) == offset_board::nobody);
+        t.board.place(t.a);
+        auto const done = t.board.place(t.b);
+        CHECK(t.board.raise_floors(t.all, done.changed, 0) == (capacity == 9 ? offset_board::nobody : 1));
+        CHECK(t.board.cause(1) == t.all);  // b lies on a, in the first one
+        CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == offset_board::nobody);  // not looked at
+    }
+    t.board.clear(9);
+    CHECK(t.board.raise_floors(t.all, t.all, 3) == offset_board::nobody);
+    CHECK(t.board.raise_floors(t.all, t.all, 4) == 0);
+    CHECK(t.board.floor(0) == 0);  // a block could lie there, but for those below 4 it is too late
+    CHECK(t.board.cause(0) == stretch{0, 0});
+}
+
+TEST_CASE("offset_board raises a floor over a hole that nothing can fill", "[pool][offset_board]") {
+    three_blocks t;
+    t.board.clear(9);
+    auto const first = t.board.place(t.c);
+    REQUIRE(t.board.raise_floors(t.all, first.changed, 0) == offset_board::nobody);
+    REQUIRE(t.board.floor(1) == 3);
+    REQUIRE(t.board.cause(1) == stretch{1, 1});
+
+    auto const second = t.board.place(t.a);
+    CHECK(t.board.raise_floors(t.all, second.changed, 0) == offset_board::nobody);
+    CHECK(t.board.floor(1) == 4);  // only b waits for it, and lies on a
+    CHECK(t.board.cause(1) == t.all);
+}
+
+TEST_CASE("offset_board looks at the blocks of a section until one is found", "[pool][offset_board]") {
+    three_blocks const t;
+    std::vector<index> seen;
+    CHECK_FALSE(t.board.any_member(1, [&](index i) {
+        seen.push_back(i);
+        return false;
+    }));
+    CHECK(seen == std::vector<index>{t.b, t.c});
+    CHECK(t.board.any_member(0, [&](index i) {
+        seen.push_back(i);
+        return i == t.a;
+    }));
+    CHECK(seen == std::vector<index>{t.b, t.c, t.a});
+}
+
+TEST_CASE("offset_board tells blocks that could be swapped", "[pool][offset_board]") {
+    auto const part = support::parts_of({{0, 2, 4}, {0, 2, 4}, {0, 2, 5}, {1, 4, 4}, {3, 5, 1}}).front();
+    offset_board const board{part};
+    CHECK(board[0].is_equal_to(board[1]));
+    CHECK_FALSE(board[0].is_equal_to(board[2]));
+    CHECK_FALSE(board[0].is_equal_to(board[3]));
+}
+
+TEST_CASE("offset_board is what its blocks say, and what it was when steps are taken back",
+          "[pool][offset_board]") {
+    std::mt19937_64 random{31};
+    for (int round = 0; round != 600; ++round)
+        for (lifetime_part const& part :
+             support::parts_of(support::random_lifetimes(random, support::pick(random, 3, 16), 12, 6))) {
+            offset_board board{part};
+            std::uint64_t const capacity = part.most_alive + support::pick(random, 0, 3);
+            board.clear(capacity);
+            std::vector<std::vector<std::uint64_t>> before;
+            std::vector<std::size_t> marks;
+            for (int step = 0; step != 40; ++step) {
+                auto const waiting = waiting_blocks(board);
+                if (waiting.empty() || (!marks.empty() && random() % 3 == 0)) {
+                    std::size_t const back = support::pick(random, 0, marks.size() - 1);
+                    board.undo_to(marks[back]);
+                    REQUIRE(answers(board) == before[back]);
+                    before.resize(back);
+                    marks.resize(back);
+                    continue;
+                }
+                marks.push_back(board.mark());
+                before.push_back(answers(board));
+                place_and_check(board, waiting[support::pick(random, 0, waiting.size() - 1)], capacity);
+            }
+        }
+}
+
+TEST_CASE("offset_board: what lies outside of a floor's cause has no part in its height",
+          "[pool][offset_board]") {
+    std::mt19937_64 random{37};
+    std::size_t narrow = 0;
+    for (int round = 0; round != 600; ++round)
+        for (lifetime_part const& part :
+             support::parts_of(support::random_lifetimes(random, support::pick(random, 6, 20), 20, 6))) {
+            offset_board board{part}, other{part};
+            std::vector<index> placed;
+            for (auto waiting = waiting_blocks(board); waiting.size() > 2; waiting = waiting_blocks(board)) {
+                placed.push_back(waiting[support::pick(random, 0, waiting.size() - 1)]);
+                auto const done = board.place(placed.back());
+                (void)board.raise_floors(all_of(board), done.changed, 0);
+            }
+            for (index s = 0; s != board.sections(); ++s) {
+                other.clear(part.most_alive);
+                for (index const i : placed)
+                    if (board[i].span().meets(board.cause(s))) {
+                        auto const done = other.place(i);
+                        (void)other.raise_floors(all_of(other), done.changed, 0);
+                    }
+                REQUIRE(other.floor(s) == board.floor(s));
+                if (other.placed() != board.placed()) ++narrow;
+            }
+        }
+    CHECK(narrow > 1'000);  // the cause is not all of time
+}

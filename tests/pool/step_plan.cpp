@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/step_plan.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/catch.hpp"
+#include "support/resource_suite.hpp"
+#include "support/sink.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+namespace {
+
+/// A pool, a plan on it, and a stream.
+struct planned_pool {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget};
+    cuota::stream stream{};
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+
+    void* take(std::size_t bytes) { return memory.allocate(stream, bytes); }
+    void give(void* p, std::size_t bytes) { memory.deallocate(stream, p, bytes); }
+    /// Takes blocks of these sizes, one after the other, and gives all back in that order. Returns where they were.
+    std::vector<void*> step(std::vector<std::size_t> const& sizes) {
+        auto const scope = plan.begin();
+        std::vector<void*> blocks;
+        for (std::size_t const bytes : sizes) blocks.push_back(take(bytes));
+        for (std::size_t i = 0; i != sizes.size(); ++i) give(blocks[i], sizes[i]);
+        return blocks;
+    }
+};
+
+std::size_t total(std::vector<std::size_t> const& sizes) {
+    std::size_t sum = 0;
+    for (std::size_t const bytes : sizes) sum += cuota::round_up(bytes, 256);
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("step_plan records a step and serves those after it from one slab", "[pool][step_plan]") {
+    planned_pool p;
+    std::vector<std::size_t> const sizes{1000, 70'000, 300, 1000};
+    {
+        auto const scope = p.plan.begin();
+        CHECK(scope.is_recorded());
+        p.give(p.take(1000), 1000);
+        void* const kept = p.take(500);
+        p.give(p.take(2000), 2000);
+        p.give(kept, 500);
+    }
+    CHECK_FALSE(p.plan.stats().has_slab);
+    CHECK(p.plan.stats().recorded == 3);
+    CHECK(p.plan.planned().requests.empty());
+
+    for (int i = 0; i != 3; ++i) {
+        auto const scope = p.plan.begin();
+        CHECK_FALSE(scope.is_recorded());
+        CHECK(p.plan.stats().peak == 512 + 2048);
+        void* const first = p.take(1000);
+        p.give(first, 1000);
+        void* const kept = p.take(500);
+        void* const last = p.take(2000);
+        CHECK((last == first || kept == first));  // the same bytes again
+        p.give(last, 2000);
+        p.give(kept, 500);
+    }
+    auto const stats = p.plan.stats();
+    CHECK(stats.has_slab);
+    CHECK(stats.served == 9);
+    CHECK(stats.fell_back() == 0);
+    CHECK(stats.skipped == 0);
+    CHECK(stats.outside == 0);
+    CHECK(stats.steps == 4);
+    CHECK(stats.requests == 3);
+    CHECK(stats.lower_bound == 512 + 2048);
+    CHECK(stats.ratio() == 1);
+    CHECK(p.pool.stats().requested == stats.peak);  // one allocation of the pool's
+}
+
+TEST_CASE("step_plan behaves as a resource, in steps and between them", "[pool][step_plan]") {
+    planned_pool p;
+    std::optional<cuota::step_scope> scope;
+    int const what = GENERATE(0, 1, 2);
+    if (what != 0) (void)p.step({1000, 5000, 40'000, 40'000});
+    if (what != 1) scope.emplace(p.plan.begin());
+    support::behaves_as_a_resource(p.memory);
+}
+
+TEST_CASE("step_plan is a place for buffers", "[pool][step_plan]") {
+    planned_pool p;
+    for (int i = 0; i != 3; ++i) {
+        auto const scope = p.plan.begin();
+        cuota::device_buffer<float> const x{1000, 1.5F, p.stream, p.plan};
+        cuota::device_buffer<float> const y{3000, 2.5F, p.stream, p.plan};
+        CHECK(x.to_vector(p.stream) == std::vector<float>(1000, 1.5F));
+        CHECK(y.to_vector(p.stream) == std::vector<float>(3000, 2.5F));
+    }
+    CHECK(p.plan.stats().served == 4);
+    CHECK(p.plan.stats().fell_back() == 0);
+}
+
+TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][step_plan]") {
+    planned_pool p;
+    std::vector<std::size_t> const sizes{1000, 2000, 3000, 4000, 5000};
+    (void)p.step(sizes);
+    auto const base = p.step(sizes);
+    CHECK(p.plan.stats().served == 5);
+
+    SECTION("another size, and one more in between") {
+        auto const blocks = p.step({1000, 2000, 9999, 3000, 4000, 5000});
+        CHECK(blocks[0] == base[0]);
+        CHECK(blocks[3] == base[2]);
+        CHECK(blocks[5] == base[4]);
+        CHECK(p.plan.stats().served == 10);
+        CHECK(p.plan.stats().other_size == 1);
+        CHECK(p.plan.stats().skipped == 0);
+    }
+    SECTION("some that do not come") {
+        auto const blocks = p.step({1000, 4000});
+        CHECK(blocks[1] == base[3]);
+        CHECK(p.plan.stats().served == 7);
+        CHECK(p.plan.stats().skipped == 3);
+        CHECK(p.step(sizes) == base);
+    }
+    SECTION("more than there were") {
+        (void)p.step({1000, 2000, 3000, 4000, 5000, 1000, 1});
+        CHECK(p.plan.stats().too_many == 2);
+    }
+    SECTION("one that is looked for too far ahead") {
+        std::vector<std::size_t> many(17, 256);
+        many.push_back(512);
+        p.plan.record_again();
+        (void)p.step(many);
+        (void)p.step({512});
+        CHECK(p.plan.stats().other_size == 1);
+        (void)p.step({256, 256, 512});
+        CHECK(p.plan.stats().other_size == 1);
+        CHECK(p.plan.stats().served == 5 + 3);
+    }
+    SECTION("between steps, and not in stream order") {
+        void* const q = p.take(1000);
+        CHECK(q != base[0]);
+        p.give(q, 1000);
+        p.memory.deallocate_sync(p.memory.allocate_sync(1000), 1000);
+        CHECK(p.plan.stats().outside == 2);
+    }
+    CHECK(p.plan.stats().in_use == 0);
+    CHECK(p.plan.stats().live == 0);
+}
+
+TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[pool][step_plan]") {
+    planned_pool p;
+    (void)p.step({1000, 2000});
+    auto const base = p.step({1000, 2000});
+    void* loss = nullptr;
+    {
+        auto const scope = p.plan.begin();
+        loss = p.memory.allocate(p.stream, 1000, 256, {"loss", {"train.cpp", 7}});
+        CHECK(p.plan.survivors().empty());  // it may still come
+    }
+    auto const left = p.plan.survivors();
+    REQUIRE(left.size() == 1);
+    CHECK(left[0].name == cuota::tag{"loss"});
+    CHECK(left[0].where.line == 7);
+    CHECK(left[0].bytes == 1000);
+    for (int i = 0; i != 2; ++i) {
+        auto const blocks = p.step({1000, 2000});
+        CHECK(blocks[0] != loss);
+        CHECK(blocks[1] == base[1]);
+    }
+    CHECK(p.plan.stats().in_use == 2);
+    p.give(loss, 1000);
+    CHECK(p.plan.survivors().empty());
+    CHECK(p.step({1000, 2000}) == base);
+}
+
+TEST_CASE("step_plan leaves what outlived the recorded step to the pool, and names it", "[pool][step_plan]") {
+    planned_pool p;
+    std::vector<void*> kept;
+    for (int i = 0; i != 3; ++i) {
+        auto const scope = p.plan.begin();
+        p.give(p.take(2000), 2000);
+        kept.push_back(p.memory.allocate(p.stream, 1000, 256, {"moment", {"train.cpp", 3}}));
+    }
+    CHECK(p.plan.stats().peak == 2048);
+    CHECK(p.plan.stats().served == 2);
+    CHECK(p.plan.stats().unplanned == 2);
+    REQUIRE(p.plan.survivors().size() == 1);
+    CHECK(p.plan.survivors()[0].name == cuota::tag{"moment"});
+    for (void* const q : kept) p.give(q, 1000);
+}
+
+TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "[pool][step_plan]") {
+    planned_pool p;
+    (void)p.step({1000, 2000});
+    (void)p.step({1000, 2000});
+    void* kept = nullptr;
+    {
+        auto const scope = p.plan.begin();
+        kept = p.take(1000);
+        REQUIRE_THROWS_AS(p.plan.record_again(), cuota::misuse);
+    }
+    p.plan.record_again();
+    CHECK_FALSE(p.plan.stats().has_slab);
+    CHECK(p.plan.stats().live == 1);
+    for (int i = 0; i != 3; ++i) (void)p.step({5000, 6000, 7000});
+    CHECK(p.plan.stats().requests == 3);
+    CHECK(p.plan.stats().peak == total({5000, 6000, 7000}));
+    CHECK(p.pool.stats().live_blocks == 2);
+    p.give(kept, 1000);
+    (void)p.step({5000, 6000, 7000});
+    CHECK(p.pool.stats().live_blocks == 1);  // the old slab went
+    CHECK(p.plan.stats().fell_back() == 0);
+}
+
+TEST_CASE("step_plan forgets a recorded step that an exception ended, or that asked for nothing",
+          "[pool][step_plan]") {
+    planned_pool p;
+    REQUIRE_THROWS_AS(
+        [&] {
+            auto const scope = p.plan.begin();
+            p.give(p.take(1000), 1000);
+            throw std::runtime_error{"no"};
+        }(),
+        std::runtime_error);
+    CHECK(p.plan.begin().is_recorded());
+    (void)p.step({1000});
+    CHECK_FALSE(p.plan.begin().is_recorded());
+    CHECK(p.plan.stats().recorded == 2);
+}
+
+TEST_CASE("step_plan goes on without a slab that is refused, and prepare tells why", "[pool][step_plan]") {
+    cuota::budget const budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget};
+    cuota::stream const stream;
+    cuota::step_plan plan{pool};
+    auto const step = [&] {
+        auto const scope = plan.begin();
+        for (int i = 0; i != 2; ++i)
+            plan.resource().deallocate(stream, plan.resource().allocate(stream, 768_KiB), 768_KiB);
+    };
+    auto const held = budget.held();
+    step();
+    void* const other = pool.allocate(stream, 512_KiB, 256);
+    auto const before = pool.stats();
+    REQUIRE_THROWS_AS(plan.prepare(), cuota::budget_exceeded);
+    CHECK(pool.stats().requested == before.requested);
+    CHECK(budget.held() >= held);
+    {
+        auto const scope = plan.begin();
+        void* const small = plan.resource().allocate(stream, 1000);
+        plan.resource().deallocate(stream, small, 1000);
+    }
+    CHECK(plan.stats().without_slab == 1);
+    CHECK_FALSE(plan.stats().has_slab);
+    CHECK(plan.planned().requests.size() == 2);
+    pool.deallocate(stream, other, 512_KiB);
+    plan.prepare();
+    CHECK(plan.stats().has_slab);
+    step();
+    CHECK(plan.stats().served == 2);
+}
+
+TEST_CASE("step_plan takes a saved plan for a recorded step", "[pool][step_plan]") {
+    support::temp_folder const folder;
+    std::vector<std::size_t> const sizes{1000, 70'000, 300, 1000};
+    {
+        planned_pool p;
+        REQUIRE_THROWS_AS(p.plan.save(folder.path("step.plan")), cuota::misuse);
+        (void)p.step(sizes);
+        p.plan.prepare();
+        p.plan.save(folder.path("step.plan"));
+    }
+    planned_pool p;
+    p.plan.load(folder.path("step.plan"));
+    (void)p.step(sizes);
+    CHECK(p.plan.stats().recorded == 0);
+    CHECK(p.plan.stats().served == 4);
+    auto const bad = folder.write("bad.plan", "nonsense");
+    auto const planned = p.plan.planned();
+    auto const refused = thrown<cuota::data_error>([&] { p.plan.load(bad); });
+    CHECK(has(refused.why(), "line 1"));
+    CHECK(p.plan.planned() == planned);
+    (void)p.step(sizes);
+    CHECK(p.plan.stats().served == 8);
+}
+
+TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
+    support::captured_errors errors;
+    planned_pool p;
+    (void)p.step({1000, 2000});
+    auto const base = p.step({1000, 2000});
+    {
+        auto const scope = p.plan.begin();
+        CHECK(has(thrown<cuota::misuse>([&] { (void)p.plan.begin(); }).what(), "the end of its step"));
+        REQUIRE_THROWS_AS(p.plan.prepare(), cuota::misuse);
+        REQUIRE_THROWS_AS(p.plan.load("nothing"), cuota::data_error);
+        void* const q = p.take(1000);
+        auto const told = [&] {
+            auto const all = errors.take();
+            return all.size() == 1 ? all[0] : std::to_string(all.size()) + " errors";
+        };
+        p.give(q, 999);
+        CHECK(has(told(), "999 B were given back of 1000 B"));
+        p.give(static_cast<char*>(q) + 256, 1000);
+        CHECK(has(told(), "not alive here"));
+        p.give(base[1], 2000);
+        CHECK(has(told(), "not alive here"));
+        p.give(q, 1000);
+        CHECK(errors.count() == 0);
+        p.give(q, 1000);
+        CHECK(has(told(), "given back twice"));
+        CHECK(p.plan.stats().live == 0);
+    }
+    cuota::step_plan fresh{p.pool};
+    REQUIRE_THROWS_AS(fresh.prepare(), cuota::misuse);
+}
+
+TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goes with its last owner",
+          "[pool][step_plan]") {
+    support::captured_errors errors;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const stream;
+    std::optional<cuota::step_plan> plan{std::in_place, pool};
+    std::optional<cuota::step_resource> memory{plan->resource()};
+    void* p = nullptr;
+    for (int i = 0; i != 2; ++i) {
+        auto const scope = plan->begin();
+        p = memory->allocate(stream, 1000, 256, {"state", {"train.cpp", 9}});
+        if (i == 0) memory->deallocate(stream, p, 1000);
+    }
+    plan.reset();
+    auto const told = errors.take();
+    REQUIRE(told.size() == 1);
+    CHECK(has(told[0], "a step_plan ended while 1 allocation is still alive: state 1000 B (train.cpp:9)"));
+    REQUIRE_THROWS_AS(memory->allocate(stream, 10), cuota::misuse);
+    cuota::rt::fill_bytes(p, 1, 1000, stream);
+    CHECK(pool.stats().live_blocks == 1);
+    memory->deallocate(stream, p, 1000);
+    memory.reset();
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(errors.count() == 0);
+}
