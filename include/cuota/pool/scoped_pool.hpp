@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <cuota/guard/budget.hpp>
@@ -14,6 +15,13 @@
 
 namespace cuota::inline v0 {
 
+/// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
+/// any page that lies free, wherever that is; by segments, only what it took as a whole.
+enum class pool_growth {
+    automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
+    segments,  ///< as large as the request, or a little larger
+};
+
 /// How a pool behaves; what is left out is unbounded or empty.
 struct pool_options {
     tag name{};                   ///< for messages
@@ -21,6 +29,7 @@ struct pool_options {
     std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
     int reclaim_priority =
         0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
+    pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
 };
 
 /// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
@@ -77,7 +86,14 @@ public:
     /// Device memory of the current device, under a budget.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
     scoped_pool(budget const& account, options wanted, place where = place::here())
-        : scoped_pool{account, device_memory{}, device::current(), wanted, where} {}
+        : scoped_pool{account,
+                      device_memory{},
+                      device::current(),
+                      wanted,
+                      where,
+                      wanted.growth == pool_growth::automatic
+                          ? detail::device_pages::make(device::current(), wanted.cap)
+                          : nullptr} {}
 
     /// Memory of another source, under a budget.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here())
@@ -113,8 +129,8 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
 
-    /// Gives back segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
-    /// Waits on the host for work that may still use them. A segment is the smallest thing it gives.
+    /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
+    /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
     std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
 
     /// The largest request that needs no more from the source. Bytes.
@@ -125,10 +141,10 @@ public:
 
 private:
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where)
+                place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(
               wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name, wanted.reclaim_priority)} {
+              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages))} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 
