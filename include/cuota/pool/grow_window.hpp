@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <cuota/core/bytes.hpp>
@@ -95,20 +96,50 @@ enum class growth_aim { least_missing, least_in_all };
     return best;
 }
 
-/// The largest request that fits when `spent` bytes of pages may be in use, what is idle counted among them.
-/// Cost: O(holes).
+/// The longest window that begins where `first` does and needs at most `spent` bytes of pages, free ones counted.
+[[nodiscard]] inline std::size_t longest_from(block_index const& blocks, block const& first,
+                                              std::size_t spent) {
+    std::size_t length = 0;
+    for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
+        std::size_t const pages = b->after ? blocks.pages_between(b->at, b->end()) : b->size - blocks.page();
+        if (pages > spent || !b->after) {
+            // A part of a page before the first whole one costs nothing.
+            auto const at = reinterpret_cast<std::uintptr_t>(b->at);
+            return length + round_up(at, blocks.page()) - at + std::min(pages, spent);
+        }
+        length += b->size;
+        spent -= pages;
+    }
+    return length;
+}
+
+/// The longest window that ends where `last` does, which is not the last one of the range. As longest_from.
+[[nodiscard]] inline std::size_t longest_up_to(block_index const& blocks, block const& last,
+                                               std::size_t spent) {
+    std::size_t length = 0;
+    for (block const* b = &last; b && (b->is_hole() || b->may_merge()); b = b->before) {
+        std::size_t const pages = blocks.pages_between(b->at, b->end());
+        if (pages > spent) {
+            auto const end = reinterpret_cast<std::uintptr_t>(b->end());
+            return length + end - round_down(end, blocks.page()) + spent;
+        }
+        length += b->size;
+        spent -= pages;
+    }
+    return length;
+}
+
+/// The largest request that fits when `spent` bytes of pages may be used for it, free ones counted.
+/// Cost: O(holes), times the holes that a window has.
 [[nodiscard]] inline std::size_t largest_window(block_index const& blocks, std::size_t spent) {
     if (blocks.page() == 0) return 0;
     spent = round_down(spent, blocks.page());
-    // Beside the whole pages of a free block lies a part of one, which costs nothing.
-    auto const part_of = [&](block const* b) {
-        return b && b->may_merge() ? b->size - blocks.pages_between(b->at, b->end()) : 0;
-    };
     std::size_t most = 0;
     blocks.for_each_hole([&](block const& hole) {
-        std::size_t const free = hole.before && hole.before->may_merge() ? hole.before->size : 0;
-        std::size_t const addresses = hole.size - (hole.after ? 0 : blocks.page());
-        most = std::max(most, std::min(part_of(hole.before) + spent, free + addresses));
+        bool const is_after_free = hole.before && hole.before->may_merge();
+        most = std::max(most, longest_from(blocks, is_after_free ? *hole.before : hole, spent));
+        if (hole.after)
+            most = std::max(most, longest_up_to(blocks, hole.after->may_merge() ? *hole.after : hole, spent));
     });
     return most;
 }

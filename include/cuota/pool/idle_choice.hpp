@@ -95,21 +95,20 @@ struct idle_memory {
     std::size_t const pages = blocks.free_pages() - std::min(blocks.free_pages(), kept.idle);
     std::size_t given = page == 0 ? 0 : std::min(pages, round_down(wanted, page));
     bool const one_more = given < pages;
+    bool some_cover = one_more;
     // The largest segments while one does not do, then the smallest that does.
-    blocks.for_each_free_from_largest([&](block const& b) {
-        if (given >= wanted) return false;
-        if (!b.is_whole_segment()) return true;
-        if (b.size < wanted - given && !one_more) {
-            given += b.size;
+    if (!one_more)
+        blocks.for_each_free_from_largest([&](block const& b) {
+            some_cover = given < wanted && b.is_whole_segment() && b.size >= wanted - given;
+            if (given >= wanted || some_cover) return false;
+            if (b.is_whole_segment()) given += b.size;
             return true;
-        }
-        return false;
-    });
-    if (given >= wanted) return given;
+        });
+    if (given >= wanted || !some_cover) return given;
     block const* const segment = choose_segment(blocks, wanted - given);
     bool const covers = segment && segment->size >= wanted - given;
     if (one_more && (!covers || segment->size > page)) return given + page;
-    return covers ? given + segment->size : given;
+    return given + segment->size;
 }
 
 }  // namespace cuota::inline v0::detail
