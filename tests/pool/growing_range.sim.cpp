@@ -112,6 +112,22 @@ TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][gro
     CHECK(pool.stats().free_blocks == 1);
 }
 
+TEST_CASE("what a pool takes at once is no more than it was told", "[pool][growing_range]") {
+    support::machine const machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    calls_since const mallocs{"cudaMalloc"};
+    {
+        cuota::scoped_pool const pages{budget, {.initial = 6_MiB}};
+        CHECK(budget.held() == 6_MiB);
+        CHECK(pages.largest_free() == 6_MiB);
+        CHECK(mallocs.count() == 0);
+    }
+    cuota::scoped_pool const segment{budget, {.initial = 5_MiB}};
+    CHECK(budget.held() == 5_MiB);
+    CHECK(segment.largest_free() == 5_MiB);
+    CHECK(mallocs.count() == 1);
+}
+
 TEST_CASE("a pool that was told so grows by segments", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -296,6 +312,52 @@ TEST_CASE("while one thread trims a pool and waits, another uses it", "[pool][gr
     CHECK(pool.stats().reserved == 2_MiB);
 }
 
+TEST_CASE("who needs what another thread is giving back waits for it, and is not refused",
+          "[pool][growing_range][threads]") {
+    bool const by_pages = GENERATE(true, false);
+    support::machine const machine;
+    cuota::budget budget{"trainer", 6_MiB};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{
+        budget, {.growth = by_pages ? cuota::pool_growth::automatic : cuota::pool_growth::segments}};
+    void* const kept = pool.allocate(b, 2_MiB);
+    void* const idle = pool.allocate(a, 4_MiB);
+    support::gate gate{a};
+    pool.deallocate(a, idle, 4_MiB);
+    calls_since const waits{"cudaEventSynchronize"};
+    std::thread trimmer{[&] { pool.trim(); }};
+    while (waits.count() == 0) std::this_thread::yield();
+    void* p = nullptr;
+    std::thread other{[&] { p = pool.allocate(b, 4_MiB); }};
+    gate.open();
+    trimmer.join();
+    other.join();
+
+    CHECK(p);
+    pool.deallocate(b, p, 4_MiB);
+    pool.deallocate(b, kept, 2_MiB);
+}
+
+TEST_CASE("a pool's last owner waits for work on what was never given back", "[pool][growing_range]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const a;
+    std::optional<support::gate> gate;
+    std::thread opener;
+    {
+        cuota::scoped_pool pool{budget};
+        void* const lost = pool.allocate(a, 1_MiB);
+        gate.emplace(a);
+        support::write_words(a, lost, 1_MiB, 1);
+        opener = std::thread{[&] { gate->open(); }};
+    }
+    opener.join();
+    CHECK(machine.errors.take().size() == 1);  // that it was lost; not that work came too late
+    CHECK(cudaStreamSynchronize(a.get()) == cudaSuccess);
+    CHECK(budget.held() == 0);
+}
+
 TEST_CASE("pages that cannot be waited for are put back as they were", "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -374,7 +436,7 @@ TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "
     auto const seen = support::survives_every_failure(machine, [&] {
         cuota::stream const a;
         cuota::stream const b;
-        cuota::scoped_pool pool{budget, {.initial = 1_MiB, .cap = 11_MiB}};
+        cuota::scoped_pool pool{budget, {.initial = 2_MiB, .cap = 11_MiB}};
         cuota::any_resource memory = pool;
         std::vector<allocation> all;
         auto const give_all = [&] {

@@ -128,6 +128,7 @@ public:
         {
             std::scoped_lock const lock{guard_};
             leaving_ -= out.bytes;
+            gone_ += bytes;
             stats_.reserved -= bytes;
             if (out.is_paged) blocks_.let_go(*out.in, bytes);
             else if (bytes == 0) blocks_.put_back_segment(*out.in);
@@ -135,13 +136,13 @@ public:
         }
         left_.notify_all();
     }
-    /// Waits for a part of what others have taken out to be gone; true when there was some.
-    bool wait_for_leaving() noexcept {
+    /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone.
+    std::size_t wait_for_leaving() noexcept {
         std::unique_lock lock{guard_};
         std::size_t const before = leaving_;
-        if (before == 0) return false;
-        left_.wait(lock, [&] { return leaving_ != before; });
-        return true;
+        std::size_t const gone_before = gone_;
+        left_.wait(lock, [&] { return leaving_ < before || leaving_ == 0 || gone_ != gone_before; });
+        return gone_ - gone_before;
     }
     /// What giving back `wanted` bytes would come to, what is about to be gone among them.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
@@ -476,6 +477,7 @@ private:
     mutable pool_stats stats_;
     std::vector<segment> segments_;
     std::size_t leaving_ = 0;       // of what is reserved: taken out, and not gone
+    std::size_t gone_ = 0;          // in all, so far
     std::condition_variable left_;  // some of it is
     bool closed_ = false;
 };

@@ -36,11 +36,12 @@ public:
 /// Pages of a device's memory. What is mapped counts as held by this process on the device.
 class device_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes of memory; null when the device has no virtual memory, or no addresses for it.
-    /// Throws: cuda_error.
+    /// A range for at most `most` bytes of memory; null when that is less than a page, and when the device has no virtual
+    /// memory, or no addresses for it. Throws: cuda_error.
     [[nodiscard]] static std::unique_ptr<page_range> make(device where, std::size_t most) {
         if (!rt::supports_virtual_memory(where)) return nullptr;
         std::size_t const page = rt::page_size(where);
+        if (most < page) return nullptr;
         std::size_t const full = round_up(std::min(most, where.memory().total), page);
         rt::address_range range{where, full * addresses_per_byte + page};
         if (range.bytes() == 0) return nullptr;
@@ -78,9 +79,9 @@ public:
     }
 
 private:
-    // What lives may lie so that a hole of the size wanted is to be had only beyond all of it. With eight times the
-    // addresses that takes more than chance: a program that knows where its memory lies, and is after that.
-    static constexpr std::size_t addresses_per_byte = 8;
+    // What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them
+    // than memory. When they run out nevertheless, a segment serves.
+    static constexpr std::size_t addresses_per_byte = 4;
 
     device_pages(device where, rt::address_range range, std::size_t page) noexcept
         : where_{where}, range_{std::move(range)}, page_{page} {}

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,7 @@ class pool_state final : public stakeholder {
 public:
     static constexpr std::size_t granule = block::granule;
 
-    /// Grows by `pages`, if there are any, and by segments of the source where pages do not do.
+    /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                std::unique_ptr<page_range> pages = nullptr)
         : account_{std::move(account)},
@@ -42,6 +44,9 @@ public:
         // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
         // stream, and not every source waits for that.
         blocks_.wait_for_freed();
+        if (pages_ &&
+            blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
+            report_failure_of([&] { device_->synchronize(); });
         blocks_.for_each_segment([this](segment const& s) { give_back(s); });
         blocks_.for_each_mapped([this](std::byte* at, std::size_t bytes) {
             (void)pages_->unmap(at, bytes);
@@ -75,10 +80,10 @@ public:
         kept_addresses const kept = kept_here();
         std::size_t const given = give_back_all(
             [&](std::size_t so_far) { return blocks_.take_out(wanted - std::min(wanted, so_far), kept); });
-        // Another thread gives back what could be had as well: it is all but done.
-        return given >= wanted ? given : given + blocks_.wait_for_leaving();
+        return given >= wanted ? given : given + wait_for_others();
     }
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
+        wait_for_refunds();
         return blocks_.could_take_out(wanted, kept_here());
     }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
@@ -93,7 +98,9 @@ public:
             blocks_.add_grown(window);
             return static_cast<void*>(window.at);
         };
-        if (pages_ && grow(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
+        // What was planned is taken to the byte: a budget may have been made for it.
+        bool const is_whole_pages = pages_ && bytes % pages_->page() == 0;
+        if (is_whole_pages && grow(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
         (void)with_new_segment(bytes, who, [&](segment const& fresh) {
             blocks_.add(fresh);
             return nullptr;
@@ -221,9 +228,22 @@ private:
         std::size_t bytes = out.bytes;
         if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
         else source_.deallocate_sync(out.at, out.bytes, granule);
+        ++refunding_;
         blocks_.gone(out, bytes);
         if (bytes != 0) account_.refund(bytes);
+        --refunding_;
         return bytes;
+    }
+    // What other threads are giving back could be had as well. Returns the bytes.
+    std::size_t wait_for_others() noexcept {
+        std::size_t const gone = blocks_.wait_for_leaving();
+        wait_for_refunds();
+        return gone;
+    }
+    // What is gone is refunded in an instant. Not waited for without end: who watches the budget is called then, by the
+    // thread that refunds, and may wait for this one, or be this one.
+    void wait_for_refunds() const noexcept {
+        for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
     }
 
     // While one lives, its thread's reclaims leave these addresses of the pool alone: it is about to grow there.
@@ -352,6 +372,7 @@ private:
     int const priority_;
     std::unique_ptr<page_range> const pages_;
     block_pool blocks_;
+    std::atomic<int> refunding_ = 0;  // threads that give back what is gone already
 };
 
 }  // namespace cuota::inline v0::detail

@@ -61,13 +61,17 @@ private:
 
 static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
 
-/// Memory in large segments, cut into blocks for many requests, given back in one go when the scope ends.
+/// Memory taken by pages or in large segments, cut into blocks for many requests, given back in one go when the scope ends.
 ///
 /// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
-/// The pool's segments are what is charged to the budget, because they are what the device really gave. A pool that
-/// does not use a segment gives it back when its budget is short, or when `trim` says so.
+/// Device memory grows by pages where the device has virtual memory: just those that the request lacks beside what lies
+/// free. When they cannot be had, pages that lie free elsewhere in the pool are given back for them: what fits the free
+/// pages together is served, wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of
+/// the page, a segment of the exact size does.
+/// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
+/// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// Threads: any.
@@ -133,10 +137,11 @@ public:
     /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
     std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
 
-    /// The largest request that needs no more from the source. Bytes.
+    /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
+    /// served while the budget has room, or pages lie free elsewhere in the pool.
     [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
     [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
-    /// The account that segments are charged to: the budget, or the cap inside it.
+    /// The account that pages and segments are charged to: the budget, or the cap inside it.
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
 
 private:
