@@ -33,6 +33,7 @@
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
+#include <cuota/runtime/virtual_memory.hpp>
 
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/async_memory.hpp>
@@ -66,6 +67,9 @@
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
+#include <cuota/pool/grow_window.hpp>
+#include <cuota/pool/growing_range.hpp>
+#include <cuota/pool/idle_choice.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/pool/live_table.hpp>
 #include <cuota/pool/offset_board.hpp>

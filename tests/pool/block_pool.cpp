@@ -15,6 +15,7 @@
 #include "support/thrown.hpp"
 
 using cuota::detail::block_pool;
+using cuota::detail::idle_memory;
 using cuota::detail::segment;
 using namespace cuota::literals;
 using support::has;
@@ -28,6 +29,12 @@ void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_
 void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) { return pool.try_take(&s, bytes, {}); }
 void give(block_pool& pool, cuota::stream_ref s, void* p, std::size_t bytes) {
     CHECK_FALSE(pool.give(&s, p, bytes));
+}
+// All that can be given back at a time.
+std::optional<idle_memory> drop(block_pool& pool) {
+    std::optional<idle_memory> const out = pool.take_out_above(0);
+    if (out) pool.gone(*out, out->bytes);
+    return out;
 }
 
 }  // namespace
@@ -86,15 +93,25 @@ TEST_CASE("segments are taken out when nothing lives in them, as few bytes as wi
     CHECK(pool.could_take_out(3_MiB) == 4_MiB);
     CHECK(pool.could_take_out(5_MiB) == 6_MiB);
     CHECK(pool.could_take_out(cuota::unlimited) == 6_MiB);
-    CHECK(!pool.take_out(7_MiB));
-    std::optional<segment> const least = pool.take_out(6_MiB);
+    CHECK(!pool.take_out_above(7_MiB));
+    std::optional<idle_memory> const least = pool.take_out_above(6_MiB);
     REQUIRE(least);
     CHECK((least->at == address(32_MiB) && least->bytes == 2_MiB));
-    CHECK(pool.take_out(0)->bytes == 4_MiB);
-    CHECK(!pool.take_out(0));
+    CHECK(!pool.take_out_above(5_MiB));  // what is taken out is as good as gone
+    CHECK(pool.could_take_out(cuota::unlimited) == 6_MiB);
+    CHECK(pool.reserved() == 7_MiB);
+    pool.gone(*least, 2_MiB);
+    CHECK(pool.reserved() == 5_MiB);
+    std::optional<idle_memory> const kept = pool.take_out(1);
+    REQUIRE(kept);
+    CHECK(pool.largest_free() == 0);
+    pool.gone(*kept, 0);  // could not be given back
+    CHECK(pool.largest_free() == 4_MiB);
+    CHECK(drop(pool)->bytes == 4_MiB);
+    CHECK(!drop(pool));
     CHECK(pool.reserved() == 1_MiB);
     give(pool, s, p, 1_MiB);
-    CHECK(pool.take_out(0)->at == address(0));
+    CHECK(drop(pool)->at == address(0));
     CHECK(pool.stats().segments == 0);
     CHECK(pool.stats().peak_reserved == 7_MiB);
 }
@@ -117,7 +134,7 @@ TEST_CASE("a closed block_pool gives nothing, and says when something came back"
     CHECK(has(pool.survivors(), "1 allocation is still alive"));
     CHECK(pool.give(&in_order, p, 512));
     CHECK(pool.survivors().empty());
-    CHECK(pool.take_out(0)->bytes == 16_MiB);
+    CHECK(drop(pool)->bytes == 16_MiB);
 }
 
 TEST_CASE("what is held ready is no part of a peak, also when a segment comes between",

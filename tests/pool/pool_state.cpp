@@ -4,14 +4,18 @@
 // What a pool is to its budget: somebody who holds, and can give back. Its use as memory stands in scoped_pool.cpp.
 #include <cuota/pool/pool_state.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <cuota/core/shared.hpp>
+#include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/watch.hpp>
 #include <cuota/resource/device_memory.hpp>
 
@@ -26,6 +30,48 @@ using support::has;
 using support::thrown;
 
 namespace {
+
+// Pages that nothing is behind: a pool never touches them. Counts what is mapped; `most` is what there is.
+class counted_pages final : public cuota::detail::page_range {
+public:
+    counted_pages(std::size_t& mapped, std::size_t most) : mapped_{&mapped}, most_{most} {}
+    [[nodiscard]] std::byte* at() const noexcept override {
+        return reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
+    }
+    [[nodiscard]] std::size_t bytes() const noexcept override { return 1_GiB; }
+    [[nodiscard]] std::size_t page() const noexcept override { return 2_MiB; }
+    [[nodiscard]] bool map(std::byte*, std::size_t bytes, cuota::label const&) override {
+        if (bytes > most_ - *mapped_) return false;
+        *mapped_ += bytes;
+        return true;
+    }
+    std::size_t unmap(std::byte*, std::size_t bytes) noexcept override {
+        *mapped_ -= bytes;
+        return bytes;
+    }
+
+private:
+    std::size_t* mapped_;
+    std::size_t most_;
+};
+
+// A source that has nothing, and takes nothing from the heap to say so.
+struct nothing {
+    void* allocate(cuota::stream_ref, std::size_t, std::size_t) {
+        throw cuota::out_of_memory{cuota::refusal{}};
+    }
+    void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    void* allocate_sync(std::size_t, std::size_t) { throw cuota::out_of_memory{cuota::refusal{}}; }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    std::size_t granule() const noexcept { return 256; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    bool operator==(nothing const&) const noexcept { return true; }
+};
+
+cuota::shared<pool_state> pool_of_pages(cuota::budget const& budget, std::size_t& mapped, std::size_t most) {
+    return cuota::shared<pool_state>::make(budget, nothing{}, std::nullopt, cuota::tag{"main"}, 0,
+                                           std::make_unique<counted_pages>(mapped, most));
+}
 
 cuota::shared<pool_state> pool_on(cuota::budget const& budget) {
     return cuota::shared<pool_state>::make(budget, cuota::device_memory{}, cuota::device::current(),
@@ -181,4 +227,83 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
     CHECK(has(refused.what(), "256"));
     CHECK(taken == 0);
     CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a pool that grows when the host has no memory has taken nothing, or all that was asked",
+          "[pool][pool_state]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    std::size_t refused = 0;
+    for (std::size_t allowed = 0;; ++allowed) {
+        REQUIRE(allowed < 500);
+        support::captured_errors errors;
+        cuota::budget budget{"test", 12_MiB};
+        std::size_t mapped = 0;
+        auto const pool = pool_of_pages(budget, mapped, 64_MiB);
+        std::vector<void*> blocks;
+        for (int i = 0; i != 6; ++i) blocks.push_back(pool->allocate(a, 2_MiB, 256, {}));
+        pool->deallocate(a, blocks[1], 2_MiB);
+        pool->deallocate(b, blocks[3], 2_MiB);
+        pool->deallocate(b, blocks[5], 2_MiB);
+        void* p = nullptr;
+        try {
+            support::failing_heap const heap{allowed};
+            p = pool->allocate(a, 6_MiB, 256, {});
+        } catch (std::bad_alloc const&) { ++refused; }
+        CHECK(budget.held() == pool->stats().reserved);
+        CHECK(mapped == pool->stats().reserved);
+        CHECK(pool->stats().live_blocks == (p ? 4 : 3));
+        pool->deallocate(a, p, 6_MiB);
+        for (std::size_t const i : {0u, 2u, 4u}) pool->deallocate(a, blocks[i], 2_MiB);
+        CHECK(pool->trim(0) != 0);
+        CHECK(mapped == 0);
+        CHECK(budget.held() == 0);
+        (void)errors.take();
+        if (p) break;
+    }
+    CHECK(refused > 5);
+}
+
+TEST_CASE("a pool whose device has fewer pages than the budget allows serves what is there",
+          "[pool][pool_state]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 64_MiB};
+    cuota::stream const s;
+    std::size_t mapped = 0;
+    auto const pool = pool_of_pages(budget, mapped, 8_MiB);
+    void* const p = pool->allocate(s, 7_MiB, 256, {});
+    CHECK_THROWS_AS(pool->allocate(s, 2_MiB, 256, {}), cuota::out_of_memory);
+    CHECK(mapped == 8_MiB);
+    CHECK(budget.held() == 8_MiB);
+    void* const rest = pool->allocate(s, 1_MiB, 256, {});
+    pool->deallocate(s, p, 7_MiB);
+    pool->deallocate(s, rest, 1_MiB);
+    CHECK(pool->reclaim(3_MiB) == 4_MiB);
+    CHECK(mapped == 4_MiB);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a cache that is asked for what a pool lacks may use that pool", "[pool][pool_state]") {
+    cuota::budget budget{"test", 6_MiB};
+    cuota::stream const s;
+    std::size_t mapped = 0;
+    auto const pool = pool_of_pages(budget, mapped, 64_MiB);
+    void* const first = pool->allocate(s, 3_MiB, 256, {});
+    void* const cached = pool->allocate(s, 3_MiB, 256, {});
+    REQUIRE(budget.held() == 6_MiB);
+    bool is_cached = true;
+    cuota::reclaimer const cache{budget, "cache",
+                                 [&](std::size_t) { return is_cached ? 2_MiB : std::size_t{0}; },
+                                 [&](std::size_t) {
+                                     std::size_t const before = budget.held();
+                                     if (is_cached) pool->deallocate(s, cached, 3_MiB);
+                                     is_cached = false;
+                                     pool->trim(4_MiB);
+                                     return before - budget.held();
+                                 }};
+    void* const p = pool->allocate(s, 2_MiB, 256, {});
+    CHECK_FALSE(is_cached);
+    CHECK(mapped == budget.held());
+    pool->deallocate(s, p, 2_MiB);
+    pool->deallocate(s, first, 3_MiB);
 }

@@ -33,6 +33,8 @@ static_assert(std::is_convertible_v<cuota::scoped_pool&, cuota::any_resource>);
 
 namespace {
 
+constexpr cuota::pool_options in_segments{.growth = cuota::pool_growth::segments};
+
 // Requests from the pool in a row, given back with it or before.
 struct taken {
     cuota::scoped_pool& pool;
@@ -124,7 +126,7 @@ TEST_CASE("scoped_pool charges what it takes and gives everything back when its 
 TEST_CASE("the first segment of a scoped_pool is as large as its first request", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget};
+    cuota::scoped_pool pool{budget, in_segments};
     taken blocks{pool, stream};
 
     blocks(1'000'000);
@@ -139,7 +141,7 @@ TEST_CASE("the first segment of a scoped_pool is as large as its first request",
 
 TEST_CASE("scoped_pool never takes more than an eighth above what it is asked for", "[pool][scoped_pool]") {
     cuota::stream const stream;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 256_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 256_MiB}, in_segments};
     taken blocks{pool, stream};
     std::mt19937 random{1};
 
@@ -351,7 +353,7 @@ TEST_CASE("a freed block is the next request's on the same stream", "[pool][scop
 }
 
 TEST_CASE("of two blocks that fit, the tighter one is taken", "[pool][scoped_pool]") {
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, in_segments};
     cuota::stream const stream;
     taken blocks{pool, stream};
     blocks(4_MiB);
@@ -430,7 +432,7 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
 TEST_CASE("trim gives back bytes truly, and never a segment more than is needed", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget};
+    cuota::scoped_pool pool{budget, in_segments};
     taken blocks{pool, stream};
     for (std::size_t const size : {4_MiB, 1_MiB, 2_MiB, 8_MiB}) blocks(size);  // a segment each
     REQUIRE(pool.stats().segments == 4);
@@ -476,8 +478,8 @@ TEST_CASE("a pool gives idle segments back when its budget is short, and no more
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool a{budget};
-    cuota::scoped_pool b{budget};
+    cuota::scoped_pool a{budget, in_segments};
+    cuota::scoped_pool b{budget, in_segments};
     taken idle{a, stream};
     for (std::size_t const size : {8_MiB, 2_MiB, 4_MiB, 1_MiB}) idle(size);
     idle.give_back_all();
@@ -496,8 +498,9 @@ TEST_CASE("the pool of the higher priority gives first, though another would giv
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
     bool const first_is_higher = GENERATE(true, false);
-    cuota::scoped_pool large{budget, {.reclaim_priority = first_is_higher ? 1 : -1}};
-    cuota::scoped_pool exact{budget, {.reclaim_priority = 0}};
+    cuota::scoped_pool large{
+        budget, {.reclaim_priority = first_is_higher ? 1 : -1, .growth = cuota::pool_growth::segments}};
+    cuota::scoped_pool exact{budget, in_segments};
     taken idle{large, stream};
     idle(8_MiB);
     taken also_idle{exact, stream};
@@ -598,7 +601,8 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    std::optional<cuota::scoped_pool> pool{std::in_place, budget, cuota::pool_options{.name = "main"}};
+    std::optional<cuota::scoped_pool> pool{
+        std::in_place, budget, cuota::pool_options{.name = "main", .growth = cuota::pool_growth::segments}};
     std::optional<cuota::pool_resource> memory{pool->resource()};
     void* const p = memory->allocate(stream, 1_MiB, 256, {"weights", {"train.cpp", 10}});
     void* const idle = memory->allocate(stream, 2_MiB);

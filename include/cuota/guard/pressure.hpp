@@ -226,25 +226,32 @@ inline void sum_up(std::vector<holding>& holders) {
     return r;
 }
 
-/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again,
-/// before it gives up.
+/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
+/// False when that was of no use: nothing is charged then.
+template <class Attempt>
+[[nodiscard]] bool try_charge_by(Attempt attempt, ledger& node, std::size_t bytes,
+                                 std::vector<reclaimer_facts>& told) {
+    node.look_if_stale();
+    for (;;) {
+        ledger::outcome const met = attempt();
+        if (!met.refuser) return true;
+        if (node.look_again(met)) continue;
+        // What is more than the whole limit will not fit whatever is given back.
+        if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
+        reclaim_round round{
+            node.stakeholders([&](ledger const& at) { return at.makes_room_in(*met.refuser); })};
+        // Not met.missing: what idles with other threads is not a cache's to give.
+        std::size_t const missing = met.refuser->missing_for(bytes);
+        if (missing != 0 && round.ask_for(missing, told) == 0) return false;
+    }
+}
+
+/// As try_charge_by, before it gives up.
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt>
 void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
     std::vector<reclaimer_facts> told;
-    node.look_if_stale();
-    for (;;) {
-        ledger::outcome const met = attempt();
-        if (!met.refuser) return;
-        if (node.look_again(met)) continue;
-        // What is more than the whole limit will not fit whatever is given back.
-        if (bytes <= met.refuser->limit() && !reclaiming::is_on()) {
-            reclaim_round round{
-                node.stakeholders([&](ledger const& at) { return at.makes_room_in(*met.refuser); })};
-            // Not met.missing: what idles with other threads is not a cache's to give.
-            std::size_t const missing = met.refuser->missing_for(bytes);
-            if (missing == 0 || round.ask_for(missing, told) != 0) continue;
-        }
+    while (!try_charge_by(attempt, node, bytes, told)) {
         refusal r = facts_of(node, bytes, request);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
         for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);

@@ -17,21 +17,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// The record of a run of bytes inside one segment. A free block needs the first half of it, a live one the second.
+/// The record of a run of bytes inside one segment, or one range of pages. A free block needs the first half of it, a live one the second.
 struct alignas(128) block {
     /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
     static constexpr std::size_t granule = 256;
 
     /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
-    /// the lock, and who has made it `held` has the second half to himself.
-    enum class state : std::uintptr_t { free, live, held };
+    /// the lock, and who has made it `held` has the second half to himself. A `hole` has addresses, and no memory; one
+    /// that is `growing` is about to get some.
+    enum class state : std::uintptr_t { free, live, held, hole, growing };
 
     std::byte* at = nullptr;
     std::size_t size = 0;
-    block* before = nullptr;  // neighbours in the segment
+    block* before = nullptr;  // neighbours in the segment, or in the range of pages
     block* after = nullptr;
     block* left =
-        nullptr;  // while free: in its bin; while there is no such block: the next record of that kind
+        nullptr;  // while free: in its bin; a hole: among holes; while there is no such block: the next record of that kind
     block* right = nullptr;
     wait_set waits{};  // while free: what must be over before the bytes are used
 
@@ -60,6 +61,8 @@ struct alignas(128) block {
         return (word.load(std::memory_order_acquire) & (granule - 1)) == static_cast<std::uintptr_t>(now);
     }
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
+    [[nodiscard]] bool is_hole() const noexcept { return has_state(state::hole); }
+    [[nodiscard]] std::byte* end() const noexcept { return at + size; }
     [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
 };
 static_assert(sizeof(block) == 128);
@@ -81,6 +84,10 @@ public:
         made.size = size;
         made.become(block::state::free);
         return made;
+    }
+    /// After it, two can be made. Throws: std::bad_alloc; unchanged then.
+    void reserve_two() {
+        if (!unused_ || !unused_->left) grow();
     }
     void drop(block& b) noexcept {
         b.before = b.after = b.right = nullptr;

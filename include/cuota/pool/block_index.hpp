@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <utility>
 
+#include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/free_bins.hpp>
@@ -24,15 +26,159 @@ public:
     /// Enters a segment as one free block. Throws: std::bad_alloc; unchanged then.
     block& add_segment(void* at, std::size_t size) {
         block& whole = store_.make(static_cast<std::byte*>(at), size);
-        free_.insert(whole);
+        put_free(whole);
         return whole;
     }
 
-    /// Forgets a free block that is a whole segment.
+    /// Forgets a free or held block that is a whole segment.
     void remove_segment(block& whole) noexcept {
-        free_.erase(whole);
+        if (whole.may_merge()) pull_free(whole);
         store_.drop(whole);
     }
+    /// Takes out a free block that is a whole segment: it is held, with its waits.
+    void hold_segment(block& whole) noexcept {
+        pull_free(whole);
+        whole.become(block::state::held);
+    }
+    /// A held segment is free again, with its waits.
+    void put_back_segment(block& whole) noexcept { free_again(whole, std::move(whole.waits)); }
+
+    // --- a range of addresses that memory comes to, and goes from, by pages ---
+
+    /// Enters the range of the pool, as one hole. Its last page never gets memory: so there is a hole behind every block in
+    /// it, and who runs over the end of the last one faults. Throws: std::bad_alloc; unchanged then.
+    void add_range(std::byte* at, std::size_t size, std::size_t page) {
+        first_ = &store_.make(at, size);
+        page_ = page;
+        range_end_ = at + size;
+        put_hole(*first_);
+    }
+    [[nodiscard]] std::size_t page() const noexcept { return page_; }
+
+    template <class Visit>
+    void for_each_hole(Visit visit) const {
+        for (block* hole = holes_; hole; hole = hole->right) visit(*hole);
+    }
+    /// The runs of pages that memory is behind: visit(at, bytes), in the order of addresses.
+    template <class Visit>
+    void for_each_mapped(Visit visit) const {
+        for (block* b = first_; b; b = b->after) {
+            if (b->is_hole()) continue;
+            std::byte* const from = b->at;
+            while (!b->after->is_hole()) b = b->after;
+            visit(from, static_cast<std::size_t>(b->end() - from));
+        }
+    }
+    /// How many those are. Cost: O(holes).
+    [[nodiscard]] std::size_t mapped_runs() const noexcept {
+        std::size_t runs = 0;
+        for_each_hole([&](block const& hole) { runs += hole.before && !hole.before->is_hole(); });
+        return runs;
+    }
+
+    /// The whole pages between two addresses. Bytes.
+    [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept {
+        if (page_ == 0 || !is_paged(from)) return 0;
+        std::uintptr_t const first = round_up(address(from), page_);
+        std::uintptr_t const last = round_down(address(to), page_);
+        return last > first ? last - first : 0;
+    }
+    /// Of all free blocks in the range, whole pages. Bytes.
+    [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
+
+    /// Takes whole pages out of a free block, for who knows that nothing uses them, or waits: they are held, with the waits of
+    /// the block, and what is left of it before and behind stays free. Throws: std::bad_alloc; unchanged then.
+    block& hold_pages(block& b, std::byte* at, std::size_t bytes) {
+        wait_set before = b.waits.copy();
+        wait_set behind = b.waits.copy();
+        store_.reserve_two();
+        block& spare = store_.make(at, bytes);  // in case that only some of them can be given back
+        try {
+            store_.reserve_two();
+        } catch (...) {
+            store_.drop(spare);
+            throw;
+        }
+        pull_free(b);  // nothing throws from here on
+        block* pages = &b;
+        if (b.at != at) {
+            pages = &split(b, at);
+            pages->waits = std::move(b.waits);
+            b.waits = std::move(before);
+            put_free(b);
+        }
+        if (pages->size != bytes) {
+            block& rest = split(*pages, at + bytes);
+            rest.waits = std::move(behind);
+            put_free(rest);
+        }
+        pages->become(block::state::held);
+        pages->next = &spare;
+        return *pages;
+    }
+    /// Held pages: the first `bytes` of them have no memory any more, the rest is free again.
+    void let_go(block& pages, std::size_t bytes) noexcept {
+        block& rest = *std::exchange(pages.next, nullptr);
+        wait_set waits = std::exchange(pages.waits, {});
+        if (bytes == 0 || bytes == pages.size) {
+            store_.drop(rest);
+            if (bytes == 0) free_again(pages, std::move(waits));
+            else become_hole(pages);
+            return;
+        }
+        rest.at = pages.at + bytes;
+        rest.size = std::exchange(pages.size, bytes) - bytes;
+        link(pages, rest);
+        free_again(rest, std::move(waits));
+        become_hole(pages);
+    }
+
+    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`. `first` is the
+    /// block or hole in which `at` lies. Returns the first one held. Throws: std::bad_alloc; unchanged then.
+    block& hold_window(block& first, std::byte* at, std::byte* end) {
+        store_.reserve_two();
+        block* begin = &first;
+        if (first.is_hole() && first.at != at) {
+            begin = &split(first, at);
+            put_hole(*begin);
+        }
+        block* b = begin;
+        for (;; b = b->after) {
+            bool const is_last = b->end() >= end;
+            if (!b->is_hole()) {
+                pull_free(*b);
+                b->become(block::state::held);
+            } else {
+                if (b->end() > end) put_hole(split(*b, end));
+                pull_hole(*b);
+                b->become(block::state::growing);
+            }
+            if (is_last) return *begin;
+        }
+    }
+    /// The parts of a held window up to `end`. Not under the lock: they are his who holds them.
+    template <class Visit>
+    static void for_each_part(block& first, std::byte const* end, Visit visit) {
+        for (block* b = &first; b;) {
+            block* const next = b->end() < end ? b->after : nullptr;
+            visit(*b);
+            b = next;
+        }
+    }
+    /// A held window is one free block, to be used after `waits`, merged with what it touches.
+    block& join_window(block& first, std::byte const* end, wait_set waits) noexcept {
+        while (first.end() < end) swallow_next(first);
+        return free_again(first, std::move(waits));
+    }
+    /// A held window is what it was.
+    void undo_window(block& first, std::byte const* end) noexcept {
+        for_each_part(first, end, [this](block& b) {
+            if (b.has_state(block::state::growing)) become_hole(b);
+            else free_again(b, std::move(b.waits));
+        });
+    }
+
+    // --- all free blocks ---
 
     /// The free blocks of at least `size` bytes, the smallest first, until visit(block) says false.
     template <class Visit>
@@ -61,14 +207,14 @@ public:
         live_.reserve_one();
         block* const rest = size < b.size ? &store_.make(b.at + size, b.size - size) : nullptr;
 
-        free_.erase(b);  // nothing throws from here on
+        pull_free(b);  // nothing throws from here on
         if (rest) {
             rest->before = &b;
             rest->after = std::exchange(b.after, rest);
             if (rest->after) rest->after->before = rest;
             rest->waits = std::move(b.waits);
             b.size = size;
-            free_.insert(*rest);
+            put_free(*rest);
         }
         b.waits = {};  // whoever took it has waited
         b.requested = requested;
@@ -87,20 +233,12 @@ public:
     /// block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
-        b.become(block::state::free);
-        b.waits = std::move(waits);
-        block* kept = &b;
-        if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {
-            free_.erase(*b.after);
-            swallow_next(b);
-        }
-        if (b.before && b.before->may_merge() && merge_waits(*b.before, b)) {
-            kept = b.before;
-            free_.erase(*kept);
-            swallow_next(*kept);
-        }
-        free_.insert(*kept);
-        return *kept;
+        return free_again(b, std::move(waits));
+    }
+    /// After it, `take` has no need of memory. Throws: std::bad_alloc.
+    void prepare_take() {
+        live_.reserve_one();
+        store_.reserve_two();
     }
 
     [[nodiscard]] std::size_t largest_free() const noexcept { return free_.largest(); }
@@ -116,6 +254,75 @@ private:
             return true;
         } catch (std::bad_alloc const&) { return false; }
     }
+    block& free_again(block& b, wait_set waits) noexcept {
+        b.become(block::state::free);
+        b.waits = std::move(waits);
+        block* kept = &b;
+        if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {
+            pull_free(*b.after);
+            swallow_next(b);
+        }
+        if (b.before && b.before->may_merge() && merge_waits(*b.before, b)) {
+            kept = b.before;
+            pull_free(*kept);
+            swallow_next(*kept);
+        }
+        put_free(*kept);
+        return *kept;
+    }
+
+    [[nodiscard]] static std::uintptr_t address(void const* p) noexcept {
+        return reinterpret_cast<std::uintptr_t>(p);
+    }
+    [[nodiscard]] bool is_paged(void const* p) const noexcept {
+        return first_ && address(p) >= address(first_->at) && address(p) < address(range_end_);
+    }
+    void put_free(block& b) noexcept {
+        free_.insert(b);
+        free_pages_ += pages_between(b.at, b.end());
+    }
+    void pull_free(block& b) noexcept {
+        free_.erase(b);
+        free_pages_ -= pages_between(b.at, b.end());
+    }
+    void put_hole(block& b) noexcept {
+        b.become(block::state::hole);
+        b.left = nullptr;
+        b.right = std::exchange(holes_, &b);
+        if (b.right) b.right->left = &b;
+    }
+    void pull_hole(block& b) noexcept {
+        (b.left ? b.left->right : holes_) = b.right;
+        if (b.right) b.right->left = b.left;
+        b.left = b.right = nullptr;
+    }
+    block& become_hole(block& b) noexcept {
+        block* kept = &b;
+        if (b.after && b.after->is_hole()) {
+            pull_hole(*b.after);
+            swallow_next(b);
+        }
+        if (b.before && b.before->is_hole()) {
+            kept = b.before;
+            pull_hole(*kept);
+            swallow_next(*kept);
+        }
+        put_hole(*kept);
+        return *kept;
+    }
+
+    static void link(block& b, block& next) noexcept {
+        next.before = &b;
+        next.after = std::exchange(b.after, &next);
+        if (next.after) next.after->before = &next;
+    }
+    // The part from `at` on as a block of its own, in no list. Records must have been reserved.
+    block& split(block& b, std::byte* at) {
+        block& rest = store_.make(at, static_cast<std::size_t>(b.end() - at));
+        b.size -= rest.size;
+        link(b, rest);
+        return rest;
+    }
     void swallow_next(block& b) noexcept {
         block& next = *b.after;
         b.size += next.size;
@@ -127,6 +334,11 @@ private:
     block_store store_;
     free_bins free_;
     live_table live_;
+    block* first_ = nullptr;  // of the range; it stays the first, whatever is merged
+    std::byte* range_end_ = nullptr;
+    std::size_t page_ = 0;
+    std::size_t free_pages_ = 0;
+    block* holes_ = nullptr;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -24,6 +25,8 @@
 #include <cuota/pool/block_choice.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/front.hpp>
+#include <cuota/pool/grow_window.hpp>
+#include <cuota/pool/idle_choice.hpp>
 #include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/stream_order.hpp>
 
@@ -33,6 +36,7 @@ namespace cuota::inline v0::detail {
 struct segment {
     void* at;
     std::size_t bytes;
+    friend bool operator==(segment const&, segment const&) noexcept = default;
 };
 
 /// Blocks under one lock, but for the small ones that a thread takes again as it gave them back (front.hpp). Whoever
@@ -59,7 +63,7 @@ public:
             b = find(size, s);
         }
         if (!b) return nullptr;
-        order_before_use(*b, s);
+        order_before_use(b->waits, s);
         return count(blocks_.take(*b, size, bytes, who), s);
     }
 
@@ -73,6 +77,7 @@ public:
         try {
             return count(blocks_.take(whole, size, bytes, who), s);
         } catch (...) {
+            stats_.reserved -= whole.size;
             forget(whole);
             throw;
         }
@@ -102,43 +107,107 @@ public:
 
     // --- segments ---
 
-    /// Forgets the wholly free segment that serves best to come down to `keep` bytes, once nothing uses it any more;
-    /// nothing when there is none, or no need. Which one: the smallest that covers the surplus, else the largest there
-    /// is; never more than is asked for, if a smaller one will do. Throws: cuda_error; unchanged then.
-    [[nodiscard]] std::optional<segment> take_out(std::size_t keep) {
-        auto const lock = lock_all();
-        if (stats_.reserved <= keep) return std::nullopt;
-        std::size_t const surplus = stats_.reserved - keep;
-        block* chosen = nullptr;
-        blocks_.for_each_free([&](block& b) {
-            if (b.is_whole_segment() && (!chosen || chosen->size < surplus)) chosen = &b;
-        });
-        if (!chosen) return std::nullopt;
-        wait_on_host(*chosen);
-        segment const gone{chosen->at, chosen->size};
-        forget(*chosen);
-        return gone;
+    /// Takes out what serves best to give back `surplus` bytes, none that are kept, once nothing uses it any more; nothing
+    /// when there is none, or no need. Which: choose_idle. It counts as reserved until it is `gone`.
+    /// Waits without the lock. Throws: cuda_error, std::bad_alloc; unchanged then.
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {}) {
+        return take_out_of([surplus] { return surplus; }, kept);
     }
-    /// What taking out would give, to give back `wanted` bytes.
-    [[nodiscard]] std::size_t could_take_out(std::size_t wanted) const noexcept {
-        auto const lock = lock_all();
-        std::size_t given = 0;
-        // The largest segments while one does not do, then the smallest that does.
-        blocks_.for_each_free_from_largest([&](block const& b) {
-            if (given >= wanted) return false;
-            if (!b.is_whole_segment()) return true;
-            if (b.size < wanted - given) {
-                given += b.size;
-                return true;
-            }
-            blocks_.for_each_fit(wanted - given, [&](block const& fit) {
-                if (fit.is_whole_segment()) given += fit.size;
-                return !fit.is_whole_segment();
-            });
-            return false;
-        });
-        return given;
+    /// As take_out, to come down to `keep` bytes.
+    [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep) {
+        return take_out_of(
+            [&] {
+                std::size_t const staying = stats_.reserved - leaving_;
+                return staying - std::min(staying, keep);
+            },
+            {});
     }
+    /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
+    /// as before.
+    void gone(idle_memory const& out, std::size_t bytes) noexcept {
+        {
+            std::scoped_lock const lock{guard_};
+            leaving_ -= out.bytes;
+            gone_ += bytes;
+            stats_.reserved -= bytes;
+            if (out.is_paged) blocks_.let_go(*out.in, bytes);
+            else if (bytes == 0) blocks_.put_back_segment(*out.in);
+            else forget(*out.in);
+        }
+        left_.notify_all();
+    }
+    /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone.
+    std::size_t wait_for_leaving() noexcept {
+        std::unique_lock lock{guard_};
+        std::size_t const before = leaving_;
+        std::size_t const gone_before = gone_;
+        left_.wait(lock, [&] { return leaving_ < before || leaving_ == 0 || gone_ != gone_before; });
+        return gone_ - gone_before;
+    }
+    /// What giving back `wanted` bytes would come to, what is about to be gone among them.
+    [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
+                                             kept_addresses const& kept = {}) const noexcept {
+        auto const lock = lock_all();
+        std::size_t const given = could_be_idle(blocks_, wanted, kept);
+        return given >= wanted ? given : given + leaving_;
+    }
+
+    // --- growth by pages ---
+
+    /// Enters the range that pages come to. Throws: std::bad_alloc.
+    void add_range(std::byte* at, std::size_t bytes, std::size_t page) { blocks_.add_range(at, bytes, page); }
+
+    /// Where pages would serve a request best; nothing when there are no addresses for it. As of now.
+    [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const {
+        auto const lock = lock_all();
+        return choose_window(blocks_, round_up(bytes, block::granule), aim);
+    }
+    /// Holds such a window, of at most `most` bytes to be mapped, so that nobody else has it; nothing when there is none.
+    /// Throws: std::bad_alloc; unchanged then.
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most) {
+        auto const lock = lock_all();
+        auto window = choose_window(blocks_, round_up(bytes, block::granule), aim);
+        if (!window || window->missing > most) return std::nullopt;
+        window->first = &blocks_.hold_window(*window->first, window->at, window->end);
+        return window;
+    }
+    /// Takes `bytes` of a held window that is mapped by now. Throws: as try_take; the window is held then.
+    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, std::size_t bytes,
+                                      label const& who) {
+        std::size_t const size = round_up(bytes, block::granule);
+        std::scoped_lock const lock{guard_};
+        make_peak_known(size);
+        wait_set waits;
+        block_index::for_each_part(*window.first, window.end, [&](block const& b) {
+            wait_set also = b.waits.copy();
+            waits.merge(also);
+        });
+        blocks_.prepare_take();
+        order_before_use(waits, s);
+        block& whole = join(window, std::move(waits));
+        return count(blocks_.take(whole, size, bytes, who), s);
+    }
+    /// A held window that is mapped by now is free.
+    void add_grown(grow_window const& window) noexcept {
+        std::scoped_lock const lock{guard_};
+        (void)join(window, {});
+    }
+    /// A held window, of which nothing is mapped, is as it was.
+    void give_up(grow_window const& window) noexcept {
+        std::scoped_lock const lock{guard_};
+        blocks_.undo_window(*window.first, window.end);
+    }
+    /// The largest request that fits when pages of `spent` bytes are to be had, what is idle among them.
+    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
+        auto const lock = lock_all();
+        return largest_window(blocks_, spent);
+    }
+    /// visit(at, bytes) for all that is mapped, whoever uses it. At the end.
+    template <class Visit>
+    void for_each_mapped(Visit visit) const {
+        blocks_.for_each_mapped(visit);
+    }
+
     /// Waits on the host for what may still use what was given back; what cannot be waited for is reported.
     void wait_for_freed() noexcept {
         auto const lock = lock_all();
@@ -171,7 +240,7 @@ public:
         now.live_blocks = blocks_.live_blocks();
         now.free_blocks = blocks_.free_blocks();
         now.largest_free = blocks_.largest_free();
-        now.segments = segments_.size();
+        now.segments = segments_.size() + blocks_.mapped_runs();
         now.taken_again = fronts_.taken();
         now.stream_waits = order_.waits();
         return now;
@@ -254,15 +323,12 @@ private:
         std::uint32_t const own = s ? lane_of(*s) : stream_order::nobody;
         return choose_block(blocks_, order_, size, own, slack_for(stats_.allocated + size, stats_.reserved));
     }
-    void order_before_use(block const& b, stream_ref const* s) {
-        if (!s) return wait_on_host(b);
+    void order_before_use(wait_set const& waits, stream_ref const* s) {
+        if (!s) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
         std::uint32_t const lane = lane_of(*s);
-        b.waits.for_each([&](wait_point point) {
+        waits.for_each([&](wait_point point) {
             if (!order_.is_ready(point, lane)) order_.wait(*s, lane, point);
         });
-    }
-    void wait_on_host(block const& b) {
-        b.waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
     }
 
     // What is held ready counts as allocated, and is no part of a peak.
@@ -354,20 +420,50 @@ private:
         return order_.index_of(s);
     }
 
-    // --- segments ---
+    // --- segments and pages ---
+
+    template <class Surplus>
+    [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
+        std::vector<shared<stream_mark>> waits;
+        std::optional<idle_memory> out;
+        {
+            auto const lock = lock_all();
+            if (surplus() == 0 || !(out = choose_idle(blocks_, surplus(), kept))) return std::nullopt;
+            out->in->waits.for_each([&](wait_point point) {
+                if (!order_.is_known_done(point)) waits.push_back(order_.to_wait_for(point));
+            });
+            if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
+            else blocks_.hold_segment(*out->in);
+            leaving_ += out->bytes;
+        }
+        try {
+            for (auto const& mark : waits) mark->synchronize();
+        } catch (...) {
+            gone(*out, 0);
+            throw;
+        }
+        return out;
+    }
 
     [[nodiscard]] block& enter(segment const& s) {
         segments_.reserve(segments_.size() + 1);
         block& whole = blocks_.add_segment(s.at, s.bytes);
         segments_.push_back(s);
-        stats_.reserved += s.bytes;
-        stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+        count_reserved(s.bytes);
         return whole;
     }
+    // The source may have given the address away again, and another thread have entered that by now.
     void forget(block& whole) noexcept {
-        segments_.erase(std::ranges::find(segments_, static_cast<void*>(whole.at), &segment::at));
-        stats_.reserved -= whole.size;
+        segments_.erase(std::ranges::find(segments_, segment{whole.at, whole.size}));
         blocks_.remove_segment(whole);
+    }
+    [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept {
+        count_reserved(window.missing);
+        return blocks_.join_window(*window.first, window.end, std::move(waits));
+    }
+    void count_reserved(std::size_t bytes) noexcept {
+        stats_.reserved += bytes;
+        stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
     }
 
     tag const name_;
@@ -380,6 +476,9 @@ private:
     mutable stream_order order_;
     mutable pool_stats stats_;
     std::vector<segment> segments_;
+    std::size_t leaving_ = 0;       // of what is reserved: taken out, and not gone
+    std::size_t gone_ = 0;          // in all, so far
+    std::condition_variable left_;  // some of it is
     bool closed_ = false;
 };
 

@@ -12,14 +12,14 @@ namespace cuota::inline v0 {
 struct pool_stats {
     std::size_t requested = 0;  ///< live, as asked for
     std::size_t allocated = 0;  ///< live, rounded up to the pool's granule
-    std::size_t reserved = 0;   ///< segments taken from the source
+    std::size_t reserved = 0;   ///< pages and segments taken, and not given back
     std::size_t peak_requested = 0;
     std::size_t peak_allocated = 0;
     std::size_t peak_reserved = 0;
     std::size_t live_blocks = 0;
     std::size_t free_blocks = 0;
     std::size_t largest_free = 0;  ///< the largest free block
-    std::size_t segments = 0;
+    std::size_t segments = 0;      ///< segments of a source, and runs of pages side by side
     std::size_t taken_again = 0;   ///< allocations that a thread had of what it gave back, without a lock
     std::size_t stream_waits = 0;  ///< waits put into streams to hand memory from one to another
 };

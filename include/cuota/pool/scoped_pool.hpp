@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <cuota/guard/budget.hpp>
@@ -14,6 +15,13 @@
 
 namespace cuota::inline v0 {
 
+/// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
+/// any page that lies free, wherever that is; by segments, only what it took as a whole.
+enum class pool_growth {
+    automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
+    segments,  ///< as large as the request, or a little larger
+};
+
 /// How a pool behaves; what is left out is unbounded or empty.
 struct pool_options {
     tag name{};                   ///< for messages
@@ -21,6 +29,7 @@ struct pool_options {
     std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
     int reclaim_priority =
         0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
+    pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
 };
 
 /// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
@@ -52,13 +61,17 @@ private:
 
 static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
 
-/// Memory in large segments, cut into blocks for many requests, given back in one go when the scope ends.
+/// Memory taken by pages or in large segments, cut into blocks for many requests, given back in one go when the scope ends.
 ///
 /// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
-/// The pool's segments are what is charged to the budget, because they are what the device really gave. A pool that
-/// does not use a segment gives it back when its budget is short, or when `trim` says so.
+/// Device memory grows by pages where the device has virtual memory: just those that the request lacks beside what lies
+/// free. When they cannot be had, pages that lie free elsewhere in the pool are given back for them: what fits the free
+/// pages together is served, wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of
+/// the page, a segment of the exact size does.
+/// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
+/// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// Threads: any.
@@ -77,7 +90,14 @@ public:
     /// Device memory of the current device, under a budget.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
     scoped_pool(budget const& account, options wanted, place where = place::here())
-        : scoped_pool{account, device_memory{}, device::current(), wanted, where} {}
+        : scoped_pool{account,
+                      device_memory{},
+                      device::current(),
+                      wanted,
+                      where,
+                      wanted.growth == pool_growth::automatic
+                          ? detail::device_pages::make(device::current(), wanted.cap)
+                          : nullptr} {}
 
     /// Memory of another source, under a budget.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here())
@@ -113,22 +133,23 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
 
-    /// Gives back segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
-    /// Waits on the host for work that may still use them. A segment is the smallest thing it gives.
+    /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
+    /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
     std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
 
-    /// The largest request that needs no more from the source. Bytes.
+    /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
+    /// served while the budget has room, or pages lie free elsewhere in the pool.
     [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
     [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
-    /// The account that segments are charged to: the budget, or the cap inside it.
+    /// The account that pages and segments are charged to: the budget, or the cap inside it.
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
 
 private:
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where)
+                place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(
               wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name, wanted.reclaim_priority)} {
+              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages))} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 

@@ -10,10 +10,17 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/core/shared.hpp>
 #include <cuota/pool/wait_set.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {
+
+/// An event of a stream: whoever waits for it without the pool's lock keeps it.
+class stream_mark final : public ref_counted, public event {
+public:
+    using event::event;
+};
 
 /// The streams that a pool has seen. A release costs a number; an event is recorded only when another stream wants
 /// the memory, and then serves every release before it. Not thread-safe: under the pool's lock.
@@ -88,6 +95,16 @@ public:
         from.done = from.recorded;
     }
 
+    /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`.
+    /// Throws: cuda_error.
+    [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point) {
+        (void)mark_of(point);
+        return lanes_[point.stream].mark;
+    }
+    [[nodiscard]] bool is_known_done(wait_point point) const noexcept {
+        return point.ticket <= lanes_[point.stream].done;
+    }
+
     [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< waits put into streams so far
     [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
 
@@ -98,7 +115,7 @@ private:
         std::uint64_t ticket = 0;            // releases so far
         std::uint64_t recorded = 0;          // the ticket that mark stands for
         std::uint64_t done = 0;              // releases known to be over
-        std::optional<event> mark{};
+        shared<stream_mark> mark{};
         // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
         // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
         std::vector<std::uint64_t> seen{};
@@ -114,7 +131,7 @@ private:
         if (from.recorded < point.ticket) {
             from.mark_saw.reserve(from.seen.size());
             if (from.mark) from.mark->record(*from.stream);
-            else from.mark.emplace(*from.stream);
+            else from.mark = shared<stream_mark>::make(*from.stream);
             from.recorded = from.ticket;
             from.mark_saw = from.seen;
         }
@@ -135,7 +152,7 @@ private:
         for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
             if (!is_over(i)) continue;
             lane& l = lanes_[i];
-            l.mark.reset();  // of another device, perhaps
+            l.mark = {};  // of another device, perhaps
             l.id = id;
             l.stream.emplace(s);
             l.recorded = l.done = l.ticket;

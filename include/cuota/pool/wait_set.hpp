@@ -45,6 +45,15 @@ public:
             for (wait_point const& point : *several_) visit(point);
     }
 
+    /// Throws: std::bad_alloc; only for points of several streams.
+    [[nodiscard]] wait_set copy() const {
+        wait_set same;
+        if (stream_ == many) same.several_ = new points(*several_);
+        else same.ticket_ = ticket_;
+        same.stream_ = stream_;
+        return same;
+    }
+
     /// Takes over all points of `other`, which is empty then. Throws: std::bad_alloc, both unchanged then; only for
     /// points of several streams.
     void merge(wait_set& other) {

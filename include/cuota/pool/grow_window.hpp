@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where a range of pages gets memory for a request that no free block fits: beside what is free already.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/pool/block_index.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Addresses of free blocks and holes side by side, of whole pages where they are of holes.
+struct grow_window {
+    block* first = nullptr;  ///< in it lies `at`
+    std::byte* at = nullptr;
+    std::byte* end = nullptr;
+    std::size_t missing = 0;  ///< what has to be mapped
+    std::size_t idle = 0;     ///< what could be unmapped of it instead: whole pages in free blocks
+};
+
+/// `missing` is what a growth costs. But of the least in all fewer pages are in use afterwards: when the pages that lie
+/// free elsewhere are what can be spent, that is what counts.
+enum class growth_aim { least_missing, least_in_all };
+
+[[nodiscard]] constexpr std::size_t cost_of(grow_window const& g, growth_aim aim) noexcept {
+    return aim == growth_aim::least_missing ? g.missing : g.missing + g.idle;
+}
+
+/// The window of `size` bytes that begins where `first` does; nothing when something lives in it.
+[[nodiscard]] inline std::optional<grow_window> window_from(block_index const& blocks, block& first,
+                                                            std::size_t size) {
+    grow_window g{&first, first.at, first.at, 0, 0};
+    for (block* b = &first; b; b = b->after) {
+        std::size_t had = 0;
+        if (b->is_hole()) {
+            std::size_t const usable = b->after ? b->size : b->size - blocks.page();
+            had = std::min(round_up(size, blocks.page()), usable);
+            g.missing += had;
+        } else if (b->may_merge()) {
+            had = std::min(size, b->size);
+            g.idle += blocks.pages_between(b->at, b->end()) - blocks.pages_between(b->at + had, b->end());
+        } else {
+            return std::nullopt;
+        }
+        g.end = b->at + had;
+        if (had >= size) return g;
+        size -= had;
+    }
+    return std::nullopt;
+}
+
+/// The window of `size` bytes that ends where `last` does, which is not the last one of the range.
+[[nodiscard]] inline std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
+                                                             std::size_t size) {
+    grow_window g{&last, last.end(), last.end(), 0, 0};
+    for (block* b = &last; b; b = b->before) {
+        std::size_t had = 0;
+        if (b->is_hole()) {
+            had = std::min(round_up(size, blocks.page()), b->size);
+            g.missing += had;
+        } else if (b->may_merge()) {
+            had = std::min(size, b->size);
+            g.idle += blocks.pages_between(b->at, b->end()) - blocks.pages_between(b->at, b->end() - had);
+        } else {
+            return std::nullopt;
+        }
+        g.first = b;
+        g.at = b->end() - had;
+        if (had >= size) return g;
+        size -= had;
+    }
+    return std::nullopt;
+}
+
+/// The window of at least `size` bytes that costs least, at the lowest address; nothing when there are no such addresses.
+/// It begins where a free block does or ends where one does, or lies in one hole: any other costs no less.
+/// Cost: O(holes), times the holes that a window has.
+[[nodiscard]] inline std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
+                                                              growth_aim aim) {
+    std::optional<grow_window> best;
+    auto const consider = [&](std::optional<grow_window> const& g) {
+        if (!g) return;
+        std::size_t const cost = cost_of(*g, aim);
+        if (best && (cost > cost_of(*best, aim) || (cost == cost_of(*best, aim) && g->at > best->at))) return;
+        best = g;
+    };
+    blocks.for_each_hole([&](block& hole) {
+        consider(window_from(blocks, hole.before && hole.before->may_merge() ? *hole.before : hole, size));
+        if (hole.after) consider(window_up_to(blocks, hole.after->may_merge() ? *hole.after : hole, size));
+    });
+    return best;
+}
+
+/// The longest window that begins where `first` does and needs at most `spent` bytes of pages, free ones counted.
+[[nodiscard]] inline std::size_t longest_from(block_index const& blocks, block const& first,
+                                              std::size_t spent) {
+    std::size_t length = 0;
+    for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
+        std::size_t const pages = b->after ? blocks.pages_between(b->at, b->end()) : b->size - blocks.page();
+        if (pages > spent || !b->after) {
+            // A part of a page before the first whole one costs nothing.
+            auto const at = reinterpret_cast<std::uintptr_t>(b->at);
+            return length + round_up(at, blocks.page()) - at + std::min(pages, spent);
+        }
+        length += b->size;
+        spent -= pages;
+    }
+    return length;
+}
+
+/// The longest window that ends where `last` does, which is not the last one of the range. As longest_from.
+[[nodiscard]] inline std::size_t longest_up_to(block_index const& blocks, block const& last,
+                                               std::size_t spent) {
+    std::size_t length = 0;
+    for (block const* b = &last; b && (b->is_hole() || b->may_merge()); b = b->before) {
+        std::size_t const pages = blocks.pages_between(b->at, b->end());
+        if (pages > spent) {
+            auto const end = reinterpret_cast<std::uintptr_t>(b->end());
+            return length + end - round_down(end, blocks.page()) + spent;
+        }
+        length += b->size;
+        spent -= pages;
+    }
+    return length;
+}
+
+/// The largest request that fits when `spent` bytes of pages may be used for it, free ones counted.
+/// Cost: O(holes), times the holes that a window has.
+[[nodiscard]] inline std::size_t largest_window(block_index const& blocks, std::size_t spent) {
+    if (blocks.page() == 0) return 0;
+    spent = round_down(spent, blocks.page());
+    std::size_t most = 0;
+    blocks.for_each_hole([&](block const& hole) {
+        bool const is_after_free = hole.before && hole.before->may_merge();
+        most = std::max(most, longest_from(blocks, is_after_free ? *hole.before : hole, spent));
+        if (hole.after)
+            most = std::max(most, longest_up_to(blocks, hole.after->may_merge() ? *hole.after : hole, spent));
+    });
+    return most;
+}
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Addresses that a pool grows and shrinks in by pages: they are taken once, memory is behind them where the pool wants it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/virtual_memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A range of addresses whose pages can be mapped and unmapped one by one. Who calls knows which are. Threads: any, on
+/// different pages.
+class page_range {
+public:
+    virtual ~page_range() = default;
+
+    [[nodiscard]] virtual std::byte* at() const noexcept = 0;
+    [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
+    [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
+
+    /// Puts memory behind whole pages. False when there is too little. Then, and on a throw, there is as much as before.
+    [[nodiscard]] virtual bool map(std::byte* at, std::size_t bytes, label const& who) = 0;
+    /// Gives the memory of whole pages back, which no work may still use. The bytes from the start that it gave back: all,
+    /// or a failure was reported, and the rest is as it was.
+    virtual std::size_t unmap(std::byte* at, std::size_t bytes) noexcept = 0;
+};
+
+/// Pages of a device's memory. What is mapped counts as held by this process on the device.
+class device_pages final : public page_range {
+public:
+    /// A range for at most `most` bytes of memory; null when that is less than a page, and when the device has no virtual
+    /// memory, or no addresses for it. Throws: cuda_error.
+    [[nodiscard]] static std::unique_ptr<page_range> make(device where, std::size_t most) {
+        if (!rt::supports_virtual_memory(where)) return nullptr;
+        std::size_t const page = rt::page_size(where);
+        if (most < page) return nullptr;
+        std::size_t const full = round_up(std::min(most, where.memory().total), page);
+        rt::address_range range{where, full * addresses_per_byte + page};
+        if (range.bytes() == 0) return nullptr;
+        return std::unique_ptr<page_range>{new device_pages{where, std::move(range), page}};
+    }
+
+    [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
+    [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
+    [[nodiscard]] std::size_t page() const noexcept override { return page_; }
+
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, label const& who) override {
+        device_scope const here{where_};
+        std::size_t done = 0;
+        try {
+            for (; done != bytes; done += page_)
+                if (!map_page(at + done, who)) break;
+            if (done == bytes) {
+                rt::allow_access(where_, at, bytes);
+                return true;
+            }
+        } catch (...) {
+            (void)unmap_pages(at, done);
+            throw;
+        }
+        (void)unmap_pages(at, done);
+        return false;
+    }
+    std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override {
+        std::size_t done = 0;
+        report_failure_of([&] {
+            device_scope const here{where_};
+            done = unmap_pages(at, bytes);
+        });
+        return done;
+    }
+
+private:
+    // What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them
+    // than memory. When they run out nevertheless, a segment serves.
+    static constexpr std::size_t addresses_per_byte = 4;
+
+    device_pages(device where, rt::address_range range, std::size_t page) noexcept
+        : where_{where}, range_{std::move(range)}, page_{page} {}
+
+    // Counted before the driver gives it and after it has it back: so what is ours is never taken for others'.
+    [[nodiscard]] bool map_page(std::byte* at, label const& who) {
+        taken_on(where_) += page_;
+        bool mapped = false;
+        try {
+            rt::on_behalf_of(who.where, who.name);
+            mapped = rt::map_page(where_, at, page_);
+        } catch (...) {
+            taken_on(where_) -= page_;
+            throw;
+        }
+        if (!mapped) taken_on(where_) -= page_;
+        return mapped;
+    }
+    [[nodiscard]] std::size_t unmap_pages(std::byte* at, std::size_t bytes) noexcept {
+        std::size_t done = 0;
+        for (; done != bytes && rt::unmap_page(at + done, page_); done += page_) taken_on(where_) -= page_;
+        return done;
+    }
+
+    device const where_;
+    rt::address_range range_;
+    std::size_t const page_;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The driver's virtual-memory calls: addresses without memory, and pages of memory mapped there. They are asked of the
+/// runtime by name, so nothing is linked to the driver's library.
+/// For pool/, which makes typed errors and accounts of them; programs use the pools.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <cuda.h>
+
+#include <cuota/core/handle.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::rt {
+
+namespace driver {
+
+// The driver numbers its errors as the runtime does, and the runtime has a text for each.
+static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
+static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
+static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
+static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
+static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
+
+[[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
+    return static_cast<cudaError_t>(code);
+}
+
+struct call_table {
+    decltype(&cuDeviceGet) device_get;
+    decltype(&cuDeviceGetAttribute) device_attribute;
+    decltype(&cuMemGetAllocationGranularity) granularity;
+    decltype(&cuMemAddressReserve) reserve;
+    decltype(&cuMemAddressFree) free;
+    decltype(&cuMemCreate) create;
+    decltype(&cuMemRelease) release;
+    decltype(&cuMemMap) map;
+    decltype(&cuMemUnmap) unmap;
+    decltype(&cuMemSetAccess) set_access;
+    bool is_complete;
+};
+
+// Null, when the driver is older than that.
+template <class Call>
+bool find_call(Call& call, char const* name, unsigned version) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult status{};
+    check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
+          "cudaGetDriverEntryPointByVersion");
+    call = reinterpret_cast<Call>(found);
+    return status == cudaDriverEntryPointSuccess && call;
+}
+
+[[nodiscard]] inline call_table find_calls() {
+    constexpr unsigned since = 10020;
+    call_table calls{};
+    calls.is_complete =
+        find_call(calls.device_get, "cuDeviceGet", 2000) &&
+        find_call(calls.device_attribute, "cuDeviceGetAttribute", 2000) &&
+        find_call(calls.granularity, "cuMemGetAllocationGranularity", since) &&
+        find_call(calls.reserve, "cuMemAddressReserve", since) &&
+        find_call(calls.free, "cuMemAddressFree", since) && find_call(calls.create, "cuMemCreate", since) &&
+        find_call(calls.release, "cuMemRelease", since) && find_call(calls.map, "cuMemMap", since) &&
+        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since);
+    return calls;
+}
+
+// Asked for once; again when the driver did not answer. Throws: cuda_error.
+[[nodiscard]] inline call_table const& calls() {
+    static call_table const found = find_calls();
+    return found;
+}
+
+[[nodiscard]] inline CUmemAllocationProp memory_of(device where) noexcept {
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.location.id = where.ordinal();
+    return wanted;
+}
+
+inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
+
+template <class Call>
+bool give_back(char const* name, Call call) noexcept {
+    return rt::give_back(name, [&] { return as_runtime(call()); });
+}
+
+// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
+struct physical_traits {
+    using type = CUmemGenericAllocationHandle;
+    static type none() noexcept { return 0; }
+    static void close(type page) noexcept {
+        driver::give_back("cuMemRelease", [page] { return calls().release(page); });
+    }
+};
+
+}  // namespace driver
+
+/// Whether the device has virtual memory that programs can map. Throws: cuda_error.
+[[nodiscard]] inline bool supports_virtual_memory(device where) {
+    (void)where.memory();  // starts the driver, and the device
+    driver::call_table const& native = driver::calls();
+    if (!native.is_complete) return false;
+    CUdevice ordinal = 0;
+    int yes = 0;
+    driver::check(native.device_get(&ordinal, where.ordinal()), "cuDeviceGet");
+    driver::check(
+        native.device_attribute(&yes, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal),
+        "cuDeviceGetAttribute");
+    return yes != 0;
+}
+
+/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
+[[nodiscard]] inline std::size_t page_size(device where) {
+    CUmemAllocationProp const wanted = driver::memory_of(where);
+    std::size_t bytes = 0;
+    driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                  "cuMemGetAllocationGranularity");
+    return bytes;
+}
+
+/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
+/// before it ends. Move-only; moved-from is empty.
+class address_range {
+public:
+    address_range() noexcept = default;
+    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
+    address_range(device where, std::size_t bytes) {
+        device_scope const here{where};
+        CUdeviceptr at = 0;
+        CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
+        if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
+        driver::check(code, "cuMemAddressReserve");
+        at_ = at;
+        bytes_ = bytes;
+    }
+    address_range(address_range&& other) noexcept
+        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    address_range& operator=(address_range&& other) noexcept {
+        if (this != &other) {
+            give_back();
+            at_ = std::exchange(other.at_, 0);
+            bytes_ = std::exchange(other.bytes_, 0);
+        }
+        return *this;
+    }
+    ~address_range() { give_back(); }
+
+    [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+private:
+    void give_back() noexcept {
+        if (bytes_ != 0)
+            driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
+    }
+
+    CUdeviceptr at_ = 0;
+    std::size_t bytes_ = 0;
+};
+
+/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
+/// has too little. Throws: cuda_error; nothing is mapped then.
+[[nodiscard]] inline bool map_page(device where, void* at, std::size_t page) {
+    driver::call_table const& native = driver::calls();
+    CUmemAllocationProp const wanted = driver::memory_of(where);
+    CUmemGenericAllocationHandle made = 0;
+    CUresult code = native.create(&made, page, &wanted, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
+    driver::check(code, "cuMemCreate");
+    unique_handle<driver::physical_traits> const memory{made};
+    code = native.map(reinterpret_cast<CUdeviceptr>(at), page, 0, made, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
+    driver::check(code, "cuMemMap");
+    return true;
+}
+
+/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
+/// unmapped, which is reported.
+inline bool unmap_page(void* at, std::size_t page) noexcept {
+    return driver::give_back("cuMemUnmap",
+                             [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), page); });
+}
+
+/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
+inline void allow_access(device where, void* at, std::size_t bytes) {
+    CUmemAccessDesc access{};
+    access.location = driver::memory_of(where).location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1),
+                  "cuMemSetAccess");
+}
+
+}  // namespace cuota::inline v0::rt

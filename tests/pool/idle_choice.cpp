@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/idle_choice.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+
+#include "support/catch.hpp"
+
+using namespace cuota::literals;
+using cuota::detail::block;
+using cuota::detail::block_index;
+using cuota::detail::choose_idle;
+using cuota::detail::could_be_idle;
+using cuota::detail::idle_memory;
+using cuota::detail::kept_addresses;
+
+namespace {
+
+constexpr std::size_t page = 2_MiB;
+
+// Nothing is behind these addresses.
+std::byte* address(std::size_t offset) {
+    return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
+}
+
+// 32 pages with memory behind all but the last, as one free block.
+struct mapped_range {
+    mapped_range() {
+        index.add_range(address(0), 32 * page, page);
+        block* whole = nullptr;
+        index.for_each_hole([&](block& hole) { whole = &hole; });
+        block& held = index.hold_window(*whole, address(0), address(31 * page));
+        index.join_window(held, address(31 * page), {});
+    }
+    block& take(std::size_t from, std::size_t bytes) {
+        block* at = nullptr;
+        index.for_each_free([&](block& b) {
+            if (b.at == address(from)) at = &b;
+        });
+        REQUIRE(at);
+        return index.take(*at, bytes, bytes, {});
+    }
+    void drop(idle_memory const& idle) {
+        if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes), idle.bytes);
+        else index.remove_segment(*idle.in);
+    }
+
+    block_index index;
+};
+
+bool is_pages(std::optional<idle_memory> const& idle, std::size_t from, std::size_t until) {
+    return idle && idle->is_paged && idle->at == address(from) && idle->bytes == until - from;
+}
+
+}  // namespace
+
+TEST_CASE("pages are idle that lie in a free block as wholes", "[pool][idle_choice]") {
+    mapped_range r;
+    CHECK(r.index.free_pages() == 31 * page);
+    r.take(0, page + 256);
+    CHECK(r.index.free_pages() == 29 * page);
+    r.take(page + 256, 29 * page - 512);
+    CHECK(r.index.free_pages() == page);
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, {}), 30 * page, 31 * page));
+    CHECK(could_be_idle(r.index, cuota::unlimited, {}) == page);
+}
+
+TEST_CASE("no more pages are given than are asked for, rounded up to one", "[pool][idle_choice]") {
+    mapped_range r;
+    CHECK(could_be_idle(r.index, 1, {}) == page);
+    CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
+    CHECK(could_be_idle(r.index, 3 * page + 1, {}) == 4 * page);
+    CHECK(is_pages(choose_idle(r.index, 3 * page, {}), 28 * page, 31 * page));
+    CHECK(is_pages(choose_idle(r.index, 3 * page + 1, {}), 28 * page, 31 * page));  // and one more next
+    CHECK(is_pages(choose_idle(r.index, 1, {}), 30 * page, 31 * page));
+}
+
+TEST_CASE("pages go where a hole is already, and out of the smallest block", "[pool][idle_choice]") {
+    mapped_range r;
+    block& first = r.take(0, 4 * page);
+    r.take(4 * page, page);
+    r.index.release(first, {});
+    CHECK(is_pages(choose_idle(r.index, page, {}), 3 * page, 4 * page));
+    r.drop({&first, address(0), page, true});
+    CHECK(is_pages(choose_idle(r.index, page, {}), page, 2 * page));
+    CHECK(r.index.mapped_runs() == 1);
+}
+
+TEST_CASE("what somebody is about to grow by is not taken", "[pool][idle_choice]") {
+    mapped_range r;
+    kept_addresses const end{address(28 * page + 256), address(40 * page), 2 * page};
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, end), 0, 28 * page));
+    kept_addresses const start{address(0), address(page + 1), 2 * page};
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, start), 2 * page, 31 * page));
+    kept_addresses const all{address(0), address(32 * page), 31 * page};
+    CHECK_FALSE(choose_idle(r.index, 1, all));
+    CHECK(could_be_idle(r.index, 1, all) == 0);
+}
+
+TEST_CASE("a segment is taken where it covers what is asked with less than a page", "[pool][idle_choice]") {
+    mapped_range r;
+    r.index.add_segment(address(100 * page), 1_MiB);
+    r.index.add_segment(address(200 * page), 16_MiB);
+    CHECK(choose_idle(r.index, 1_MiB, {})->bytes == 1_MiB);
+    CHECK(could_be_idle(r.index, 1_MiB, {}) == 1_MiB);
+    CHECK(choose_idle(r.index, 1_MiB + 1, {})->bytes == page);
+    CHECK(could_be_idle(r.index, page + 1, {}) == page + 1_MiB);
+    CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 31 * page + 17_MiB);
+}
+
+TEST_CASE("what could be given is what is given", "[pool][idle_choice]") {
+    std::mt19937 random{3};
+    for (int round = 0; round != 200; ++round) {
+        mapped_range r;
+        std::vector<block*> live;
+        for (std::size_t at = 0; at < 30 * page;) {
+            std::size_t const bytes = std::min(256 * (1 + random() % 20'000), 31 * page - at);
+            live.push_back(&r.take(at, bytes));
+            at += bytes;
+        }
+        for (block* b : live)
+            if (random() % 2 == 0) r.index.release(*b, {});
+        for (std::size_t i = random() % 4; i != 0; --i)
+            r.index.add_segment(address(100 * page * i), 256 * (1 + random() % 20'000));
+        std::size_t const wanted = 1 + random() % (40 * page);
+        std::size_t const could = could_be_idle(r.index, wanted, {});
+        std::size_t given = 0;
+        while (given < wanted) {
+            auto const idle = choose_idle(r.index, wanted - given, {});
+            if (!idle) break;
+            given += idle->bytes;
+            r.drop(*idle);
+        }
+        REQUIRE(given == could);
+    }
+}
