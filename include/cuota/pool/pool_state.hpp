@@ -39,14 +39,20 @@ public:
         blocks_.for_each_segment([this](segment const& s) { give_back(s); });
     }
 
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
+                                 lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(&s, bytes, who);
+        return take(&s, bytes, who, meant);
     }
     /// Waits on the host for what may still use the bytes.
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
+                                      lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(nullptr, bytes, who);
+        return take(nullptr, bytes, who, meant);
+    }
+    /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
+    [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
+        return blocks_.try_take(s, bytes, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
         if (blocks_.give(&s, p, bytes)) trim(0);
@@ -91,6 +97,8 @@ public:
 
     void close_to_requests() noexcept { blocks_.close(); }
     [[nodiscard]] std::string survivors() const { return blocks_.survivors(); }
+    [[nodiscard]] block_pool& blocks() noexcept { return blocks_; }
+    [[nodiscard]] block_pool const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] pool_stats stats() const noexcept { return blocks_.stats(); }
 
     [[nodiscard]] budget const& account() const noexcept { return account_; }
@@ -99,12 +107,13 @@ public:
 private:
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
 
-    [[nodiscard]] void* take(stream_ref const* s, std::size_t bytes, label const& who) {
+    [[nodiscard]] void* take(stream_ref const* s, std::size_t bytes, label const& who, lifespan meant) {
         if (bytes == 0) return nullptr;
-        if (void* const p = blocks_.try_take(s, bytes, who)) return p;
+        if (void* const p = blocks_.try_take(s, bytes, who, meant)) return p;
         // Without a lock: the budget may ask other pools for memory, and they this one.
-        return with_new_segment(
-            bytes, who, [&](segment const& fresh) { return blocks_.take_of_new(fresh, s, bytes, who); });
+        return with_new_segment(bytes, who, [&](segment const& fresh) {
+            return blocks_.take_of_new(fresh, s, bytes, who, meant);
+        });
     }
 
     // use(segment) enters it; on a throw it goes back.
