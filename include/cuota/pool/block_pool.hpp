@@ -48,22 +48,8 @@ public:
     /// cuda_error, std::bad_alloc; nothing is taken then.
     [[nodiscard]] void* try_take(stream_ref const* s, std::size_t bytes, label const& who,
                                  lifespan meant = lifespan::scratch) {
-        if (meant == lifespan::step && !steps_.is_open())
-            throw misuse{title() + " was asked for memory of a step while none is open", who.where};
-        if (void* const p = s && meant != lifespan::persistent ? take_ready(*s, bytes, who, meant) : nullptr)
-            return p;
-        std::size_t const size = round_up(bytes, block::granule);
-        std::scoped_lock const lock{guard_};
-        if (closed_) throw misuse{title() + " was asked for memory after its end", who.where};
-        make_peak_known(size);
-        block* b = find(size, s, meant);
-        if (!b) {
-            collect();
-            b = find(size, s, meant);
-        }
-        if (!b) return nullptr;
-        order_before_use(*b, s);
-        return count(take(*b, size, bytes, who, meant), s);
+        if (void* const p = s ? take_ready(*s, bytes, who, meant) : nullptr) return p;
+        return take_by_lock(s, bytes, who, meant);
     }
 
     /// Enters a segment, and takes `bytes` of it. Throws: std::bad_alloc, and the segment is not entered.
@@ -231,16 +217,13 @@ public:
     }
 
 private:
-    static std::string describe(block const& b) {
-        return detail::survivors::line_of(b.name, b.where, b.requested);
-    }
-
     // --- without the lock: what this thread holds ready ---
 
     [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, label const& who,
                                    lifespan meant) noexcept {
         thread_record* const me = this_thread();
         if (!me || bytes > front::largest || !s.is_owned()) return nullptr;
+        if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
         block* const b = fronts_.of(*me).try_take(*me, s.id(), round_up(bytes, block::granule));
         if (!b) return nullptr;
         (void)requested_->try_charge(bytes);  // it has no limit
@@ -257,6 +240,28 @@ private:
         if (!fronts_.of(*me).try_put(*me, p, s.id(), bytes)) return false;
         (void)requested_->try_refund(bytes);
         return true;
+    }
+
+    [[nodiscard, gnu::noinline]] void* take_by_lock(stream_ref const* s, std::size_t bytes, label const& who,
+                                                    lifespan meant) {
+        std::size_t const size = round_up(bytes, block::granule);
+        std::scoped_lock const lock{guard_};
+        if (is_out_of_step(meant))
+            throw misuse{title() + " was asked for memory of a step while none is open", who.where};
+        if (closed_) throw misuse{title() + " was asked for memory after its end", who.where};
+        make_peak_known(size);
+        block* b = find(size, s, meant);
+        if (!b) {
+            collect();
+            b = find(size, s, meant);
+        }
+        if (!b) return nullptr;
+        order_before_use(*b, s);
+        return count(take(*b, size, bytes, who, meant), s);
+    }
+
+    [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept {
+        return meant == lifespan::step && !steps_.is_open();
     }
 
     // --- all that follows under the lock ---
