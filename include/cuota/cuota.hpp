@@ -64,13 +64,18 @@
 #include <cuota/pool/block_choice.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/block_pool.hpp>
+#include <cuota/pool/frame.hpp>
+#include <cuota/pool/frame_chunk.hpp>
+#include <cuota/pool/frame_state.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/grow_window.hpp>
 #include <cuota/pool/growing_range.hpp>
 #include <cuota/pool/idle_choice.hpp>
+#include <cuota/pool/lifespan.hpp>
 #include <cuota/pool/lifetimes.hpp>
+#include <cuota/pool/live_report.hpp>
 #include <cuota/pool/live_table.hpp>
 #include <cuota/pool/offset_board.hpp>
 #include <cuota/pool/offset_plan.hpp>
@@ -79,14 +84,17 @@
 #include <cuota/pool/plan_file.hpp>
 #include <cuota/pool/planned_slab.hpp>
 #include <cuota/pool/planned_step.hpp>
+#include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/pool_stats.hpp>
+#include <cuota/pool/pool_step.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/pool/step_plan.hpp>
 #include <cuota/pool/step_plan_stats.hpp>
 #include <cuota/pool/step_recorder.hpp>
 #include <cuota/pool/step_state.hpp>
 #include <cuota/pool/stream_order.hpp>
+#include <cuota/pool/survivors.hpp>
 #include <cuota/pool/wait_set.hpp>
 
 #include <cuota/buffer/device_buffer.hpp>

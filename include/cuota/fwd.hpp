@@ -61,7 +61,13 @@ struct offset_plan;
 struct offset_conflict;
 struct pool_stats;
 struct pool_options;
-class pool_resource;
+struct tag_stats;
+enum class lifespan;
+template <lifespan Meant>
+class pool_resource_for;
+class pool_step;
+class frame;
+class frame_resource;
 class scoped_pool;
 
 // buffer

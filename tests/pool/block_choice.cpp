@@ -13,6 +13,7 @@
 using cuota::detail::block;
 using cuota::detail::block_index;
 using cuota::detail::choose_block;
+using cuota::detail::choose_block_to_keep;
 using cuota::detail::fit_slack;
 using cuota::detail::slack_for;
 using cuota::detail::stream_order;
@@ -114,4 +115,39 @@ TEST_CASE("sixteen blocks are looked at", "[pool][block_choice]") {
     CHECK(s.choose(512, fit_slack::quarter) == &own);
     others.push_back(&s.freed_by(s.them, 512));
     CHECK(s.choose(512, fit_slack::quarter) == others.back());
+}
+
+TEST_CASE("what stays is put beside what stays, whatever else would fit more tightly",
+          "[pool][block_choice]") {
+    using cuota::lifespan;
+    block_index blocks;
+    CHECK(!choose_block_to_keep(blocks, 1));
+    auto const take = [&](block& from, std::size_t size, lifespan meant) -> block& {
+        return blocks.take(from, size, size, {}, {0, meant});
+    };
+    block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 1_MiB);
+    block& first = take(segment, 4_KiB, lifespan::persistent);
+    block& other = take(*first.after, 4_KiB, lifespan::scratch);
+    block& hole = take(*other.after, 8_KiB, lifespan::scratch);
+    block& stays = take(*hole.after, 4_KiB, lifespan::persistent);
+    block& rest = *stays.after;
+    blocks.release(hole, {});
+
+    CHECK(choose_block_to_keep(blocks, 4_KiB) == &rest);  // the hole is beside what goes
+    blocks.release(other, {});                            // and now between two that stay
+    CHECK(choose_block_to_keep(blocks, 4_KiB) == first.after);
+    CHECK(choose_block_to_keep(blocks, 12_KiB) == first.after);
+    CHECK(choose_block_to_keep(blocks, 13_KiB) == &rest);
+    CHECK(choose_block_to_keep(blocks, rest.size) == &rest);
+    CHECK(!choose_block_to_keep(blocks, rest.size + 1));
+}
+
+TEST_CASE("what stays takes the largest block where none is beside what stays", "[pool][block_choice]") {
+    block_index blocks;
+    block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 64_KiB);
+    block& first = blocks.take(segment, 4_KiB, 1, {});
+    block& small = blocks.take(*first.after, 4_KiB, 1, {});
+    block& wall = blocks.take(*small.after, 4_KiB, 1, {});
+    blocks.release(small, {});
+    CHECK(choose_block_to_keep(blocks, 256) == wall.after);
 }

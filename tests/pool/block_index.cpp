@@ -369,3 +369,33 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
         REQUIRE(map.size() == blocks.free_blocks() + blocks.live_blocks());
     }
 }
+
+TEST_CASE("the high end of a free block is taken in order, merged again, and never beyond",
+          "[pool][block_index]") {
+    block_index blocks;
+    blocks.add_segment(address(0), 4096);
+    auto const take_high = [&](std::size_t size) -> block& {
+        return blocks.take(first_fit(blocks, size), size, size, {}, {}, block_index::side::high);
+    };
+    blocks.release(take(blocks, 4096), wait_set{wait_point{1, 7}});
+
+    block& last = take_high(1024);
+    CHECK(offset_of(last) == 3072);
+    CHECK(last.waits.is_empty());
+    block& before = take_high(512);
+    CHECK(offset_of(before) == 2560);
+    CHECK(before.after == &last);
+    CHECK(free_extents(blocks) == std::vector<extent>{{0, 2560}});
+    CHECK(points(first_fit(blocks, 1).waits) == std::map<std::uint32_t, std::uint64_t>{{1, 7}});
+    block& rest = take_high(2560);
+    CHECK(offset_of(rest) == 0);
+    CHECK(blocks.free_blocks() == 0);
+
+    blocks.release(last, wait_set{wait_point{2, 1}});
+    blocks.release(rest, {});
+    CHECK(blocks.free_blocks() == 2);
+    block const& whole = blocks.release(before, wait_set{wait_point{1, 9}});
+    CHECK(whole.is_whole_segment());
+    CHECK(whole.size == 4096);
+    CHECK(points(whole.waits) == std::map<std::uint32_t, std::uint64_t>{{1, 9}, {2, 1}});
+}

@@ -583,16 +583,20 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     REQUIRE_NOTHROW(pool.close());
 }
 
-TEST_CASE("a long list of what is alive is cut, and says so", "[pool][scoped_pool]") {
+TEST_CASE("a long list of what is alive is grouped and cut, and says so", "[pool][scoped_pool]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     taken blocks{pool, stream};
-    for (int i = 0; i != 20; ++i) blocks(256, "activations");
+    for (std::size_t i = 0; i != 20; ++i) {
+        blocks(256, "activations");
+        blocks(1000 + i, cuota::tag::named("part " + std::to_string(i)));
+    }
 
     std::string const text = thrown<cuota::misuse>([&] { pool.close(); }).what();
 
-    CHECK(has(text, "20 allocations are still alive"));
-    CHECK(has(text, "..."));
+    CHECK(has(text, "40 allocations are still alive: activations 20 x 256 B (scoped_pool.cpp:"));
+    CHECK(has(text, ", part 19 1019 B ("));
+    CHECK(has(text, "and 17 more of 16.7 KiB"));
     CHECK(text.size() < 400);
     blocks.give_back_all();
 }

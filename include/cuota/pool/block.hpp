@@ -13,6 +13,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sync.hpp>
+#include <cuota/pool/lifespan.hpp>
 #include <cuota/pool/wait_set.hpp>
 
 namespace cuota::inline v0::detail {
@@ -42,6 +43,7 @@ struct alignas(128) block {
     place where{};
     std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
     std::uint32_t lane = 0;
+    birth born{};
     block* next = nullptr;  // while held ready: the next one like it
 
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};

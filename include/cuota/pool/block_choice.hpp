@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which free block a request gets: between a tight fit, which keeps memory together, and few waits between streams.
+/// Which free block a request gets: between a tight fit, which keeps memory together, and few waits between streams; and
+/// what stays beside what stays.
 #pragma once
 
 #include <cstddef>
@@ -59,6 +60,31 @@ enum class fit_slack { same_size_if_small, quarter };
             best_rank = rank;
         }
         return best_rank != 0 && ++seen != looked_at;
+    });
+    return best;
+}
+
+/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or run of pages, in
+/// the largest free block there, or the largest of all. Null when none fits.
+/// Cost: up to 32 blocks are looked at.
+[[nodiscard]] inline block* choose_block_to_keep(block_index const& blocks, std::size_t size) noexcept {
+    constexpr int looked_at = 16;
+    auto const stays = [](block const& b) {
+        return b.has_state(block::state::live) && b.born.meant() == lifespan::persistent;
+    };
+    block* best = nullptr;
+    int seen = 0;
+    blocks.for_each_fit(size, [&](block& b) {
+        if (b.after && stays(*b.after) && (!b.before || stays(*b.before))) best = &b;
+        return !best && ++seen != looked_at;
+    });
+    if (best) return best;
+    seen = 0;
+    blocks.for_each_free_from_largest([&](block& b) {
+        if (b.size < size) return false;
+        bool const is_beside = !b.before || b.before->is_hole() || stays(*b.before);
+        if (!best || is_beside) best = &b;
+        return !is_beside && ++seen != looked_at;
     });
     return best;
 }

@@ -201,10 +201,15 @@ public:
         live_.for_each(visit);
     }
 
-    /// Makes the first `size` bytes of a free block live; the rest stays free, and waits for what the whole did.
+    /// Which side of a free block a request gets.
+    enum class side { low, high };
+
+    /// Makes `size` bytes at one end of a free block live; the rest stays free, and waits for what the whole did.
     /// Throws: std::bad_alloc; unchanged then.
-    block& take(block& b, std::size_t size, std::size_t requested, label const& who) {
+    block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
+                side from = side::low) {
         live_.reserve_one();
+        if (from == side::high && size < b.size) return enter(split_high(b, size), requested, who, born);
         block* const rest = size < b.size ? &store_.make(b.at + size, b.size - size) : nullptr;
 
         pull_free(b);  // nothing throws from here on
@@ -217,13 +222,7 @@ public:
             put_free(*rest);
         }
         b.waits = {};  // whoever took it has waited
-        b.requested = requested;
-        b.name = who.name;
-        b.where = who.where;
-        b.stream = block::no_stream;
-        b.become(block::state::live);
-        live_.insert(b);
-        return b;
+        return enter(b, requested, who, born);
     }
 
     /// The live block that starts at p, or null.
@@ -246,6 +245,29 @@ public:
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
+    // Cuts the last `size` bytes off a free block, which waits on for what it did; they are in no bin.
+    block& split_high(block& b, std::size_t size) {
+        block& last = store_.make(b.at + (b.size - size), size);
+        free_.erase(b);  // nothing throws from here on
+        last.before = &b;
+        last.after = std::exchange(b.after, &last);
+        if (last.after) last.after->before = &last;
+        b.size -= size;
+        free_.insert(b);
+        return last;
+    }
+    // After live_.reserve_one: a block that is in no bin becomes live.
+    block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept {
+        b.requested = requested;
+        b.name = who.name;
+        b.where = who.where;
+        b.stream = block::no_stream;
+        b.born = born;
+        b.become(block::state::live);
+        live_.insert(b);
+        return b;
+    }
+
     // False, with both as they were, when the host has no memory to write down the waits of both: two free blocks side
     // by side are a pity, a lost wait would be a race.
     [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept {

@@ -10,11 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +25,7 @@
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/grow_window.hpp>
 #include <cuota/pool/idle_choice.hpp>
+#include <cuota/pool/live_report.hpp>
 #include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/stream_order.hpp>
 
@@ -51,31 +50,21 @@ public:
 
     /// `bytes` of what is there, at least 1, in order of s; null when nothing fits. Throws: misuse after close(),
     /// cuda_error, std::bad_alloc; nothing is taken then.
-    [[nodiscard]] void* try_take(stream_ref const* s, std::size_t bytes, label const& who) {
-        if (void* const p = s ? take_ready(*s, bytes, who) : nullptr) return p;
-        std::size_t const size = round_up(bytes, block::granule);
-        std::scoped_lock const lock{guard_};
-        if (closed_) throw misuse{title() + " was asked for memory after its end", who.where};
-        make_peak_known(size);
-        block* b = find(size, s);
-        if (!b) {
-            collect();
-            b = find(size, s);
-        }
-        if (!b) return nullptr;
-        order_before_use(b->waits, s);
-        return count(blocks_.take(*b, size, bytes, who), s);
+    [[nodiscard]] void* try_take(stream_ref const* s, std::size_t bytes, label const& who,
+                                 lifespan meant = lifespan::scratch) {
+        if (void* const p = s ? take_ready(*s, bytes, who, meant) : nullptr) return p;
+        return take_by_lock(s, bytes, who, meant);
     }
 
     /// Enters a segment, and takes `bytes` of it. Throws: std::bad_alloc, and the segment is not entered.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, std::size_t bytes,
-                                    label const& who) {
+                                    label const& who, lifespan meant = lifespan::scratch) {
         std::size_t const size = round_up(bytes, block::granule);
         std::scoped_lock const lock{guard_};
         make_peak_known(size);
         block& whole = enter(fresh);
         try {
-            return count(blocks_.take(whole, size, bytes, who), s);
+            return count(take(whole, size, bytes, who, meant), s);
         } catch (...) {
             stats_.reserved -= whole.size;
             forget(whole);
@@ -173,7 +162,7 @@ public:
     }
     /// Takes `bytes` of a held window that is mapped by now. Throws: as try_take; the window is held then.
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, std::size_t bytes,
-                                      label const& who) {
+                                      label const& who, lifespan meant = lifespan::scratch) {
         std::size_t const size = round_up(bytes, block::granule);
         std::scoped_lock const lock{guard_};
         make_peak_known(size);
@@ -185,7 +174,7 @@ public:
         blocks_.prepare_take();
         order_before_use(waits, s);
         block& whole = join(window, std::move(waits));
-        return count(blocks_.take(whole, size, bytes, who), s);
+        return count(take(whole, size, bytes, who, meant), s);
     }
     /// A held window that is mapped by now is free.
     void add_grown(grow_window const& window) noexcept {
@@ -235,6 +224,9 @@ public:
         auto const lock = lock_all();
         pool_stats now = stats_;
         budget_facts const asked = requested_->now();
+        now.active = stats_.allocated + bytes_in_flight(blocks_, order_);
+        now.peak_active = stats_.peak_active =
+            std::max({stats_.peak_active, stats_.peak_allocated, now.active});
         now.requested = asked.held;
         now.peak_requested = asked.peak;
         now.live_blocks = blocks_.live_blocks();
@@ -257,31 +249,36 @@ public:
     /// Appends what is live, one entry for each tag and place, and what is free.
     void holdings(std::vector<holding>& into) const {
         auto const lock = lock_all();
-        std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
-        blocks_.for_each_live([&](block const& b) {
-            auto& h = by_tag[{b.name.text(), {b.where.file, b.where.line}}];
-            h.name = b.name;
-            h.where = b.where;
-            h.bytes += b.size;
-        });
-        for (auto const& [key, h] : by_tag) into.push_back(h);
+        append_holdings(blocks_, into);
         if (std::size_t const cached = stats_.reserved - stats_.allocated; cached != 0)
             into.push_back({tag::named("free in " + title()), {}, cached, true});
     }
 
-    /// "3 allocations are still alive: weights 3.8 MiB (train.cpp:10), …"; empty when nothing is.
+    /// Throws: std::bad_alloc.
+    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const {
+        auto const lock = lock_all();
+        return detail::stats_by_tag(blocks_, steps_.now());
+    }
+
+    /// What is alive, in words; empty when nothing is. Throws: std::bad_alloc.
     [[nodiscard]] std::string survivors() const {
         auto const lock = lock_all();
-        if (blocks_.live_blocks() == 0) return {};
-        std::size_t const live = blocks_.live_blocks();
-        std::string text =
-            std::to_string(live) + (live == 1 ? " allocation is" : " allocations are") + " still alive:";
-        std::size_t shown = 0;
-        blocks_.for_each_live([&](block const& b) {
-            if (shown++ >= 4) return;
-            text += std::string{shown > 1 ? "," : ""} + ' ' + describe(b);
-        });
-        return text + (live > 4 ? ", ..." : "");
+        return survivors_of(blocks_, steps_.now(), [](block const&) { return true; }).text();
+    }
+
+    /// Throws: misuse when a step is open.
+    void begin_step(place where) {
+        std::scoped_lock const lock{guard_};
+        if (steps_.is_open())
+            throw misuse{title() + " was to begin a step before the one that is open has ended", where};
+        (void)steps_.go_on();
+    }
+    /// Returns what was taken for the step and is still alive, in words. Throws: std::bad_alloc; ended all the same.
+    [[nodiscard]] std::string end_step() {
+        auto const lock = lock_all();
+        step_time const now = steps_.go_on();
+        birth const in_it{now, lifespan::step};
+        return survivors_of(blocks_, now, [&](block const& b) { return b.born == in_it; }).text();
     }
 
     [[nodiscard]] std::string title() const {
@@ -289,23 +286,20 @@ public:
     }
 
 private:
-    static std::string describe(block const& b) {
-        std::string const at = place_text(b.where);
-        return (b.name.is_empty() ? "untagged" : b.name.text()) + std::string{" "} + bytes_text(b.requested) +
-               (at.empty() ? "" : " (" + at + ')');
-    }
-
     // --- without the lock: what this thread holds ready ---
 
-    [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, label const& who) noexcept {
+    [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, label const& who,
+                                   lifespan meant) noexcept {
         thread_record* const me = this_thread();
         if (!me || bytes > front::largest || !s.is_owned()) return nullptr;
+        if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
         block* const b = fronts_.of(*me).try_take(*me, s.id(), round_up(bytes, block::granule));
         if (!b) return nullptr;
         (void)requested_->try_charge(bytes);  // it has no limit
         b->requested = bytes;
         b->name = who.name;
         b->where = who.where;
+        b->born = {steps_.now(), meant};
         b->become(block::state::live);
         return b->at;
     }
@@ -317,11 +311,40 @@ private:
         return true;
     }
 
+    [[nodiscard, gnu::noinline]] void* take_by_lock(stream_ref const* s, std::size_t bytes, label const& who,
+                                                    lifespan meant) {
+        std::size_t const size = round_up(bytes, block::granule);
+        std::scoped_lock const lock{guard_};
+        if (is_out_of_step(meant))
+            throw misuse{title() + " was asked for memory of a step while none is open", who.where};
+        if (closed_) throw misuse{title() + " was asked for memory after its end", who.where};
+        make_peak_known(size);
+        block* b = find(size, s, meant);
+        if (!b) {
+            collect();
+            b = find(size, s, meant);
+        }
+        if (!b) return nullptr;
+        order_before_use(b->waits, s);
+        return count(take(*b, size, bytes, who, meant), s);
+    }
+
+    [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept {
+        return meant == lifespan::step && !steps_.is_open();
+    }
+
     // --- all that follows under the lock ---
 
-    [[nodiscard]] block* find(std::size_t size, stream_ref const* s) {
+    [[nodiscard]] block* find(std::size_t size, stream_ref const* s, lifespan meant) {
+        if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, size);
         std::uint32_t const own = s ? lane_of(*s) : stream_order::nobody;
         return choose_block(blocks_, order_, size, own, slack_for(stats_.allocated + size, stats_.reserved));
+    }
+    // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
+    [[nodiscard]] block& take(block& b, std::size_t size, std::size_t bytes, label const& who,
+                              lifespan meant) {
+        auto const from = meant == lifespan::step ? block_index::side::high : block_index::side::low;
+        return blocks_.take(b, size, bytes, who, {steps_.now(), meant}, from);
     }
     void order_before_use(wait_set const& waits, stream_ref const* s) {
         if (!s) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
@@ -467,6 +490,7 @@ private:
     }
 
     tag const name_;
+    step_clock steps_;
     shared<ledger> const requested_ = shared<ledger>::make(std::string{}, unlimited, shared<ledger>{});
 
     // For all below. What is ready is collected also by who only looks: to him nothing has changed.

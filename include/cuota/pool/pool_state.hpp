@@ -54,14 +54,20 @@ public:
         });
     }
 
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
+                                 lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(&s, bytes, who);
+        return take(&s, bytes, who, meant);
     }
     /// Waits on the host for what may still use the bytes.
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
+                                      lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(nullptr, bytes, who);
+        return take(nullptr, bytes, who, meant);
+    }
+    /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
+    [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
+        return blocks_.try_take(s, bytes, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
         if (blocks_.give(&s, p, bytes)) trim(0);
@@ -109,6 +115,8 @@ public:
 
     void close_to_requests() noexcept { blocks_.close(); }
     [[nodiscard]] std::string survivors() const { return blocks_.survivors(); }
+    [[nodiscard]] block_pool& blocks() noexcept { return blocks_; }
+    [[nodiscard]] block_pool const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] pool_stats stats() const noexcept { return blocks_.stats(); }
 
     [[nodiscard]] budget const& account() const noexcept { return account_; }
@@ -117,13 +125,15 @@ public:
 private:
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
 
-    [[nodiscard]] void* take(stream_ref const* s, std::size_t bytes, label const& who) {
+    [[nodiscard]] void* take(stream_ref const* s, std::size_t bytes, label const& who, lifespan meant) {
         if (bytes == 0) return nullptr;
-        if (void* const p = blocks_.try_take(s, bytes, who)) return p;
+        if (void* const p = blocks_.try_take(s, bytes, who, meant)) return p;
         // Without a lock: the budget may ask other pools for memory, and they this one.
-        auto const enter = [&](segment const& fresh) { return blocks_.take_of_new(fresh, s, bytes, who); };
+        auto const enter = [&](segment const& fresh) {
+            return blocks_.take_of_new(fresh, s, bytes, who, meant);
+        };
         if (pages_)
-            if (void* const p = take_of_pages(s, bytes, who, enter)) return p;
+            if (void* const p = take_of_pages(s, bytes, who, meant, enter)) return p;
         return with_new_segment(bytes, who, enter);
     }
 
@@ -132,9 +142,10 @@ private:
     // By pages, or by a segment where the account has room for that and for no page; then by what others can give back
     // for pages. Null when all that was of no use.
     template <class Enter>
-    [[nodiscard]] void* take_of_pages(stream_ref const* s, std::size_t bytes, label const& who, Enter enter) {
+    [[nodiscard]] void* take_of_pages(stream_ref const* s, std::size_t bytes, label const& who,
+                                      lifespan meant, Enter enter) {
         auto const take = [&](grow_window const& window) {
-            return blocks_.take_of_grown(window, s, bytes, who);
+            return blocks_.take_of_grown(window, s, bytes, who, meant);
         };
         if (void* const p = grow(bytes, who, growth_aim::least_missing, asking::nobody, take)) return p;
         std::size_t const exact = round_up(round_up(bytes, granule), source_.granule());

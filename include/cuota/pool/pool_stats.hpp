@@ -6,15 +6,20 @@
 
 #include <cstddef>
 
+#include <cuota/core/label.hpp>
+
 namespace cuota::inline v0 {
 
-/// What a pool holds, at one moment and at most. Bytes; requested <= allocated <= reserved.
+/// What a pool holds, at one moment and at most. Bytes; requested <= allocated <= active <= reserved, and so their peaks.
 struct pool_stats {
     std::size_t requested = 0;  ///< live, as asked for
     std::size_t allocated = 0;  ///< live, rounded up to the pool's granule
-    std::size_t reserved = 0;   ///< pages and segments taken, and not given back
+    std::size_t active = 0;  ///< allocated, or free and perhaps still in use by work that was enqueued before
+    std::size_t reserved = 0;  ///< pages and segments taken, and not given back
     std::size_t peak_requested = 0;
     std::size_t peak_allocated = 0;
+    std::size_t peak_active =
+        0;  ///< as seen when somebody asked for it, and by what was allocated; the rest are exact
     std::size_t peak_reserved = 0;
     std::size_t live_blocks = 0;
     std::size_t free_blocks = 0;
@@ -22,6 +27,15 @@ struct pool_stats {
     std::size_t segments = 0;      ///< segments of a source, and runs of pages side by side
     std::size_t taken_again = 0;   ///< allocations that a thread had of what it gave back, without a lock
     std::size_t stream_waits = 0;  ///< waits put into streams to hand memory from one to another
+};
+
+/// What is live in a pool under one tag.
+struct tag_stats {
+    tag name{};
+    std::size_t live_blocks = 0;
+    std::size_t requested = 0;  ///< bytes, as asked for
+    std::size_t allocated = 0;  ///< bytes, rounded up to the pool's granule
+    std::size_t oldest = 0;     ///< how many steps have begun since the first of them was taken
 };
 
 }  // namespace cuota::inline v0

@@ -7,9 +7,13 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <cuota/guard/budget.hpp>
+#include <cuota/pool/frame.hpp>
+#include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/pool_step.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
 
@@ -27,39 +31,11 @@ struct pool_options {
     tag name{};                   ///< for messages
     std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
     std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
+    std::size_t release_threshold = unlimited;  ///< at the end of a step it is trimmed to so many bytes
     int reclaim_priority =
         0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
     pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
 };
-
-/// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
-class pool_resource {
-public:
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return state_->allocate(s, bytes, alignment, who);
-    }
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        state_->deallocate(s, p, bytes);
-    }
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return state_->allocate_sync(bytes, alignment, who);
-    }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        state_->deallocate_sync(p, bytes);
-    }
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
-    friend bool operator==(pool_resource const&, pool_resource const&) noexcept = default;
-
-private:
-    friend class scoped_pool;
-    explicit pool_resource(shared<detail::pool_state> state) noexcept : state_{std::move(state)} {}
-    shared<detail::pool_state> state_;
-};
-
-static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
 
 /// Memory taken by pages or in large segments, cut into blocks for many requests, given back in one go when the scope ends.
 ///
@@ -127,6 +103,17 @@ public:
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
     operator any_resource() const { return resource(); }
 
+    /// The pool for memory that outlives steps: kept apart, so that steps leave one hole behind and not many.
+    [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept {
+        return pool_resource_for<lifespan::persistent>{state_};
+    }
+    /// Begins a step; what it returns ends it. Throws: misuse while another is open.
+    [[nodiscard]] pool_step begin_step(place where = place::here()) {
+        return pool_step{state_, release_threshold_, where};
+    }
+    /// Begins a frame: what is allocated in it is given back together. Throws: std::bad_alloc.
+    [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
+
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) {
         return state_->allocate(s, bytes, alignment, {name, where});
@@ -141,6 +128,8 @@ public:
     /// served while the budget has room, or pages lie free elsewhere in the pool.
     [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
     [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
+    /// What is live, by tag, most bytes first. Throws: std::bad_alloc. Cost: a look at each live block, under the lock.
+    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const { return state_->blocks().stats_by_tag(); }
     /// The account that pages and segments are charged to: the budget, or the cap inside it.
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
 
@@ -149,7 +138,8 @@ private:
                 place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(
               wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages))} {
+              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages))},
+          release_threshold_{wanted.release_threshold} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 
@@ -163,6 +153,7 @@ private:
     }
 
     shared<detail::pool_state> state_;
+    std::size_t const release_threshold_;
 };
 
 }  // namespace cuota::inline v0

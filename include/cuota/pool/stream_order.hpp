@@ -87,6 +87,18 @@ public:
         to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
     }
 
+    /// Looks which streams have work of before a release; true when none has. What is known for waits stays as it is. A
+    /// stream that is being captured is not looked at, and counts as busy. Throws: cuda_error.
+    [[nodiscard]] bool look() {
+        for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // until it is known better
+        for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
+        return std::ranges::none_of(lanes_, &lane::is_busy);
+    }
+    /// As of the last look: the work before a point is over. Makes no CUDA call.
+    [[nodiscard]] bool was_over(wait_point point) const noexcept {
+        return !lanes_[point.stream].is_busy || is_ordered(point, nobody);
+    }
+
     /// Waits on the host. Throws: cuda_error.
     void wait_on_host(wait_point point) {
         lane& from = lanes_[point.stream];
@@ -115,6 +127,7 @@ private:
         std::uint64_t ticket = 0;            // releases so far
         std::uint64_t recorded = 0;          // the ticket that mark stands for
         std::uint64_t done = 0;              // releases known to be over
+        bool is_busy = false;                // at the last look
         shared<stream_mark> mark{};
         // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
         // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
@@ -125,6 +138,13 @@ private:
             return point.stream < seen.size() && point.ticket <= seen[point.stream];
         }
     };
+
+    [[nodiscard]] static bool has_run(lane const& l) {
+        if (!l.stream) return true;
+        stream_ref const s = *l.stream;
+        if (!s.is_owned()) return l.mark->is_done();  // recorded at each release
+        return !s.is_capturing() && s.is_idle();
+    }
 
     event& mark_of(wait_point point) {
         lane& from = lanes_[point.stream];
@@ -140,7 +160,7 @@ private:
 
     // A lane can be taken over when all its work is over and nobody will enqueue more. Tickets go on counting, so
     // that points of the stream before are done points of the stream after.
-    [[nodiscard]] bool is_over(std::uint32_t i) {
+    [[nodiscard]] bool is_vacant(std::uint32_t i) {
         lane& l = lanes_[i];
         if (!l.stream) return true;
         if (l.stream->is_owned() && !l.stream->is_last()) return false;
@@ -150,7 +170,7 @@ private:
 
     [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id) {
         for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
-            if (!is_over(i)) continue;
+            if (!is_vacant(i)) continue;
             lane& l = lanes_[i];
             l.mark = {};  // of another device, perhaps
             l.id = id;

@@ -79,6 +79,13 @@ public:
         return true;
     }
 
+    /// True while what is enqueued becomes a graph: to ask whether it is idle would spoil that. Throws: cuda_error.
+    [[nodiscard]] bool is_capturing() const {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        rt::check(cudaStreamIsCapturing(native_, &status), "cudaStreamIsCapturing");
+        return status != cudaStreamCaptureStatusNone;
+    }
+
     /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
     void wait(event const& done) const;
 

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A run of bytes that is filled from its low end up, and given back in one go.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/pool/survivors.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What was allocated in a chunk, in the order of the addresses.
+struct frame_entry {
+    /// ends_with_frame: nobody has to give it back; owned: somebody has; over: given back, and usable in order of the
+    /// chunk; over_elsewhere: given back in order of another stream.
+    enum class state : std::uint8_t { ends_with_frame, owned, over, over_elsewhere };
+
+    std::byte* at;
+    std::size_t bytes;
+    tag name;
+    place where;
+    state now;
+
+    [[nodiscard]] bool is_live() const noexcept {
+        return now == state::ends_with_frame || now == state::owned;
+    }
+    [[nodiscard]] std::string text() const { return survivors::line_of(name, where, bytes); }
+};
+static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that the end costs nothing for each
+
+/// Bytes that one stream may use, or the host if there is none. Not thread-safe.
+class frame_chunk {
+public:
+    using state = frame_entry::state;
+
+    frame_chunk(void* at, std::size_t size, stream_ref const* home)
+        : at_{static_cast<std::byte*>(at)}, size_{size} {
+        if (home) users_.emplace_back(*home);
+    }
+
+    /// Null when there is no room. Throws: std::bad_alloc; unchanged then.
+    [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born) {
+        std::size_t const start = round_up(used_, alignment);
+        if (start > size_ || bytes > size_ - start) return nullptr;
+        entries_.push_back({at_ + start, bytes, who.name, who.where, born});
+        owned_ += born == state::owned;
+        used_ = start + bytes;
+        return at_ + start;
+    }
+
+    [[nodiscard]] bool has(void const* p) const noexcept {
+        return !std::less<>{}(p, static_cast<void const*>(at_)) &&
+               std::less<>{}(p, static_cast<void const*>(at_ + size_));
+    }
+    /// What was allocated at p, given back or not; null when nothing was, or its bytes are free again.
+    [[nodiscard]] frame_entry* find(void const* p) noexcept {
+        auto const e = std::ranges::lower_bound(entries_, p, std::less<>{}, [](frame_entry const& each) {
+            return static_cast<void const*>(each.at);
+        });
+        return e != entries_.end() && e->at == p ? &*e : nullptr;
+    }
+
+    /// Ends one that is live. in_order: its bytes may be used again as the chunk's are. The last ones that are over
+    /// so are taken back.
+    void give(frame_entry& e, bool in_order) noexcept {
+        owned_ -= e.now == state::owned;
+        e.now = in_order ? state::over : state::over_elsewhere;
+        while (!entries_.empty() && entries_.back().now == state::over) {
+            used_ = static_cast<std::size_t>(entries_.back().at - at_);
+            entries_.pop_back();
+        }
+    }
+
+    /// Until when the bytes are in use: the stream whose they are, and others that gave some back.
+    [[nodiscard]] std::vector<stream_share>& users() noexcept { return users_; }
+    [[nodiscard]] std::vector<frame_entry> const& entries() const noexcept { return entries_; }
+    [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
+    [[nodiscard]] std::byte* at() const noexcept { return at_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::size_t room() const noexcept { return size_ - used_; }
+
+    /// What ends with the frame is over.
+    void end() noexcept {
+        for (frame_entry& e : entries_)
+            if (e.now == state::ends_with_frame) e.now = state::over_elsewhere;
+    }
+
+private:
+    std::byte* at_;
+    std::size_t size_;
+    std::size_t used_ = 0;
+    std::size_t owned_ = 0;
+    std::vector<frame_entry> entries_{};
+    std::vector<stream_share> users_{};
+};
+
+/// Work enqueued later on `s` comes after all that is enqueued on `other`. When the device does not take a wait, the host
+/// waits, and it is reported.
+inline void order_after(stream_ref s, stream_ref other) noexcept {
+    if (report_failure_of([&] { s.wait(event{other}); })) return;
+    rt::drain(other);
+}
+
+}  // namespace cuota::inline v0::detail

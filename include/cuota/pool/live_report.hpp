@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The live blocks of a pool in groups, for accounts and messages.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/pool/block_index.hpp>
+#include <cuota/pool/pool_stats.hpp>
+#include <cuota/pool/stream_order.hpp>
+#include <cuota/pool/survivors.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+[[nodiscard]] inline std::string describe(block const& b) {
+    return survivors::line_of(b.name, b.where, b.requested);
+}
+
+/// Appends the bytes of live blocks, one entry for each tag and place. Throws: std::bad_alloc.
+inline void append_holdings(block_index const& blocks, std::vector<holding>& into) {
+    std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
+    blocks.for_each_live([&](block const& b) {
+        auto& h = by_tag[{b.name.text(), {b.where.file, b.where.line}}];
+        h.name = b.name;
+        h.where = b.where;
+        h.bytes += b.size;
+    });
+    for (auto const& [key, h] : by_tag) into.push_back(h);
+}
+
+/// One entry for each tag, most bytes first. Throws: std::bad_alloc.
+[[nodiscard]] inline std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
+    std::map<std::string_view, tag_stats> by_tag;
+    blocks.for_each_live([&](block const& b) {
+        tag_stats& t = by_tag[b.name.text()];
+        t.name = b.name;
+        ++t.live_blocks;
+        t.requested += b.requested;
+        t.allocated += b.size;
+        t.oldest = std::max<std::size_t>(t.oldest, b.born.age(now));
+    });
+    std::vector<tag_stats> most_first;
+    for (auto const& [name, t] : by_tag) most_first.push_back(t);
+    std::ranges::stable_sort(most_first, std::greater<>{}, &tag_stats::allocated);
+    return most_first;
+}
+
+/// The bytes that are free and not known to be over. What cannot be asked for is reported, and taken to be still in use.
+/// Cost: a CUDA call or two for each stream that something was released on since; and a look at each free block, unless
+/// all that was released is over.
+[[nodiscard]] inline std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept {
+    bool over = false;
+    report_failure_of([&] { over = order.look(); });
+    std::size_t bytes = 0;
+    if (over) return bytes;
+    blocks.for_each_free([&](block const& b) {
+        bool in_use = false;
+        b.waits.for_each([&](wait_point point) { in_use |= !order.was_over(point); });
+        if (in_use) bytes += b.size;
+    });
+    return bytes;
+}
+
+/// The live blocks of which is_meant(block) is true. Throws: std::bad_alloc.
+template <class Which>
+[[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
+    survivors alive;
+    blocks.for_each_live([&](block const& b) {
+        if (is_meant(b)) alive.add(b.name, b.where, b.requested, b.born.age(now));
+    });
+    return alive;
+}
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A pool for those who take a resource.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <cuota/pool/lifespan.hpp>
+#include <cuota/pool/pool_state.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0 {
+
+/// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
+/// Meant: for how long the memory is to live that is taken through it. What one handle took any other may give back.
+template <lifespan Meant>
+class pool_resource_for {
+public:
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        return state_->allocate(s, bytes, alignment, who, Meant);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        state_->deallocate(s, p, bytes);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return state_->allocate_sync(bytes, alignment, who, Meant);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
+        state_->deallocate_sync(p, bytes);
+    }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
+
+private:
+    friend class scoped_pool;
+    friend class pool_step;
+    explicit pool_resource_for(shared<detail::pool_state> state) noexcept : state_{std::move(state)} {}
+    shared<detail::pool_state> state_;
+};
+
+using pool_resource = pool_resource_for<lifespan::scratch>;
+
+static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
+
+}  // namespace cuota::inline v0

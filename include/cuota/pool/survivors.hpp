@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What is still alive when its scope ends, for a person to read.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/label.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Allocations, grouped by tag and place.
+class survivors {
+public:
+    /// age: the steps begun since; 0 is not shown. Throws: std::bad_alloc.
+    void add(tag name, place where, std::size_t bytes, std::uint32_t age = 0) {
+        group& g = groups_[{name.text(), where.file, where.line}];
+        if (g.count++ == 0) {
+            g.name = name;
+            g.where = where;
+            g.each = bytes;
+        }
+        if (g.each != bytes) g.each = 0;
+        g.bytes += bytes;
+        g.oldest = std::max(g.oldest, age);
+        ++count_;
+    }
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+    /// "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most
+    /// bytes first; empty when there is none. Throws: std::bad_alloc.
+    [[nodiscard]] std::string text() const {
+        constexpr std::size_t shown = 4;
+        if (count_ == 0) return {};
+        std::vector<group> most_first;
+        for (auto const& [key, g] : groups_) most_first.push_back(g);
+        std::ranges::stable_sort(most_first, std::greater<>{}, &group::bytes);
+
+        std::string text =
+            std::to_string(count_) + (count_ == 1 ? " allocation is" : " allocations are") + " still alive:";
+        group rest;
+        for (std::size_t i = 0; i != most_first.size(); ++i) {
+            group const& g = most_first[i];
+            if (i < shown) {
+                text += (i == 0 ? " " : ", ") + line(g);
+            } else {
+                rest.count += g.count;
+                rest.bytes += g.bytes;
+            }
+        }
+        if (rest.count == 0) return text;
+        return text + ", and " + std::to_string(rest.count) + " more of " + bytes_text(rest.bytes);
+    }
+
+    /// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+    [[nodiscard]] static std::string line_of(tag name, place where, std::size_t bytes) {
+        group one;
+        one.name = name;
+        one.where = where;
+        one.count = 1;
+        one.bytes = one.each = bytes;
+        return line(one);
+    }
+
+private:
+    struct group {
+        tag name{};
+        place where{};
+        std::size_t count = 0;
+        std::size_t bytes = 0;
+        std::size_t each = 0;  // 0: of several sizes
+        std::uint32_t oldest = 0;
+    };
+
+    static std::string line(group const& g) {
+        std::string text = g.name.is_empty() ? "untagged" : g.name.text();
+        text += ' ';
+        if (g.count > 1 && g.each != 0) text += std::to_string(g.count) + " x ";
+        text += bytes_text(g.each != 0 ? g.each : g.bytes);
+        if (g.each == 0) text += " in " + std::to_string(g.count);
+        std::string notes = place_text(g.where);
+        if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
+        return notes.empty() ? text : text + " (" + notes + ')';
+    }
+    static std::string age_text(group const& g) {
+        if (g.oldest == 0) return {};
+        return (g.count > 1 ? "oldest " : "") + std::to_string(g.oldest) +
+               (g.oldest == 1 ? " step ago" : " steps ago");
+    }
+
+    std::map<std::tuple<std::string_view, std::string_view, unsigned>, group> groups_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/pool_resource.hpp>
+
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/catch.hpp"
+#include "support/resource_suite.hpp"
+#include "support/sink.hpp"
+
+using namespace cuota::literals;
+
+static_assert(sizeof(cuota::pool_resource_for<cuota::lifespan::persistent>) == 8);
+static_assert(cuota::labelled_resource<cuota::pool_resource_for<cuota::lifespan::step>>);
+
+TEST_CASE("handles of every lifespan behave as resources", "[pool][pool_resource][resource]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 256_MiB};
+    {
+        cuota::scoped_pool pool{budget};
+        auto const step = pool.begin_step();
+        SECTION("persistent") { support::behaves_as_a_resource(pool.persistent()); }
+        SECTION("step") { support::behaves_as_a_resource(step.resource()); }
+    }
+    CHECK(budget.held() == 0);
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("what one handle of a pool took any other may give back", "[pool][pool_resource]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    auto const step = pool.begin_step();
+    auto scratch = pool.resource();
+    auto of_step = step.resource();
+    auto persistent = pool.persistent();
+    scratch.deallocate(s, persistent.allocate(s, 5000), 5000);
+    persistent.deallocate(s, of_step.allocate(s, 5000), 5000);
+    of_step.deallocate_sync(scratch.allocate_sync(5000), 5000);
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(errors.take().empty());
+}
