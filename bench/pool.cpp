@@ -112,7 +112,8 @@ public:
         std::vector<void*> between;
         for (std::size_t i = 0; i != 2 * holes; ++i)
             (i % 2 == 0 ? between : live_).push_back(peer_.allocate(stream_, hole));
-        for (void* p : between) peer_.deallocate(stream_, p, hole);
+        // The last first: a list by address takes them in at its front.
+        for (; !between.empty(); between.pop_back()) peer_.deallocate(stream_, between.back(), hole);
     }
     holed(holed const&) = delete;
     holed& operator=(holed const&) = delete;

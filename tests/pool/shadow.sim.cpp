@@ -491,7 +491,7 @@ TEST_CASE("a pool agrees with its shadow, and loses nothing, when calls to the d
     w.run_with_faults(share_of(12, 4'000));
 
     no_race();
-    CHECK(w.failed() > 20);
+    CHECK(w.failed() > 0);
     CHECK(w.allocations() > 500);
     tell("with faults", streams, w.figures());
 }
