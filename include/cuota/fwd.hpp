@@ -63,6 +63,13 @@ struct pool_stats;
 struct pool_options;
 class pool_resource;
 class scoped_pool;
+struct planned_request;
+struct planned_step;
+struct step_plan_stats;
+struct step_plan_options;
+class step_resource;
+class step_scope;
+class step_plan;
 
 // buffer
 template <class T>

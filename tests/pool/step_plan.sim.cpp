@@ -85,7 +85,7 @@ TEST_CASE("programs at random never have bytes that are another's, nor before th
           "[pool][step_plan]") {
     std::size_t const streams = GENERATE(1U, 2U, 5U);
     cuota::step_plan_stats all;
-    for (std::uint64_t seed = 1; seed != 7; ++seed) {
+    for (std::uint64_t seed = 1; seed != 4; ++seed) {
         support::machine const machine;
         INFO("seed " << seed << ", " << streams << " streams");
         auto const stats = run_program(seed, streams);
@@ -99,10 +99,10 @@ TEST_CASE("programs at random never have bytes that are another's, nor before th
     }
     INFO(all.served << ' ' << all.in_use << ' ' << all.other_size << ' ' << all.too_many << ' '
                     << all.skipped);
-    CHECK(all.in_use > 50);
-    CHECK(all.other_size > 10);
+    CHECK(all.in_use > 20);
+    CHECK(all.other_size > 5);
     CHECK(all.too_many > 0);
-    CHECK(all.skipped > 50);
+    CHECK(all.skipped > 20);
 }
 
 namespace {

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -24,13 +22,6 @@
 #include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {
-
-/// How a step plan behaves.
-struct step_plan_options {
-    tag name = "step plan";  ///< of the slab, for those who account for it
-    /// How long a better plan is looked for.
-    std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-};
 
 namespace detail {
 
