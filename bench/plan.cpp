@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What a plan of offsets costs, and how close it comes to what is alive at once: traces in the shape of a training
-/// step, one simple rule beside the whole planner, and the checker.
+/// step, one simple rule beside the whole planner, and the checker. Then what a step costs that is served from a plan,
+/// beside the pool under it and the least that could be: a pointer that goes up. Items are pairs of allocation and release.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -65,5 +67,83 @@ void check_a_plan(benchmark::State& state) {
     for (auto _ : state) benchmark::DoNotOptimize(cuota::check_offsets(blocks, plan).has_value());
 }
 BENCHMARK(check_a_plan)->Apply(by_blocks);
+
+// What takes and gives the blocks of a step in order of time, on one stream.
+class program {
+public:
+    explicit program(std::vector<cuota::lifetime> const& blocks) : blocks_{blocks}, at_(blocks.size()) {
+        for (std::size_t row = 0; row != blocks.size(); ++row) {
+            edges_.push_back({blocks[row].from, true, row});
+            edges_.push_back({blocks[row].until, false, row});
+        }
+        std::stable_sort(edges_.begin(), edges_.end(), [](auto const& a, auto const& b) {
+            return a.step != b.step ? a.step < b.step : a.begins < b.begins;
+        });
+    }
+    template <class Memory>
+    void run(Memory& memory, cuota::stream_ref s) {
+        for (auto const& edge : edges_) {
+            if (edge.begins) at_[edge.row] = memory.allocate(s, blocks_[edge.row].size, 256);
+            else memory.deallocate(s, at_[edge.row], blocks_[edge.row].size, 256);
+        }
+    }
+    [[nodiscard]] std::int64_t pairs() const { return static_cast<std::int64_t>(blocks_.size()); }
+
+private:
+    std::vector<cuota::lifetime> blocks_;
+    std::vector<cuota::detail::lifetime_edge> edges_;
+    std::vector<void*> at_;
+};
+
+void serve_a_planned_step(benchmark::State& state) {
+    program step{training_step(static_cast<std::size_t>(state.range(0)))};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::addresses_only{}};
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+    for (auto _ : state) {
+        auto const scope = plan.begin();
+        step.run(memory, stream);
+    }
+    state.SetItemsProcessed(state.iterations() * step.pairs());
+    auto const stats = plan.stats();
+    state.counters["fell_back"] = static_cast<double>(stats.fell_back());
+    state.counters["ratio"] = stats.ratio();
+}
+BENCHMARK(serve_a_planned_step)->ArgName("blocks")->Arg(100)->Arg(1'000)->Arg(10'000);
+
+void serve_a_step_by_the_pool(benchmark::State& state) {
+    program step{training_step(static_cast<std::size_t>(state.range(0)))};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::addresses_only{}};
+    cuota::pool_resource memory = pool.resource();
+    for (auto _ : state) step.run(memory, stream);
+    state.SetItemsProcessed(state.iterations() * step.pairs());
+}
+BENCHMARK(serve_a_step_by_the_pool)->ArgName("blocks")->Arg(100)->Arg(1'000)->Arg(10'000);
+
+// No slab would be large enough for it, and nothing is ever given back.
+class rising_pointer {
+public:
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) noexcept {
+        next_ += (bytes + 255) & ~std::uintptr_t{255};
+        return reinterpret_cast<void*>(next_);
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t, std::size_t) noexcept {
+        benchmark::DoNotOptimize(p);
+    }
+
+private:
+    std::uintptr_t next_ = 0;
+};
+
+void serve_a_step_by_a_rising_pointer(benchmark::State& state) {
+    program step{training_step(static_cast<std::size_t>(state.range(0)))};
+    cuota::stream const stream;
+    rising_pointer memory;
+    for (auto _ : state) step.run(memory, stream);
+    state.SetItemsProcessed(state.iterations() * step.pairs());
+}
+BENCHMARK(serve_a_step_by_a_rising_pointer)->ArgName("blocks")->Arg(100)->Arg(1'000)->Arg(10'000);
 
 }  // namespace

@@ -69,6 +69,13 @@ class pool_step;
 class frame;
 class frame_resource;
 class scoped_pool;
+struct planned_request;
+struct planned_step;
+struct step_plan_stats;
+struct step_plan_options;
+class step_resource;
+class step_scope;
+class step_plan;
 
 // buffer
 template <class T>

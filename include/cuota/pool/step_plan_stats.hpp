@@ -1,12 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a step plan did, in numbers.
+/// How a step plan behaves, and what it did, in numbers.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 
+#include <cuota/core/label.hpp>
+
 namespace cuota::inline v0 {
+
+/// How a step plan behaves.
+struct step_plan_options {
+    tag name = "step plan";  ///< of the slab, for those who account for it
+    /// How long a better plan is looked for.
+    std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
+};
 
 /// What became of the requests of all steps so far, and what the plan of now takes.
 struct step_plan_stats {

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -24,13 +22,6 @@
 #include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {
-
-/// How a step plan behaves.
-struct step_plan_options {
-    tag name = "step plan";  ///< of the slab, for those who account for it
-    /// How long a better plan is looked for.
-    std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-};
 
 namespace detail {
 
@@ -219,7 +210,7 @@ private:
         check_open(who);
         if (phase_ == phase::replaying) [[likely]] {
             planned_slab::result const found = slab_->try_take(order_, s, lane_of(s, *slab_), bytes, who);
-            ++(stats_.*count_of(found.answer));
+            ++count_of(found.answer);
             return {found.at, false};
         }
         if (phase_ == phase::without_slab) ++stats_.without_slab;
@@ -257,15 +248,15 @@ private:
         slab.expect(lane);
         return lane;
     }
-    [[nodiscard]] static std::size_t step_plan_stats::*count_of(plan_answer answer) noexcept {
+    [[nodiscard]] std::size_t& count_of(plan_answer answer) noexcept {
         switch (answer) {
-            case plan_answer::served: return &step_plan_stats::served;
-            case plan_answer::unplanned: return &step_plan_stats::unplanned;
-            case plan_answer::other_size: return &step_plan_stats::other_size;
-            case plan_answer::too_many: return &step_plan_stats::too_many;
+            case plan_answer::served: return stats_.served;
+            case plan_answer::unplanned: return stats_.unplanned;
+            case plan_answer::other_size: return stats_.other_size;
+            case plan_answer::too_many: return stats_.too_many;
             case plan_answer::in_use: break;
         }
-        return &step_plan_stats::in_use;
+        return stats_.in_use;
     }
 
     // --- between steps, by the thread that opened one ---
