@@ -41,3 +41,30 @@ TEST_CASE("what one handle of a pool took any other may give back", "[pool][pool
     CHECK(pool.stats().live_blocks == 0);
     CHECK(errors.take().empty());
 }
+
+TEST_CASE("bad requests are refused by type through every handle, and change nothing",
+          "[pool][pool_resource]") {
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    auto const step = pool.begin_step();
+    auto const refuses = [&](auto memory) {
+        CHECK(memory.allocate(s, 0) == nullptr);
+        for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, 4_MiB, cuota::unlimited}) {
+            CHECK_THROWS_AS(memory.allocate(s, 64, alignment), cuota::misuse);
+            CHECK_THROWS_AS(memory.allocate_sync(64, alignment), cuota::misuse);
+        }
+        for (std::size_t const bytes : {cuota::unlimited, cuota::unlimited - 255, cuota::unlimited / 2}) {
+            CHECK_THROWS_AS(memory.allocate(s, bytes), cuota::out_of_memory);
+            CHECK_THROWS_AS(memory.allocate_sync(bytes), cuota::out_of_memory);
+        }
+        CHECK(pool.stats().allocated == 0);
+        CHECK(pool.stats().live_blocks == 0);
+    };
+    refuses(pool.persistent());
+    CHECK(pool.stats().reserved == 1_MiB);
+    CHECK(budget.held() == 1_MiB);
+    refuses(step.resource());
+    refuses(pool.resource());
+    CHECK(pool.stats().peak_requested == 0);
+}
