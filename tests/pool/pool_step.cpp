@@ -206,7 +206,7 @@ TEST_CASE("a step trims its pool to the release threshold", "[pool][pool_step]")
         void* const large = step.allocate(s, 8_MiB);
         pool.deallocate(s, small, 1_MiB);
         pool.deallocate(s, large, 8_MiB);
-        CHECK(budget.held() == 9_MiB);
+        CHECK(budget.held() >= 9_MiB);
     }
     CHECK(budget.held() <= 2_MiB);
 }
