@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cuota/resource/async_memory.hpp>
@@ -871,4 +872,34 @@ TEST_CASE("two pools on one budget take from each other on two threads, and neit
     CHECK(served[1] > 0);
     CHECK(budget.held() == 0);
     CHECK(errors.take().empty());
+}
+
+TEST_CASE("a pool of addresses grows as one of device memory does", "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget on_device{"device", 64_MiB};
+    cuota::budget dry{"dry run", 64_MiB};
+    cuota::scoped_pool device{on_device};
+    cuota::scoped_pool addresses{dry, cuota::addresses_only{}};
+    void* const first = device.allocate(s, 1);
+    void* const address = addresses.allocate(s, 1);
+    bool const has_pages = on_device.held() == 2_MiB;
+    std::vector<std::pair<void*, void*>> blocks;
+    std::size_t const sizes[] = {3_MiB, 100, 5_MiB, 700'000, 2_MiB, 9_MiB, 1_MiB, 12_MiB};
+    for (int round = 0; has_pages && round != 3; ++round) {
+        for (std::size_t const size : sizes) {
+            blocks.emplace_back(device.allocate(s, size), addresses.allocate(s, size));
+            CHECK(dry.held() == on_device.held());
+        }
+        for (std::size_t i = 0; i != blocks.size(); ++i) {
+            device.deallocate(s, blocks[i].first, sizes[i]);
+            addresses.deallocate(s, blocks[i].second, sizes[i]);
+        }
+        blocks.clear();
+        CHECK(addresses.trim(8_MiB) == device.trim(8_MiB));
+        CHECK(dry.held() == on_device.held());
+    }
+    device.deallocate(s, first, 1);
+    addresses.deallocate(s, address, 1);
+    if (!has_pages) CUOTA_SKIP("the device has no pages of 2 MiB");
+    CHECK(addresses.stats().peak_reserved == device.stats().peak_reserved);
 }

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/guard/dry_run.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/virtual_memory.hpp>
 
@@ -32,6 +35,10 @@ public:
     /// or a failure was reported, and the rest is as it was.
     virtual std::size_t unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
+
+/// What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them than
+/// memory. When they run out nevertheless, a segment serves.
+inline constexpr std::size_t addresses_per_byte = 4;
 
 /// Pages of a device's memory. What is mapped counts as held by this process on the device.
 class device_pages final : public page_range {
@@ -79,10 +86,6 @@ public:
     }
 
 private:
-    // What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them
-    // than memory. When they run out nevertheless, a segment serves.
-    static constexpr std::size_t addresses_per_byte = 4;
-
     device_pages(device where, rt::address_range range, std::size_t page) noexcept
         : where_{where}, range_{std::move(range)}, page_{page} {}
 
@@ -109,6 +112,37 @@ private:
     device const where_;
     rt::address_range range_;
     std::size_t const page_;
+};
+
+/// Pages without memory, as many as there are addresses, and of the size that most devices have.
+class address_pages final : public page_range {
+public:
+    /// A range for at most `most` bytes; null when that is less than a page. Throws: out_of_memory when the source has no
+    /// addresses left.
+    [[nodiscard]] static std::unique_ptr<page_range> make(addresses_only source, std::size_t most) {
+        if (most < page_bytes) return nullptr;
+        std::size_t const full = round_up(std::min(most, most_bytes), page_bytes);
+        return std::unique_ptr<page_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
+    }
+
+    [[nodiscard]] std::byte* at() const noexcept override { return at_; }
+    [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
+    [[nodiscard]] std::size_t page() const noexcept override { return page_bytes; }
+    [[nodiscard]] bool map(std::byte*, std::size_t, label const&) override { return true; }
+    std::size_t unmap(std::byte*, std::size_t bytes) noexcept override { return bytes; }
+
+private:
+    static constexpr std::size_t page_bytes = std::size_t{2} << 20;
+    static constexpr std::size_t most_bytes = std::size_t{16}
+                                              << 40;  // a source has addresses for 500 such pools
+
+    address_pages(addresses_only& source, std::size_t bytes)
+        : at_{std::bit_cast<std::byte*>(
+              round_up(std::bit_cast<std::uintptr_t>(source.allocate_sync(bytes + page_bytes)), page_bytes))},
+          bytes_{bytes} {}
+
+    std::byte* at_;
+    std::size_t bytes_;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -44,7 +44,7 @@ public:
         // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
         // stream, and not every source waits for that.
         blocks_.wait_for_freed();
-        if (pages_ &&
+        if (pages_ && device_ &&
             blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
             report_failure_of([&] { device_->synchronize(); });
         blocks_.for_each_segment([this](segment const& s) { give_back(s); });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/dry_run.hpp>
 #include <cuota/pool/frame.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
@@ -78,6 +79,18 @@ public:
     /// Memory of another source, under a budget.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here())
         : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
+
+    /// Addresses without memory, taken as device memory would be: for dry runs of what stands on a pool.
+    scoped_pool(budget const& account, addresses_only source, options wanted = {},
+                place where = place::here())
+        : scoped_pool{account,
+                      source,
+                      std::nullopt,
+                      wanted,
+                      where,
+                      wanted.growth == pool_growth::automatic
+                          ? detail::address_pages::make(source, wanted.cap)
+                          : nullptr} {}
 
     /// Memory of another source, which counts for itself.
     explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here())

@@ -21,9 +21,7 @@
 #include <cuota/pool/step_recorder.hpp>
 #include <cuota/resource/any_resource.hpp>
 
-namespace cuota::inline v0 {
-
-namespace detail {
+namespace cuota::inline v0::detail {
 
 class step_state final : public ref_counted {
 public:
@@ -393,6 +391,4 @@ private:
     step_plan_stats stats_;
 };
 
-}  // namespace detail
-
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::detail
