@@ -101,7 +101,7 @@ TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[p
     }
 }
 
-TEST_CASE("of blocks of one size up to 16 KiB the one that came last goes first", "[pool][free_bins]") {
+TEST_CASE("of blocks of one size up to 1 MiB the one that came last goes first", "[pool][free_bins]") {
     std::size_t const size =
         GENERATE(std::size_t{256}, std::size_t{4096}, std::size_t{free_bins::largest_of_one_size});
     std::vector<block> blocks = blocks_of({size, size, size, size});
@@ -121,7 +121,7 @@ TEST_CASE("of blocks of one size up to 16 KiB the one that came last goes first"
 
 TEST_CASE("of larger blocks of one size the one at the lowest address goes first", "[pool][free_bins]") {
     std::size_t const size =
-        GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 20, std::size_t{1} << 42);
+        GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 22, std::size_t{1} << 42);
     std::vector<block> blocks = blocks_of({size, size, size, size});
     free_bins bins;
     for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
@@ -300,12 +300,13 @@ int height_of(std::vector<block> const& blocks) {
 TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular distances",
           "[pool][free_bins]") {
     // A random tree of 50,000 is about 2 ln n = 22 deep on average and some 40 at its deepest; a list would be 50,000.
-    std::size_t const distance = GENERATE(64 * granule, 65 * granule, std::size_t{1} << 16,
-                                          std::size_t{196'608}, std::size_t{1} << 21, 6765 * granule);
+    static constexpr std::size_t size = free_bins::largest_of_one_size + granule;
+    std::size_t const distance = GENERATE(size, size + granule, std::size_t{1} << 21, std::size_t{3} << 20,
+                                          std::size_t{1} << 26, 6765 * granule);
     std::vector<block> blocks(50'000);
     for (std::size_t i = 0; i != blocks.size(); ++i) {
         blocks[i].at = address(i * distance);
-        blocks[i].size = 64 * granule;
+        blocks[i].size = size;
     }
     free_bins bins;
     SECTION("freed upwards") {

@@ -32,6 +32,7 @@ enum class fit_slack { same_size_if_small, quarter };
 [[nodiscard]] inline block* choose_block(block_index const& blocks, stream_order& order, std::size_t size,
                                          std::uint32_t stream, fit_slack slack) {
     constexpr int looked_at = 16;
+    constexpr std::size_t many_of_one_size = 16'384;
     // 0: nothing to wait for; 1: that took a look at an event; else how many waits it would take, and one more.
     auto const rank_of = [&](block const& b) {
         bool looked = false;
@@ -45,8 +46,7 @@ enum class fit_slack { same_size_if_small, quarter };
     };
     auto const too_large_beside = [&](std::size_t tightest) {
         if (slack == fit_slack::quarter) return tightest + tightest / 4;
-        bool const is_small = tightest <= free_bins::largest_of_one_size;
-        return tightest + (is_small ? 1 : 0);
+        return tightest + (tightest < many_of_one_size ? 1 : 0);
     };
     block* best = nullptr;
     int best_rank = 0;

@@ -19,7 +19,7 @@
 namespace cuota::inline v0::detail {
 
 /// All blocks of all segments, over all streams. Not thread-safe: under the pool's lock.
-/// Cost: find, take, release and merge are a few loads for blocks under 16 KiB, O(log n) in the free blocks of like
+/// Cost: find, take, release and merge are a few loads for blocks under 1 MiB, O(log n) in the free blocks of like
 /// size above; to fail is as cheap as to find.
 class block_index {
 public:

@@ -18,12 +18,14 @@ namespace cuota::inline v0::detail {
 /// Blocks in bins of like sizes, with a bit for each bin that has one. Their sizes are multiples of block::granule.
 /// Not thread-safe.
 ///
-/// Up to 16 KiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
+/// Up to 1 MiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
 /// its bytes still in some cache. Above, a bin is a 32nd of an octave wide and a treap (Aragon and Seidel, 1989)
 /// ordered by size, then address: the tightest fit at the lowest address goes first, which keeps what is free together.
-/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected.
+/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected. 44 KiB.
 class free_bins {
-    static constexpr std::size_t lists = 64;  // bins of one size, of that many granules
+    static constexpr std::size_t list_bits = 12;
+    static constexpr std::size_t lists = std::size_t{1}
+                                         << list_bits;  // bins of one size, of that many granules
 
 public:
     /// Up to it, all blocks of a bin are of one size. Bytes.
@@ -71,52 +73,71 @@ public:
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
-    static constexpr std::size_t per_octave = 32;
-    static constexpr std::size_t octaves = 52;  // 16 KiB << 52: more than can be asked for
+    static constexpr std::size_t octave_bits = 5;
+    static constexpr std::size_t per_octave = std::size_t{1} << octave_bits;
+    static constexpr std::size_t octaves = 46;  // 1 MiB << 46: more than can be asked for
     static constexpr std::size_t words = lists / 64 + octaves * per_octave / 64;
     static constexpr std::size_t bins = words * 64;
-    static_assert(words <= 64);
+    static constexpr std::size_t summaries = words / 64 + 1;  // one bit more than words, at least
 
     // 0 bytes up: the bin in which a block of that size is.
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
         std::size_t const granules = size / block::granule + (size % block::granule != 0);
         if (granules < lists) return granules;
-        auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 7;
-        return lists + octave * per_octave + (granules >> (octave + 1)) % per_octave;
+        auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 1 - list_bits;
+        return lists + octave * per_octave + (granules >> (octave + list_bits - octave_bits)) % per_octave;
     }
     [[nodiscard]] static bool is_list(std::size_t bin) noexcept { return bin < lists; }
 
     void mark(std::size_t bin) noexcept {
-        marks_[bin / 64] |= std::uint64_t{1} << bin % 64;
-        summary_ |= std::uint64_t{1} << bin / 64;
+        marks_[bin / 64] |= bit(bin);
+        summary_[bin / 64 / 64] |= bit(bin / 64);
     }
     void unmark(std::size_t bin) noexcept {
-        if ((marks_[bin / 64] &= ~(std::uint64_t{1} << bin % 64)) == 0)
-            summary_ &= ~(std::uint64_t{1} << bin / 64);
+        if ((marks_[bin / 64] &= ~bit(bin)) == 0) summary_[bin / 64 / 64] &= ~bit(bin / 64);
     }
     // The first bin from `bin` on, and the last one before `bin`, that has a block; `bins` when there is none.
     [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept {
         if (bin == bins) return bins;
         std::size_t word = bin / 64;
-        std::uint64_t here = marks_[word] & ~std::uint64_t{0} << bin % 64;
+        std::uint64_t here = marks_[word] & from(bin);
         if (here == 0) {
-            std::uint64_t const later = word == 63 ? 0 : summary_ & ~std::uint64_t{0} << (word + 1);
-            if (later == 0) return bins;
-            word = static_cast<std::size_t>(std::countr_zero(later));
+            std::size_t i = ++word / 64;
+            std::uint64_t later = summary_[i] & from(word);
+            while (later == 0)
+                if (++i == summaries) return bins;
+                else later = summary_[i];
+            word = i * 64 + first_of(later);
             here = marks_[word];
         }
-        return word * 64 + static_cast<std::size_t>(std::countr_zero(here));
+        return word * 64 + first_of(here);
     }
     [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept {
-        std::uint64_t here = bin % 64 == 0 ? 0 : marks_[bin / 64] & ~(~std::uint64_t{0} << bin % 64);
         std::size_t word = bin / 64;
+        std::uint64_t here = bin % 64 == 0 ? 0 : marks_[word] & ~from(bin);
         if (here == 0) {
-            std::uint64_t const earlier = summary_ & ~(~std::uint64_t{0} << word);
-            if (earlier == 0) return bins;
-            word = static_cast<std::size_t>(std::bit_width(earlier)) - 1;
+            std::size_t i = word / 64;
+            std::uint64_t earlier = summary_[i] & ~from(word);
+            while (earlier == 0)
+                if (i-- == 0) return bins;
+                else earlier = summary_[i];
+            word = i * 64 + last_of(earlier);
             here = marks_[word];
         }
-        return word * 64 + static_cast<std::size_t>(std::bit_width(here)) - 1;
+        return word * 64 + last_of(here);
+    }
+    [[nodiscard]] static constexpr std::uint64_t bit(std::size_t i) noexcept {
+        return std::uint64_t{1} << i % 64;
+    }
+    // The bits of a word from that of i on.
+    [[nodiscard]] static constexpr std::uint64_t from(std::size_t i) noexcept {
+        return ~std::uint64_t{0} << i % 64;
+    }
+    [[nodiscard]] static std::size_t first_of(std::uint64_t word) noexcept {
+        return static_cast<std::size_t>(std::countr_zero(word));
+    }
+    [[nodiscard]] static std::size_t last_of(std::uint64_t word) noexcept {
+        return static_cast<std::size_t>(std::bit_width(word)) - 1;
     }
 
     template <class Visit>
@@ -212,7 +233,7 @@ private:
         return true;
     }
 
-    std::uint64_t summary_ = 0;  // a bit for each word of marks_ that is not 0
+    std::array<std::uint64_t, summaries> summary_{};  // a bit for each word of marks_ that is not 0
     std::array<std::uint64_t, words> marks_{};
     std::array<block*, bins> heads_{};
     std::size_t count_ = 0;
