@@ -18,6 +18,7 @@
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/refusal_json.hpp>
 #include <cuota/core/refusal_text.hpp>
+#include <cuota/core/scatter.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/tenured_lock.hpp>

@@ -3,6 +3,7 @@
 
 // What only the simulated device can show: which calls are made, what happens when they fail, and what a missing wait
 // would do.
+#include <algorithm>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <optional>
@@ -210,7 +211,7 @@ TEST_CASE(
 
     void* const first = pool.allocate(b, bytes);  // b waits for a
     cuota::rt::fill_bytes(first, 2, bytes, b);
-    CHECK(first == blocks[0]);
+    CHECK(std::ranges::find(blocks, first) != blocks.end());
     CHECK(pool.stats().stream_waits == 1);
     pool.deallocate(b, first, bytes);
     std::vector<void*> taken;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include <cuota/core/scatter.hpp>
 #include <cuota/pool/block.hpp>
 
 namespace cuota::inline v0::detail {
@@ -173,9 +174,7 @@ private:
         return a.size != b.size ? a.size < b.size : std::less<>{}(a.at, b.at);
     }
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept {
-        auto const at = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(b.at));
-        std::uint64_t const mixed = (at ^ at >> 23) * 0x9e37'79b9'7f4a'7c15u;
-        return mixed ^ mixed >> 32;
+        return scatter(reinterpret_cast<std::uintptr_t>(b.at));
     }
     static void sink(block*& root, block& b) noexcept {
         block** at = &root;

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <cuota/core/scatter.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
 namespace cuota::inline v0::detail {
@@ -20,12 +21,7 @@ namespace cuota::inline v0::detail {
 /// Numbers that look random and are the same everywhere.
 class repeatable_numbers {
 public:
-    [[nodiscard]] std::uint64_t next() noexcept {
-        std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-        return z ^ (z >> 31);
-    }
+    [[nodiscard]] std::uint64_t next() noexcept { return scatter(state_ += 0x9e37'79b9'7f4a'7c15u); }
     /// In [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
