@@ -81,6 +81,7 @@ public:
         : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
 
     /// Addresses without memory, taken as device memory would be: for dry runs of what stands on a pool.
+    /// Throws: out_of_memory when the source has no addresses left for a range of pages.
     scoped_pool(budget const& account, addresses_only source, options wanted = {},
                 place where = place::here())
         : scoped_pool{account,
