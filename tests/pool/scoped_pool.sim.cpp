@@ -701,6 +701,31 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
     pool.deallocate(b, q, 1_MiB);
 }
 
+TEST_CASE("a release on a native stream for which there is no event waits for that stream instead",
+          "[pool][scoped_pool]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    void* p = pool.allocate(cudaStreamLegacy, 1_MiB);
+    bool const had_an_event = GENERATE(false, true);
+    if (had_an_event) {
+        pool.deallocate(cudaStreamLegacy, p, 1_MiB);
+        p = pool.allocate(cudaStreamLegacy, 1_MiB);
+    }
+    support::write_words(cudaStreamLegacy, p, 1_MiB, 1);
+    simulator::fail_call(had_an_event ? "cudaEventRecord" : "cudaEventCreateWithFlags", 1, cudaErrorUnknown);
+
+    pool.deallocate(cudaStreamLegacy, p, 1_MiB);
+
+    REQUIRE(machine.errors.take().size() == 1);
+    CHECK(cuota::stream_ref{cudaStreamLegacy}.is_idle());
+    CHECK(pool.stats().active == 0);
+    cuota::stream const b;
+    void* const q = pool.allocate(b, 1_MiB);
+    CHECK(pool.stats().stream_waits == 0);
+    pool.deallocate(b, q, 1_MiB);
+}
+
 TEST_CASE("a segment that cannot be given back stays nobody's, and the failure is reported",
           "[pool][scoped_pool]") {
     support::machine machine;

@@ -266,6 +266,24 @@ TEST_CASE("a native stream may be destroyed after a release on it", "[pool][stre
     b.synchronize();
 }
 
+TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cudaStream_t const native = cudaStreamLegacy;
+    auto const index = order.index_of(native);
+    bool const had_an_event = GENERATE(false, true);
+    if (had_an_event) (void)order.release_on(index);
+    cuota::simulator::fail_call(had_an_event ? "cudaEventRecord" : "cudaEventCreateWithFlags", 1,
+                                cudaErrorUnknown);
+
+    CHECK_THROWS_AS(order.release_on(index), cuota::cuda_error);
+
+    CHECK(order.look());  // asks of nothing that is not there
+    wait_point const next = order.release_on(index);
+    order.wait_on_host(next);
+    CHECK(order.is_known_done(next));
+}
+
 TEST_CASE("a release on a thread's default stream is that thread's, whoever waits for it",
           "[pool][stream_order]") {
     support::machine const machine;

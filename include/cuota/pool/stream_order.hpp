@@ -49,7 +49,13 @@ public:
     /// recorded at once. Throws: cuda_error, std::bad_alloc; no point is waited for then.
     [[nodiscard]] wait_point release_on(std::uint32_t stream) {
         wait_point const point = release_on_owned(stream);
-        if (!lanes_[stream].stream->is_owned()) (void)mark_of(point);
+        if (lanes_[stream].stream.is_owned()) return point;
+        try {
+            (void)mark_of(point);
+        } catch (...) {
+            --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
+            throw;
+        }
         return point;
     }
 
@@ -123,11 +129,11 @@ public:
 private:
     struct lane {
         std::uint64_t id;
-        std::optional<stream_share> stream;  // none: gone, and all its work done
-        std::uint64_t ticket = 0;            // releases so far
-        std::uint64_t recorded = 0;          // the ticket that mark stands for
-        std::uint64_t done = 0;              // releases known to be over
-        bool is_busy = false;                // at the last look
+        stream_share stream;
+        std::uint64_t ticket = 0;    // releases so far
+        std::uint64_t recorded = 0;  // the ticket that mark stands for
+        std::uint64_t done = 0;      // releases known to be over
+        bool is_busy = false;        // at the last look
         shared<stream_mark> mark{};
         // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
         // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
@@ -140,8 +146,7 @@ private:
     };
 
     [[nodiscard]] static bool has_run(lane const& l) {
-        if (!l.stream) return true;
-        stream_ref const s = *l.stream;
+        stream_ref const s = l.stream;
         if (!s.is_owned()) return l.mark->is_done();  // recorded at each release
         return !s.is_capturing() && s.is_idle();
     }
@@ -150,8 +155,8 @@ private:
         lane& from = lanes_[point.stream];
         if (from.recorded < point.ticket) {
             from.mark_saw.reserve(from.seen.size());
-            if (from.mark) from.mark->record(*from.stream);
-            else from.mark = shared<stream_mark>::make(*from.stream);
+            if (from.mark) from.mark->record(from.stream);
+            else from.mark = shared<stream_mark>::make(from.stream);
             from.recorded = from.ticket;
             from.mark_saw = from.seen;
         }
@@ -162,9 +167,8 @@ private:
     // that points of the stream before are done points of the stream after.
     [[nodiscard]] bool is_vacant(std::uint32_t i) {
         lane& l = lanes_[i];
-        if (!l.stream) return true;
-        if (l.stream->is_owned() && !l.stream->is_last()) return false;
-        if (l.done < l.ticket && l.recorded < l.ticket && l.stream->is_owned()) (void)mark_of({i, l.ticket});
+        if (l.stream.is_owned() && !l.stream.is_last()) return false;
+        if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
         return is_ready({i, l.ticket}, nobody);
     }
 
@@ -174,7 +178,7 @@ private:
             lane& l = lanes_[i];
             l.mark = {};  // of another device, perhaps
             l.id = id;
-            l.stream.emplace(s);
+            l.stream = s;
             l.recorded = l.done = l.ticket;
             l.seen.clear();
             l.mark_saw.clear();
