@@ -26,7 +26,9 @@ namespace {
 // Nothing is behind these addresses: the blocks of a pool are never touched.
 void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_t{1} << 40 | offset); }
 
-void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) { return pool.try_take(&s, bytes, {}); }
+void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) {
+    return pool.try_take(&s, {bytes, {}});
+}
 void give(block_pool& pool, cuota::stream_ref s, void* p, std::size_t bytes) {
     CHECK_FALSE(pool.give(&s, p, bytes));
 }
@@ -66,7 +68,7 @@ TEST_CASE("a new segment is entered and cut, or not entered, when the host has n
         REQUIRE(allowed < 100);
         try {
             support::failing_heap const heap{allowed};
-            p = pool.take_of_new({address(0), 1_MiB}, &in_order, 1000, {});
+            p = pool.take_of_new({address(0), 1_MiB}, &in_order, {1000, {}});
         } catch (std::bad_alloc const&) { ++refused; }
         if (p) break;
         CHECK(pool.reserved() == 0);
@@ -128,7 +130,7 @@ TEST_CASE("a closed block_pool gives nothing, and says when something came back"
     pool.close();
 
     CHECK(has(thrown<cuota::misuse>([&] {
-                  (void)pool.try_take(&in_order, 512, {{}, {"late.cpp", 3}});
+                  (void)pool.try_take(&in_order, {512, {{}, {"late.cpp", 3}}});
               }).what(),
               "pool main was asked for memory after its end"));
     CHECK(has(pool.survivors(), "1 allocation is still alive"));
@@ -151,7 +153,7 @@ TEST_CASE("what is held ready is no part of a peak, also when a segment comes be
     void* const again = take(pool, s, 4096);
     give(pool, s, again, 4096);
 
-    void* const large = pool.take_of_new({address(64_MiB), 32_MiB}, &in_order, 32_MiB, {});
+    void* const large = pool.take_of_new({address(64_MiB), 32_MiB}, &in_order, {32_MiB, {}});
 
     CHECK(pool.stats().peak_allocated == 32_MiB);
     CHECK(pool.stats().peak_requested == 32_MiB);

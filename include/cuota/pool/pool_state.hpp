@@ -57,17 +57,17 @@ public:
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(&s, bytes, who, meant);
+        return take(&s, {bytes, who, meant});
     }
     /// Waits on the host for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
                                       lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who);
-        return take(nullptr, bytes, who, meant);
+        return take(nullptr, {bytes, who, meant});
     }
     /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
-        return blocks_.try_take(s, bytes, who);
+        return blocks_.try_take(s, {bytes, who});
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
         if (blocks_.give(&s, p, bytes)) trim(0);
@@ -125,35 +125,33 @@ public:
 private:
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
 
-    [[nodiscard]] void* take(stream_ref const* s, std::size_t bytes, label const& who, lifespan meant) {
-        if (bytes == 0) return nullptr;
-        if (void* const p = blocks_.try_take(s, bytes, who, meant)) return p;
+    [[nodiscard]] auto taking_of_new(stream_ref const* s, block_request const& r) {
+        return [this, s, &r](segment const& fresh) { return blocks_.take_of_new(fresh, s, r); };
+    }
+    [[nodiscard]] void* take(stream_ref const* s, block_request const& r) {
+        if (r.bytes == 0) return nullptr;
+        if (void* const p = blocks_.try_take(s, r)) return p;
         // Without a lock: the budget may ask other pools for memory, and they this one.
-        auto const enter = [&](segment const& fresh) {
-            return blocks_.take_of_new(fresh, s, bytes, who, meant);
-        };
         if (pages_)
-            if (void* const p = take_of_pages(s, bytes, who, meant, enter)) return p;
-        return with_new_segment(bytes, who, enter);
+            if (void* const p = take_of_pages(s, r)) return p;
+        return with_new_segment(r.bytes, r.who, taking_of_new(s, r));
     }
 
     // --- pages ---
 
     // By pages, or by a segment where the account has room for that and for no page; then by what others can give back
     // for pages. Null when all that was of no use.
-    template <class Enter>
-    [[nodiscard]] void* take_of_pages(stream_ref const* s, std::size_t bytes, label const& who,
-                                      lifespan meant, Enter enter) {
-        auto const take = [&](grow_window const& window) {
-            return blocks_.take_of_grown(window, s, bytes, who, meant);
+    [[nodiscard]] void* take_of_pages(stream_ref const* s, block_request const& r) {
+        auto const grown = [&](growth_aim aim, asking asks) {
+            return grow(r.bytes, r.who, aim, asks,
+                        [&](grow_window const& window) { return blocks_.take_of_grown(window, s, r); });
         };
-        if (void* const p = grow(bytes, who, growth_aim::least_missing, asking::nobody, take)) return p;
-        std::size_t const exact = round_up(round_up(bytes, granule), source_.granule());
+        if (void* const p = grown(growth_aim::least_missing, asking::nobody)) return p;
+        std::size_t const exact = round_up(r.size(), source_.granule());
         if (node().try_charge(exact))
-            if (auto const fresh = acquire_charged(exact)) return use_segment(*fresh, enter);
-        if (void* const p = grow(bytes, who, growth_aim::least_missing, asking::all_who_can_give, take))
-            return p;
-        return grow(bytes, who, growth_aim::least_in_all, asking::all_who_can_give, take);
+            if (auto const fresh = acquire_charged(exact)) return use_segment(*fresh, taking_of_new(s, r));
+        if (void* const p = grown(growth_aim::least_missing, asking::all_who_can_give)) return p;
+        return grown(growth_aim::least_in_all, asking::all_who_can_give);
     }
 
     enum class asking { nobody, all_who_can_give };

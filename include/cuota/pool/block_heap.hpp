@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The blocks of a pool and the order in which streams may have them: what is chosen, taken, given back and counted.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/pool/block_choice.hpp>
+#include <cuota/pool/block_index.hpp>
+#include <cuota/pool/grow_window.hpp>
+#include <cuota/pool/idle_choice.hpp>
+#include <cuota/pool/live_report.hpp>
+#include <cuota/pool/pool_stats.hpp>
+#include <cuota/pool/stream_order.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A run of bytes as a source gave it, and as it was charged.
+struct segment {
+    void* at;
+    std::size_t bytes;
+    friend bool operator==(segment const&, segment const&) noexcept = default;
+};
+
+/// What is asked of a pool.
+struct block_request {
+    std::size_t bytes;  ///< at least 1
+    label const& who;
+    lifespan meant = lifespan::scratch;
+
+    [[nodiscard]] std::size_t size() const noexcept { return round_up(bytes, block::granule); }
+};
+
+/// Who is to use memory: a stream, and its index; or the host, which waits for itself.
+struct block_user {
+    stream_ref const* stream = nullptr;
+    std::uint32_t lane = stream_order::nobody;
+};
+
+/// Where blocks are free, live, held, or about to get memory. Not thread-safe: under the pool's lock.
+class block_heap {
+public:
+    // --- blocks ---
+
+    /// The free block that serves a request best; null when none fits. Throws: cuda_error.
+    [[nodiscard]] block* find(block_request const& r, std::uint32_t lane) {
+        std::size_t const size = r.size();
+        if (r.meant == lifespan::persistent) return choose_block_to_keep(blocks_, size);
+        return choose_block(blocks_, order_, size, lane, slack_for(allocated_ + size, reserved_));
+    }
+    /// Makes what was found the user's, who waits for what has to be over. Throws: cuda_error, std::bad_alloc; nothing is
+    /// taken then.
+    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user) {
+        order_before_use(b.waits, user);
+        return cut(b, r);
+    }
+    /// Makes a live or held block free, to be used again after `waits`.
+    void give(block& b, wait_set waits) noexcept {
+        allocated_ -= b.size;
+        blocks_.release(b, std::move(waits));
+    }
+    /// True when taking that much more would be a peak.
+    [[nodiscard]] bool would_peak(std::size_t size) const noexcept {
+        return allocated_ + size > peak_allocated_;
+    }
+
+    // --- segments ---
+
+    /// Enters a segment. Throws: std::bad_alloc; unchanged then.
+    void add(segment const& fresh) { (void)enter(fresh); }
+    /// Enters a segment, and takes of it. Throws: std::bad_alloc, and the segment is not entered.
+    [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r) {
+        block& whole = enter(fresh);
+        try {
+            return cut(whole, r);
+        } catch (...) {
+            reserved_ -= whole.size;
+            forget(whole);
+            throw;
+        }
+    }
+    template <class Visit>
+    void for_each_segment(Visit visit) const {
+        for (segment const& s : segments_) visit(s);
+    }
+
+    // --- pages ---
+
+    /// Holds the window that serves a request best, of at most `most` bytes to be mapped; nothing when there is none.
+    /// Throws: std::bad_alloc; unchanged then.
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most) {
+        auto window = choose_window(blocks_, size, aim);
+        if (!window || window->missing > most) return std::nullopt;
+        window->first = &blocks_.hold_window(*window->first, window->at, window->end);
+        return window;
+    }
+    /// Takes of a held window that is mapped by now. Throws: cuda_error, std::bad_alloc; the window is held then.
+    [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
+                                       block_user const& user) {
+        wait_set waits;
+        block_index::for_each_part(*window.first, window.end, [&](block const& b) {
+            wait_set also = b.waits.copy();
+            waits.merge(also);
+        });
+        blocks_.prepare_take();
+        order_before_use(waits, user);
+        return cut(join(window, std::move(waits)), r);
+    }
+    /// A held window that is mapped by now is free, to be used after `waits`.
+    block& join(grow_window const& window, wait_set waits) noexcept {
+        count_reserved(window.missing);
+        return blocks_.join_window(*window.first, window.end, std::move(waits));
+    }
+    /// A held window, of which nothing is mapped, is as it was.
+    void give_up(grow_window const& window) noexcept { blocks_.undo_window(*window.first, window.end); }
+
+    // --- what leaves ---
+
+    /// Holds what serves best to give back `surplus` bytes, none that are kept; nothing when there is none. It counts as
+    /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc; unchanged then.
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
+                                                      std::vector<shared<stream_mark>>& busy) {
+        auto out = choose_idle(blocks_, surplus, kept);
+        if (!out) return out;
+        out->in->waits.for_each([&](wait_point point) {
+            if (!order_.is_known_done(point)) busy.push_back(order_.to_wait_for(point));
+        });
+        if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
+        else blocks_.hold_segment(*out->in);
+        leaving_ += out->bytes;
+        return out;
+    }
+    /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
+    /// as before.
+    void gone(idle_memory const& out, std::size_t bytes) noexcept {
+        leaving_ -= out.bytes;
+        reserved_ -= bytes;
+        if (out.is_paged) blocks_.let_go(*out.in, bytes);
+        else if (bytes == 0) blocks_.put_back_segment(*out.in);
+        else forget(*out.in);
+    }
+
+    /// Waits on the host for what may still use what is free; what cannot be waited for is reported.
+    void wait_for_freed() noexcept {
+        blocks_.for_each_free([&](block const& b) {
+            b.waits.for_each(
+                [&](wait_point point) { report_failure_of([&] { order_.wait_on_host(point); }); });
+        });
+    }
+
+    // --- what there is ---
+
+    /// Without what is asked of others: requested and its peak, and what threads took again.
+    [[nodiscard]] pool_stats stats() noexcept {
+        pool_stats now;
+        now.allocated = allocated_;
+        now.peak_allocated = peak_allocated_;
+        now.active = allocated_ + bytes_in_flight(blocks_, order_);
+        now.peak_active = peak_active_ = std::max({peak_active_, peak_allocated_, now.active});
+        now.reserved = reserved_;
+        now.peak_reserved = peak_reserved_;
+        now.live_blocks = blocks_.live_blocks();
+        now.free_blocks = blocks_.free_blocks();
+        now.largest_free = blocks_.largest_free();
+        now.segments = segments_.size() + blocks_.mapped_runs();
+        now.stream_waits = order_.waits();
+        return now;
+    }
+    [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
+    [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
+    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, and not gone
+    [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
+
+    [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
+    [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
+    [[nodiscard]] stream_order& order() noexcept { return order_; }
+    [[nodiscard]] step_clock& steps() noexcept { return steps_; }              ///< also without the lock
+    [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }  ///< also without the lock
+
+private:
+    void order_before_use(wait_set const& waits, block_user const& user) {
+        if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
+        waits.for_each([&](wait_point point) {
+            if (!order_.is_ready(point, user.lane)) order_.wait(*user.stream, user.lane, point);
+        });
+    }
+    // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
+    [[nodiscard]] block& cut(block& b, block_request const& r) {
+        auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
+        block& taken = blocks_.take(b, r.size(), r.bytes, r.who, {steps_.now(), r.meant}, from);
+        allocated_ += taken.size;
+        peak_allocated_ = std::max(peak_allocated_, allocated_);
+        return taken;
+    }
+
+    [[nodiscard]] block& enter(segment const& s) {
+        segments_.reserve(segments_.size() + 1);
+        block& whole = blocks_.add_segment(s.at, s.bytes);
+        segments_.push_back(s);
+        count_reserved(s.bytes);
+        return whole;
+    }
+    // The source may have given the address away again, and another thread have entered that by now.
+    void forget(block& whole) noexcept {
+        segments_.erase(std::ranges::find(segments_, segment{whole.at, whole.size}));
+        blocks_.remove_segment(whole);
+    }
+    void count_reserved(std::size_t bytes) noexcept {
+        reserved_ += bytes;
+        peak_reserved_ = std::max(peak_reserved_, reserved_);
+    }
+
+    block_index blocks_;
+    stream_order order_;
+    step_clock steps_;
+    std::vector<segment> segments_;
+    std::size_t allocated_ = 0;
+    std::size_t peak_allocated_ = 0;
+    std::size_t peak_active_ = 0;
+    std::size_t reserved_ = 0;
+    std::size_t peak_reserved_ = 0;
+    std::size_t leaving_ = 0;  // of what is reserved
+};
+
+}  // namespace cuota::inline v0::detail
