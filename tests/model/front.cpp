@@ -112,7 +112,7 @@ public:
         return number;
     }
     bool give(thread_record& me, std::size_t i) {
-        if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i))) return true;
+        if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i), size_of(i))) return true;
         std::scoped_lock const lock{guard_};
         if (free_[i]) return false;
         block& b = *at_[i];

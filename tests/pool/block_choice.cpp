@@ -39,7 +39,7 @@ struct shop {
         return blocks.release(taken, wait_set{order.release_on(stream)});
     }
     [[nodiscard]] block* choose(std::size_t size, fit_slack slack) {
-        return choose_block(blocks, order, size, me, slack);
+        return choose_block(blocks, order, {size}, me, slack);
     }
 };
 
@@ -121,7 +121,7 @@ TEST_CASE("what stays is put beside what stays, whatever else would fit more tig
           "[pool][block_choice]") {
     using cuota::lifespan;
     block_index blocks;
-    CHECK(!choose_block_to_keep(blocks, 1));
+    CHECK(!choose_block_to_keep(blocks, {1}));
     auto const take = [&](block& from, std::size_t size, lifespan meant) -> block& {
         return blocks.take(from, size, size, {}, {0, meant});
     };
@@ -133,13 +133,13 @@ TEST_CASE("what stays is put beside what stays, whatever else would fit more tig
     block& rest = *stays.after;
     blocks.release(hole, {});
 
-    CHECK(choose_block_to_keep(blocks, 4_KiB) == &rest);  // the hole is beside what goes
-    blocks.release(other, {});                            // and now between two that stay
-    CHECK(choose_block_to_keep(blocks, 4_KiB) == first.after);
-    CHECK(choose_block_to_keep(blocks, 12_KiB) == first.after);
-    CHECK(choose_block_to_keep(blocks, 13_KiB) == &rest);
-    CHECK(choose_block_to_keep(blocks, rest.size) == &rest);
-    CHECK(!choose_block_to_keep(blocks, rest.size + 1));
+    CHECK(choose_block_to_keep(blocks, {4_KiB}) == &rest);  // the hole is beside what goes
+    blocks.release(other, {});                              // and now between two that stay
+    CHECK(choose_block_to_keep(blocks, {4_KiB}) == first.after);
+    CHECK(choose_block_to_keep(blocks, {12_KiB}) == first.after);
+    CHECK(choose_block_to_keep(blocks, {13_KiB}) == &rest);
+    CHECK(choose_block_to_keep(blocks, {rest.size}) == &rest);
+    CHECK(!choose_block_to_keep(blocks, {rest.size + 1}));
 }
 
 TEST_CASE("what stays takes the largest block where none is beside what stays", "[pool][block_choice]") {
@@ -149,5 +149,5 @@ TEST_CASE("what stays takes the largest block where none is beside what stays", 
     block& small = blocks.take(*first.after, 4_KiB, 1, {});
     block& wall = blocks.take(*small.after, 4_KiB, 1, {});
     blocks.release(small, {});
-    CHECK(choose_block_to_keep(blocks, 256) == wall.after);
+    CHECK(choose_block_to_keep(blocks, {256}) == wall.after);
 }

@@ -80,14 +80,14 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     thread_record me;
     thread_record other;
     auto const f = std::make_unique<front>();
-    REQUIRE(!f->try_put(me, r[0].at, 7, 500));  // not open
+    REQUIRE(!f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));  // not open
     f->open(me);
     f->remember(r[0]);
     f->remember(r[1]);
 
-    CHECK(!f->try_put(other, r[0].at, 7, 500));
-    REQUIRE(f->try_put(me, r[0].at, 7, 500));
-    REQUIRE(f->try_put(me, r[1].at, 7, 500));
+    CHECK(!f->try_put(other, r[0].at, 7, 500, cuota::round_up(500, 256)));
+    REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
+    REQUIRE(f->try_put(me, r[1].at, 7, 500, cuota::round_up(500, 256)));
     CHECK(r[1].has_state(block::state::held));
     CHECK(!f->try_take(other, 7, 512));
     CHECK(!f->try_take(me, 8, 512));
@@ -105,23 +105,29 @@ TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
     f->open(me);
     f->remember(r[0]);
 
-    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at, 8, 500)); }
-    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at, 7, 501)); }
-    SECTION("not in another size that is another's") { CHECK(!f->try_put(me, r[0].at, 7, 5000)); }
-    SECTION("not from the middle") { CHECK(!f->try_put(me, r[0].at + 256, 7, 500)); }
-    SECTION("not from a byte further") { CHECK(!f->try_put(me, r[0].at + 1, 7, 500)); }
-    SECTION("not what it never saw") { CHECK(!f->try_put(me, r[40].at, 7, 500)); }
+    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at, 8, 500, cuota::round_up(500, 256))); }
+    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at, 7, 501, cuota::round_up(501, 256))); }
+    SECTION("not in another size that is another's") {
+        CHECK(!f->try_put(me, r[0].at, 7, 5000, cuota::round_up(5000, 256)));
+    }
+    SECTION("not from the middle") {
+        CHECK(!f->try_put(me, r[0].at + 256, 7, 500, cuota::round_up(500, 256)));
+    }
+    SECTION("not from a byte further") {
+        CHECK(!f->try_put(me, r[0].at + 1, 7, 500, cuota::round_up(500, 256)));
+    }
+    SECTION("not what it never saw") { CHECK(!f->try_put(me, r[40].at, 7, 500, cuota::round_up(500, 256))); }
     SECTION("not a record that is another block's now") {
         std::byte* const before = r[0].at;
         r[0].at = address(1 << 20);
         r[0].become(block::state::live);
-        CHECK(!f->try_put(me, before, 7, 500));
+        CHECK(!f->try_put(me, before, 7, 500, cuota::round_up(500, 256)));
     }
     CHECK(r[0].has_state(block::state::live));
 
     SECTION("not twice") {
-        REQUIRE(f->try_put(me, r[0].at, 7, 500));
-        CHECK(!f->try_put(me, r[0].at, 7, 500));
+        REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
+        CHECK(!f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
         CHECK(f->try_take(me, 7, 512) == &r[0]);
         CHECK(!f->try_take(me, 7, 512));
     }
@@ -161,7 +167,7 @@ TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
     front* const mine = all->open_for(me);
     REQUIRE(mine);
     mine->remember(r[0]);
-    REQUIRE(mine->try_put(me, r[0].at, 7, 500));
+    REQUIRE(mine->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
 
     gathered away;
     all->collect(std::ref(away));

@@ -903,3 +903,108 @@ TEST_CASE("a pool of addresses grows as one of device memory does", "[pool][scop
     if (!has_pages) CUOTA_SKIP("the device has no pages of 2 MiB");
     CHECK(addresses.stats().peak_reserved == device.stats().peak_reserved);
 }
+
+namespace {
+
+bool is_aligned(void const* p, std::size_t alignment) {
+    return reinterpret_cast<std::uintptr_t>(p) % alignment == 0;
+}
+
+}  // namespace
+
+TEST_CASE("alignments up to 2 MiB are honoured, whatever a pool grows by", "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 64_MiB};
+    auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
+    cuota::scoped_pool pool{budget, {.growth = growth}};
+    std::vector<void*> all;
+    for (std::size_t alignment = 1; alignment <= 2_MiB; alignment *= 2) {
+        all.push_back(pool.allocate(s, 1000, alignment));
+        CHECK(is_aligned(all.back(), alignment));
+        all.push_back(pool.resource().allocate_sync(1000, alignment));
+        CHECK(is_aligned(all.back(), alignment));
+    }
+    CHECK(pool.stats().allocated == all.size() * 1024);
+    CHECK(pool.stats().reserved == budget.held());
+    for (void* const p : all) pool.deallocate(s, p, 1000);
+    CHECK(pool.stats().allocated == 0);
+    pool.trim();
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a request that its alignment makes too large is refused as what it was, and changes nothing",
+          "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 1_MiB};
+    cuota::scoped_pool pool{budget, {.growth = cuota::pool_growth::segments}};
+    auto const refused =
+        thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(s, 1_MiB, 4096, "weights"); });
+    CHECK(refused.facts().asked == 1_MiB);
+    CHECK(budget.held() == 0);
+    CHECK(pool.stats().peak_reserved == 0);
+
+    void* const p = pool.allocate(s, refused.facts().would_fit, 4096);
+    CHECK(is_aligned(p, 4096));
+    pool.deallocate(s, p, refused.facts().would_fit);
+    CHECK_THROWS_AS(pool.allocate(s, cuota::unlimited, 4096), cuota::out_of_memory);
+    CHECK_THROWS_AS(pool.allocate(s, cuota::unlimited - 4096, 2_MiB), cuota::out_of_memory);
+}
+
+TEST_CASE("a pool's alignment is that of all its blocks, through every handle", "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 64_MiB};
+    auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
+    cuota::scoped_pool pool{budget, {.initial = 1_MiB, .alignment = 4096, .growth = growth}};
+    auto const step = pool.begin_step();
+    auto frame = pool.frame();
+    auto const gives_aligned = [&](auto memory) {
+        for (std::size_t const bytes : {1, 300, 4096, 5000}) {
+            void* const p = memory.allocate(s, bytes);
+            CHECK(is_aligned(p, 4096));
+            void* const q = memory.allocate_sync(bytes, 8192);
+            CHECK(is_aligned(q, 8192));
+            memory.deallocate(s, p, bytes);
+            memory.deallocate_sync(q, bytes);
+        }
+    };
+    gives_aligned(pool.resource());
+    gives_aligned(pool.persistent());
+    gives_aligned(step.resource());
+    gives_aligned(frame.resource());
+    for (int i = 0; i != 100; ++i) {  // also what a thread takes again of what it gave back
+        void* const p = pool.allocate(s, 100);
+        REQUIRE(is_aligned(p, 4096));
+        REQUIRE(pool.stats().allocated % 4096 == 0);
+        pool.deallocate(s, p, 100);
+    }
+}
+
+TEST_CASE("a pool's alignment is a power of two up to 2 MiB", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, 4_MiB, cuota::unlimited})
+        CHECK_THROWS_AS((cuota::scoped_pool{budget, {.initial = 1_MiB, .alignment = alignment}}),
+                        cuota::misuse);
+    CHECK(budget.held() == 0);
+    cuota::stream const s;
+    cuota::scoped_pool pool{budget, {.alignment = 16}};
+    void* const p = pool.allocate(s, 1);
+    CHECK(is_aligned(p, 256));
+    pool.deallocate(s, p, 1);
+}
+
+TEST_CASE("memory that stays is taken on a new stream beside what a thread holds ready",
+          "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 8_MiB, .growth = cuota::pool_growth::segments}};
+    cuota::stream const s;
+    pool.deallocate(s, pool.allocate(s, 1_MiB), 1_MiB);  // what follows is no peak
+    for (int i = 0; i != 100; ++i)
+        pool.deallocate(s, pool.allocate(s, 1000), 1000);  // held ready from some time on
+    cuota::stream const fresh;  // with which all that is ready is collected, and merged with what is free
+    void* const p = pool.persistent().allocate(fresh, 1000);
+    CHECK(pool.stats().live_blocks == 1);
+    CHECK(pool.stats().taken_again > 0);
+    CHECK(pool.largest_free() == 8_MiB - 1024);
+    pool.deallocate(fresh, p, 1000);
+    CHECK(pool.largest_free() == 8_MiB);
+}

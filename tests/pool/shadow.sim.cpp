@@ -335,7 +335,7 @@ private:
             }
         };
         if (!is_refused(0, 256) || !is_refused(cap + 1, 256) || !is_refused(SIZE_MAX, 256) ||
-            !is_refused(256, 512) || !is_refused(256, 3))
+            !is_refused(256, 4_MiB) || !is_refused(256, 3))
             throw std::logic_error{"what makes no sense is refused"};
     }
     void renew_a_stream() {

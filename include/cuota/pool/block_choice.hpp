@@ -13,6 +13,21 @@
 
 namespace cuota::inline v0::detail {
 
+/// What a block must have room for. Bytes.
+struct place_needed {
+    std::size_t size;
+    std::size_t alignment = block::granule;  ///< a power of two
+
+    [[nodiscard]] bool fits(block const& b) const noexcept {
+        return alignment <= block::granule || block_index::skipped_for(alignment, b.at) <= b.size - size;
+    }
+    /// As much as there is room in wherever it begins.
+    [[nodiscard]] place_needed anywhere() const noexcept {
+        std::size_t const skipped = alignment > block::granule ? alignment - block::granule : 0;
+        return {checked_add(size, skipped).value_or(unlimited)};
+    }
+};
+
 /// How much larger than the tightest fit a block may be for the sake of fewer waits.
 enum class fit_slack { same_size_if_small, quarter };
 
@@ -29,8 +44,8 @@ enum class fit_slack { same_size_if_small, quarter };
 /// Of the free blocks that fit about as well as the tightest, the one that takes the fewest waits on the stream of that
 /// index; the tightest of those. Null when none fits. Throws: cuda_error.
 /// Cost: up to 16 blocks are looked at, one where nothing has to be waited for.
-[[nodiscard]] inline block* choose_block(block_index const& blocks, stream_order& order, std::size_t size,
-                                         std::uint32_t stream, fit_slack slack) {
+[[nodiscard]] inline block* choose_block(block_index const& blocks, stream_order& order,
+                                         place_needed const& needed, std::uint32_t stream, fit_slack slack) {
     constexpr int looked_at = 16;
     constexpr std::size_t many_of_one_size = 16'384;
     // 0: nothing to wait for; 1: that took a look at an event; else how many waits it would take, and one more.
@@ -52,7 +67,8 @@ enum class fit_slack { same_size_if_small, quarter };
     int best_rank = 0;
     int seen = 0;
     std::size_t too_large = 0;
-    blocks.for_each_fit(size, [&](block& b) {
+    blocks.for_each_fit(needed.size, [&](block& b) {
+        if (!needed.fits(b)) return ++seen != looked_at;
         if (!best) too_large = too_large_beside(b.size);
         else if (b.size >= too_large) return false;
         if (int const rank = rank_of(b); !best || rank < best_rank) {
@@ -67,21 +83,23 @@ enum class fit_slack { same_size_if_small, quarter };
 /// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or run of pages, in
 /// the largest free block there, or the largest of all. Null when none fits.
 /// Cost: up to 32 blocks are looked at.
-[[nodiscard]] inline block* choose_block_to_keep(block_index const& blocks, std::size_t size) noexcept {
+[[nodiscard]] inline block* choose_block_to_keep(block_index const& blocks,
+                                                 place_needed const& needed) noexcept {
     constexpr int looked_at = 16;
     auto const stays = [](block const& b) {
         return b.has_state(block::state::live) && b.born.meant() == lifespan::persistent;
     };
     block* best = nullptr;
     int seen = 0;
-    blocks.for_each_fit(size, [&](block& b) {
-        if (b.after && stays(*b.after) && (!b.before || stays(*b.before))) best = &b;
+    blocks.for_each_fit(needed.size, [&](block& b) {
+        if (b.after && stays(*b.after) && (!b.before || stays(*b.before)) && needed.fits(b)) best = &b;
         return !best && ++seen != looked_at;
     });
     if (best) return best;
     seen = 0;
     blocks.for_each_free_from_largest([&](block& b) {
-        if (b.size < size) return false;
+        if (b.size < needed.size) return false;
+        if (!needed.fits(b)) return ++seen != looked_at;
         bool const is_beside = !b.before || b.before->is_hole() || stays(*b.before);
         if (!best || is_beside) best = &b;
         return !is_beside && ++seen != looked_at;

@@ -33,8 +33,7 @@ struct block_request {
     std::size_t bytes;  ///< at least 1
     label const& who;
     lifespan meant = lifespan::scratch;
-
-    [[nodiscard]] std::size_t size() const noexcept { return round_up(bytes, block::granule); }
+    std::size_t alignment = block::granule;  ///< a power of two
 };
 
 /// Who is to use memory: a stream, and its index; or the host, which waits for itself.
@@ -44,15 +43,23 @@ struct block_user {
 };
 
 /// Where blocks are free, live, held, or about to get memory. Not thread-safe: under the pool's lock.
+/// The size of each is a multiple of the heap's granule: of 256 bytes, or more.
 class block_heap {
 public:
+    explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
+
+    /// Both also without the lock: what sizes are multiples of, and the bytes that a request is served with.
+    [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
+    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
+
     // --- blocks ---
 
     /// The free block that serves a request best; null when none fits. Throws: cuda_error.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t lane) {
-        std::size_t const size = r.size();
-        if (r.meant == lifespan::persistent) return choose_block_to_keep(blocks_, size);
-        return choose_block(blocks_, order_, size, lane, slack_for(allocated_ + size, reserved_));
+        place_needed const exact{size_of(r.bytes), r.alignment};
+        block* const b = choose(exact, r.meant, lane);
+        if (b || r.alignment <= block::granule) return b;
+        return choose(exact.anywhere(), r.meant, lane);
     }
     /// Makes what was found the user's, who waits for what has to be over. Throws: cuda_error, std::bad_alloc; nothing is
     /// taken then.
@@ -184,6 +191,10 @@ public:
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }  ///< also without the lock
 
 private:
+    [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane) {
+        if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, needed);
+        return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));
+    }
     void order_before_use(wait_set const& waits, block_user const& user) {
         if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
         waits.for_each([&](wait_point point) {
@@ -193,7 +204,8 @@ private:
     // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
     [[nodiscard]] block& cut(block& b, block_request const& r) {
         auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
-        block& taken = blocks_.take(b, r.size(), r.bytes, r.who, {steps_.now(), r.meant}, from);
+        block& taken =
+            blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.meant}, from, r.alignment);
         allocated_ += taken.size;
         peak_allocated_ = std::max(peak_allocated_, allocated_);
         return taken;
@@ -216,6 +228,7 @@ private:
         peak_reserved_ = std::max(peak_reserved_, reserved_);
     }
 
+    std::size_t const granule_;
     block_index blocks_;
     stream_order order_;
     step_clock steps_;

@@ -89,32 +89,16 @@ public:
     /// Takes whole pages out of a free block, for who knows that nothing uses them, or waits: they are held, with the waits of
     /// the block, and what is left of it before and behind stays free. Throws: std::bad_alloc; unchanged then.
     block& hold_pages(block& b, std::byte* at, std::size_t bytes) {
-        wait_set before = b.waits.copy();
-        wait_set behind = b.waits.copy();
-        store_.reserve_two();
         block& spare = store_.make(at, bytes);  // in case that only some of them can be given back
         try {
-            store_.reserve_two();
+            block& pages = cut_out(b, at, bytes);
+            pages.become(block::state::held);
+            pages.next = &spare;
+            return pages;
         } catch (...) {
             store_.drop(spare);
             throw;
         }
-        pull_free(b);  // nothing throws from here on
-        block* pages = &b;
-        if (b.at != at) {
-            pages = &split(b, at);
-            pages->waits = std::move(b.waits);
-            b.waits = std::move(before);
-            put_free(b);
-        }
-        if (pages->size != bytes) {
-            block& rest = split(*pages, at + bytes);
-            rest.waits = std::move(behind);
-            put_free(rest);
-        }
-        pages->become(block::state::held);
-        pages->next = &spare;
-        return *pages;
     }
     /// Held pages: the first `bytes` of them have no memory any more, the rest is free again.
     void let_go(block& pages, std::size_t bytes) noexcept {
@@ -204,11 +188,24 @@ public:
     /// Which side of a free block a request gets.
     enum class side { low, high };
 
-    /// Makes `size` bytes at one end of a free block live; the rest stays free, and waits for what the whole did.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Bytes from there to the next address of that alignment, a power of two.
+    [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept {
+        return round_up(address(at), alignment) - address(at);
+    }
+
+    /// Makes `size` bytes near one end of a free block live, at an address of that alignment, which there is; the rest stays
+    /// free, and waits for what the whole did. Throws: std::bad_alloc; unchanged then.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
-                side from = side::low) {
+                side from = side::low, std::size_t alignment = block::granule) {
         live_.reserve_one();
+        if (alignment > block::granule) {
+            std::byte* const highest = b.end() - size;
+            std::byte* const at = from == side::low ? b.at + skipped_for(alignment, b.at)
+                                                    : highest - address(highest) % alignment;
+            block& taken = cut_out(b, at, size);
+            taken.waits = {};  // whoever took it has waited
+            return enter(taken, requested, who, born);
+        }
         if (from == side::high && size < b.size) return enter(split_high(b, size), requested, who, born);
         block* const rest = size < b.size ? &store_.make(b.at + size, b.size - size) : nullptr;
 
@@ -245,6 +242,27 @@ public:
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
+    // Takes `size` bytes at `at` out of a free block, with its waits; what is left before and behind stays free, and waits
+    // as well. They are in no bin. Throws: std::bad_alloc; unchanged then.
+    block& cut_out(block& b, std::byte* at, std::size_t size) {
+        wait_set before = b.waits.copy();
+        wait_set behind = b.waits.copy();
+        store_.reserve_two();
+        pull_free(b);  // nothing throws from here on
+        block* part = &b;
+        if (b.at != at) {
+            part = &split(b, at);
+            part->waits = std::move(b.waits);
+            b.waits = std::move(before);
+            put_free(b);
+        }
+        if (part->size != size) {
+            block& rest = split(*part, at + size);
+            rest.waits = std::move(behind);
+            put_free(rest);
+        }
+        return *part;
+    }
     // Cuts the last `size` bytes off a free block, which waits on for what it did; they are in no bin.
     block& split_high(block& b, std::size_t size) {
         block& last = store_.make(b.at + (b.size - size), size);

@@ -31,7 +31,8 @@ namespace cuota::inline v0::detail {
 /// asks what there is, or needs what others hold ready, calls that in first: all figures are exact.
 class block_pool {
 public:
-    explicit block_pool(tag name) : name_{name} {}
+    /// The sizes of its blocks are multiples of `granule`, a power of two of at least 256 bytes.
+    explicit block_pool(tag name, std::size_t granule = block::granule) : name_{name}, heap_{granule} {}
     block_pool(block_pool const&) = delete;
     block_pool& operator=(block_pool const&) = delete;
 
@@ -44,10 +45,10 @@ public:
         return take_by_lock(s, r);
     }
 
-    /// Enters a segment, and takes of it. Throws: cuda_error, std::bad_alloc, and the segment is not entered.
+    /// Enters a segment, and takes of it what needs no more alignment than 256. Throws: cuda_error, std::bad_alloc, and the segment is not entered.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
         std::scoped_lock const lock{guard_};
-        make_peak_known(r.size());
+        make_peak_known(heap_.size_of(r.bytes));
         return count(heap_.take_of_new(fresh, r), s);
     }
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
@@ -122,19 +123,19 @@ public:
     /// Where pages would serve a request best; nothing when there are no addresses for it. As of now.
     [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const {
         auto const lock = lock_all();
-        return choose_window(heap_.blocks(), round_up(bytes, block::granule), aim);
+        return choose_window(heap_.blocks(), heap_.size_of(bytes), aim);
     }
     /// Holds such a window, of at most `most` bytes to be mapped, so that nobody else has it; nothing when there is none.
     /// Throws: std::bad_alloc; unchanged then.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most) {
         auto const lock = lock_all();
-        return heap_.hold(round_up(bytes, block::granule), aim, most);
+        return heap_.hold(heap_.size_of(bytes), aim, most);
     }
-    /// Takes of a held window that is mapped by now. Throws: as try_take; the window is held then.
+    /// Takes of a held window that is mapped by now what needs no more alignment than 256. Throws: as try_take; the window is held then.
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s,
                                       block_request const& r) {
         std::scoped_lock const lock{guard_};
-        make_peak_known(r.size());
+        make_peak_known(heap_.size_of(r.bytes));
         return count(heap_.take_of_grown(window, r, user_of(s)), s);
     }
     /// A held window that is mapped by now is free.
@@ -243,7 +244,8 @@ private:
         thread_record* const me = this_thread();
         if (!me || r.bytes > front::largest || !s.is_owned()) return nullptr;
         if (r.meant == lifespan::persistent || is_out_of_step(r.meant)) return nullptr;
-        block* const b = fronts_.of(*me).try_take(*me, s.id(), r.size());
+        if (r.alignment > heap_.granule()) return nullptr;
+        block* const b = fronts_.of(*me).try_take(*me, s.id(), heap_.size_of(r.bytes));
         if (!b) return nullptr;
         (void)requested_->try_charge(r.bytes);  // it has no limit
         b->requested = r.bytes;
@@ -256,7 +258,7 @@ private:
     [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_record* const me = this_thread();
         if (!me || bytes > front::largest || !s.is_owned()) return false;
-        if (!fronts_.of(*me).try_put(*me, p, s.id(), bytes)) return false;
+        if (!fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of(bytes))) return false;
         (void)requested_->try_refund(bytes);
         return true;
     }
@@ -271,7 +273,7 @@ private:
         if (is_out_of_step(r.meant))
             throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
         if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
-        make_peak_known(r.size());
+        make_peak_known(heap_.size_of(r.bytes));
         block_user const user = user_of(s);
         block* b = heap_.find(r, user.lane);
         if (!b) {

@@ -52,7 +52,8 @@ public:
 
     /// Null when there is no room. Throws: std::bad_alloc; unchanged then.
     [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born) {
-        std::size_t const start = round_up(used_, alignment);
+        auto const low = reinterpret_cast<std::uintptr_t>(at_);
+        std::size_t const start = round_up(low + used_, alignment) - low;
         if (start > size_ || bytes > size_ - start) return nullptr;
         entries_.push_back({at_ + start, bytes, who.name, who.where, born});
         owned_ += born == state::owned;

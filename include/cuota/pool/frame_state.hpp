@@ -35,11 +35,13 @@ public:
     /// Throws: misuse after the end, or what the pool throws; nothing is taken then.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                  label const& who, state born) {
-        check_alignment(alignment, who);
+        check_alignment(alignment, who, pool_state::largest_alignment);
         if (bytes == 0) return nullptr;
+        alignment = std::max(alignment, pool_->alignment() == block::granule ? 1 : pool_->alignment());
         std::uint64_t const id = s ? s->id() : block::no_stream;
         if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
-        frame_chunk fresh = chunk_for(s, bytes, who);  // without the lock: the pool may ask others for memory
+        frame_chunk fresh =
+            chunk_for(s, bytes, alignment, who);  // without the lock: the pool may ask others for memory
         try {
             return take_of(fresh, id, bytes, alignment, who, born);
         } catch (...) {
@@ -125,14 +127,16 @@ private:
     }
 
     // As much as the frame has already while that is little of what the pool has; else what is asked for, and no more.
-    [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, label const& who) {
+    [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
+                                        label const& who) {
         constexpr std::size_t least = 64 * 1024;
         std::size_t const ample = std::min(std::max(held(), least), pool_->blocks().reserved() / 16);
         std::size_t const size = round_down(ample, block::granule);
-        if (bytes < size)
+        std::size_t const skipped = std::max(alignment, block::granule) - block::granule;
+        if (skipped < size && bytes < size - skipped)
             if (void* const p = pool_->try_allocate(s, size, {"frame", where_})) return wrap(p, size, s);
-        void* const p = s ? pool_->allocate(*s, bytes, default_alignment, who)
-                          : pool_->allocate_sync(bytes, default_alignment, who);
+        void* const p =
+            s ? pool_->allocate(*s, bytes, alignment, who) : pool_->allocate_sync(bytes, alignment, who);
         return wrap(p, bytes, s);
     }
     [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s) {

@@ -35,13 +35,12 @@ public:
         return std::exchange(s.first, s.first->next);
     }
 
-    /// Takes in the live block at p, for `bytes` of which its own stream was given back; false when that is not so, or
+    /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is not so, or
     /// not known here, or there is no room: then nothing has changed.
-    [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream,
-                               std::size_t bytes) noexcept {
+    [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
+                               std::size_t size) noexcept {
         section const here{me};
         if (!is_mine(me)) return false;
-        std::size_t const size = round_up(bytes, block::granule);
         shelf& s = shelf_for(stream, size);
         if (!s.has_room_for(stream, size)) return false;
         block* const b = known_[place_of(p)];

@@ -22,20 +22,48 @@
 
 namespace cuota::inline v0::detail {
 
+/// What becomes of memory that has come: its first block, taken for a request.
+struct taking {
+    block_pool& blocks;
+    stream_ref const* s;
+    block_request const& r;
+
+    [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
+    [[nodiscard]] void* operator()(grow_window const& window) const {
+        return blocks.take_of_grown(window, s, r);
+    }
+};
+/// What becomes of memory that has come: a free block.
+struct adding {
+    block_pool& blocks;
+
+    void* operator()(segment const& fresh) const {
+        blocks.add(fresh);
+        return fresh.at;
+    }
+    void* operator()(grow_window const& window) const noexcept {
+        blocks.add_grown(window);
+        return window.at;
+    }
+};
+
 class pool_state final : public stakeholder {
 public:
     static constexpr std::size_t granule = block::granule;
+    static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< a page, as a rule
 
-    /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do.
+    /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do. Every block
+    /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
-               std::unique_ptr<page_range> pages = nullptr)
+               std::unique_ptr<page_range> pages = nullptr, std::size_t alignment = granule)
         : account_{std::move(account)},
           source_{std::move(source)},
           device_{where},
           name_{name},
           priority_{priority},
           pages_{std::move(pages)},
-          blocks_{name} {
+          alignment_{std::max(alignment, granule)},
+          blocks_{name, alignment_} {
         if (pages_) blocks_.add_range(pages_->at(), pages_->bytes(), pages_->page());
         node().join(*this);
     }
@@ -56,18 +84,18 @@ public:
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifespan meant = lifespan::scratch) {
-        check_alignment(alignment, who);
-        return take(&s, {bytes, who, meant});
+        check_alignment(alignment, who, largest_alignment);
+        return take(&s, {bytes, who, meant, std::max(alignment, alignment_)});
     }
     /// Waits on the host for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
                                       lifespan meant = lifespan::scratch) {
-        check_alignment(alignment, who);
-        return take(nullptr, {bytes, who, meant});
+        check_alignment(alignment, who, largest_alignment);
+        return take(nullptr, {bytes, who, meant, std::max(alignment, alignment_)});
     }
     /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
-        return blocks_.try_take(s, {bytes, who});
+        return blocks_.try_take(s, {bytes, who, lifespan::scratch, alignment_});
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
         if (blocks_.give(&s, p, bytes)) trim(0);
@@ -100,17 +128,11 @@ public:
     /// Reserves memory before anybody asks. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who) {
         if (bytes == 0) return;
-        auto const enter = [&](grow_window const& window) {
-            blocks_.add_grown(window);
-            return static_cast<void*>(window.at);
-        };
         // What was planned is taken to the byte: a budget may have been made for it.
         bool const is_whole_pages = pages_ && bytes % pages_->page() == 0;
-        if (is_whole_pages && grow(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
-        (void)with_new_segment(bytes, who, [&](segment const& fresh) {
-            blocks_.add(fresh);
-            return nullptr;
-        });
+        if (is_whole_pages && grow(bytes, who, growth_aim::least_missing, asking::nobody, adding{blocks_}))
+            return;
+        (void)with_new_segment(bytes, bytes, who, adding{blocks_});
     }
 
     void close_to_requests() noexcept { blocks_.close(); }
@@ -119,39 +141,47 @@ public:
     [[nodiscard]] block_pool const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] pool_stats stats() const noexcept { return blocks_.stats(); }
 
+    [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }  ///< the least of any block
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] memory_kind kind() const noexcept { return source_.kind(); }
 
 private:
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
 
-    [[nodiscard]] auto taking_of_new(stream_ref const* s, block_request const& r) {
-        return [this, s, &r](segment const& fresh) { return blocks_.take_of_new(fresh, s, r); };
-    }
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r) {
         if (r.bytes == 0) return nullptr;
         if (void* const p = blocks_.try_take(s, r)) return p;
         // Without a lock: the budget may ask other pools for memory, and they this one.
+        if (r.alignment > granule) return take_aligned(s, r);
+        taking const enter{blocks_, s, r};
         if (pages_)
-            if (void* const p = take_of_pages(s, r)) return p;
-        return with_new_segment(r.bytes, r.who, taking_of_new(s, r));
+            if (void* const p = by_pages(r.bytes, r.who, enter)) return p;
+        return with_new_segment(r.bytes, r.bytes, r.who, enter);
+    }
+    // Room is made wherever it begins, and looked for again: others may have been there first.
+    [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r) {
+        std::size_t const skipped = r.alignment - granule;
+        std::size_t const room = checked_add(round_up(r.bytes, alignment_), skipped).value_or(unlimited);
+        for (;;) {
+            if (!pages_ || !by_pages(room, r.who, adding{blocks_}))
+                (void)with_new_segment(room, r.bytes, r.who, adding{blocks_});
+            if (void* const p = blocks_.try_take(s, r)) return p;
+        }
     }
 
     // --- pages ---
 
     // By pages, or by a segment where the account has room for that and for no page; then by what others can give back
     // for pages. Null when all that was of no use.
-    [[nodiscard]] void* take_of_pages(stream_ref const* s, block_request const& r) {
-        auto const grown = [&](growth_aim aim, asking asks) {
-            return grow(r.bytes, r.who, aim, asks,
-                        [&](grow_window const& window) { return blocks_.take_of_grown(window, s, r); });
-        };
-        if (void* const p = grown(growth_aim::least_missing, asking::nobody)) return p;
-        std::size_t const exact = round_up(r.size(), source_.granule());
+    template <class Enter>
+    [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, Enter enter) {
+        if (void* const p = grow(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return p;
+        std::size_t const exact = round_up(round_up(bytes, granule), source_.granule());
         if (node().try_charge(exact))
-            if (auto const fresh = acquire_charged(exact)) return use_segment(*fresh, taking_of_new(s, r));
-        if (void* const p = grown(growth_aim::least_missing, asking::all_who_can_give)) return p;
-        return grown(growth_aim::least_in_all, asking::all_who_can_give);
+            if (auto const fresh = acquire_charged(exact)) return use_segment(*fresh, enter);
+        if (void* const p = grow(bytes, who, growth_aim::least_missing, asking::all_who_can_give, enter))
+            return p;
+        return grow(bytes, who, growth_aim::least_in_all, asking::all_who_can_give, enter);
     }
 
     enum class asking { nobody, all_who_can_give };
@@ -286,8 +316,8 @@ private:
 
     // use(segment) enters it; on a throw it goes back.
     template <class Use>
-    void* with_new_segment(std::size_t bytes, label const& who, Use use) {
-        return use_segment(acquire(round_up(bytes, granule), bytes, who), use);
+    void* with_new_segment(std::size_t bytes, std::size_t asked, label const& who, Use use) {
+        return use_segment(acquire(round_up(bytes, granule), asked, who), use);
     }
     template <class Use>
     void* use_segment(segment const& fresh, Use use) {
@@ -299,7 +329,7 @@ private:
         }
     }
 
-    // A segment of at least `size` bytes, charged and taken. A little more than that while the account has room,
+    // A segment of at least `size` bytes, charged and taken, for a request that may need less of it. A little more than that while the account has room,
     // so that small requests do not each become a call: an eighth of what there is, the most that may be wasted, in
     // whole multiples of the request, so that requests of one size fill the account to its last byte.
     [[nodiscard]] segment acquire(std::size_t size, std::size_t asked, label const& who) {
@@ -348,8 +378,14 @@ private:
             refusal facts = refused.facts();
             facts.largest_free = largest_free();  // the one that is ours to give
             facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
+            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
             throw budget_exceeded{std::move(facts)};
         }
+    }
+
+    // What is perhaps lost before an aligned address.
+    [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept {
+        return exact - std::min(exact, round_up(request.asked, request.granule));
     }
 
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
@@ -361,6 +397,7 @@ private:
         if (r.device)
             r.would_fit =
                 std::max(r.would_fit, round_down(std::min(r.device->free, account_.room()), request.granule));
+        r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
         throw out_of_memory{std::move(r)};
     }
 
@@ -380,6 +417,7 @@ private:
     tag const name_;
     int const priority_;
     std::unique_ptr<page_range> const pages_;
+    std::size_t const alignment_;
     block_pool blocks_;
     std::atomic<int> refunding_ = 0;  // threads that give back what is gone already
 };

@@ -35,6 +35,8 @@ struct pool_options {
     std::size_t release_threshold = unlimited;  ///< at the end of a step it is trimmed to so many bytes
     int reclaim_priority =
         0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
+    std::size_t alignment =
+        default_alignment;  ///< of every block, and its size a multiple; a power of two up to 2 MiB
     pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
 };
 
@@ -52,13 +54,14 @@ struct pool_options {
 ///
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// Threads: any.
-/// Throws:  budget_exceeded, out_of_memory, misuse (alignment above 256, or asked after its end), cuda_error: nothing
-///          is taken then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and
+/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, or asked after
+///          its end), cuda_error: nothing is taken then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and
 ///          changes nothing.
 /// At its end what is still alive is reported by tag, size and place, and stays valid until its last owner is gone.
 /// Cost:    no CUDA call when a stream takes what it freed. Up to 64 KiB (and a 2048th of the pool) a thread takes again
 ///          what it gave back in order of the same `stream` without a lock, some of each size; else a lock, and
-///          O(log n) in the free blocks of like size. To be refused costs no more.
+///          O(log n) in the free blocks of like size. To be refused costs no more. An alignment above 256 may take as much
+///          more room; what it skips stays free for others.
 /// Example: examples/train.cpp
 class scoped_pool {
 public:
@@ -152,11 +155,16 @@ private:
                 place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(
               wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages))},
+              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages),
+              checked(wanted.alignment, {wanted.name, where}))},
           release_threshold_{wanted.release_threshold} {
         state_->reserve(wanted.initial, {wanted.name, where});
     }
 
+    static std::size_t checked(std::size_t alignment, label const& who) {
+        detail::check_alignment(alignment, who, detail::pool_state::largest_alignment);
+        return alignment;
+    }
     static std::string title(options const& wanted) {
         return wanted.name.is_empty() ? "pool" : wanted.name.text();
     }

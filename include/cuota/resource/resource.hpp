@@ -104,12 +104,12 @@ namespace detail {
     throw out_of_memory{std::move(r)};
 }
 
-/// Throws misuse for an alignment that is no power of two or more than CUDA gives.
-inline void check_alignment(std::size_t alignment, label const& who) {
-    if (is_power_of_two(alignment) && alignment <= default_alignment) return;
+/// Throws misuse for an alignment that is no power of two or more than there is to be had: what CUDA gives, as a rule.
+inline void check_alignment(std::size_t alignment, label const& who,
+                            std::size_t largest = default_alignment) {
+    if (is_power_of_two(alignment) && alignment <= largest) return;
     throw misuse{"an alignment of " + std::to_string(alignment) +
-                     " cannot be honoured: it must be a power of two up to " +
-                     std::to_string(default_alignment),
+                     " cannot be honoured: it must be a power of two up to " + std::to_string(largest),
                  who.where};
 }
 
