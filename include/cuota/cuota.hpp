@@ -63,6 +63,7 @@
 
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/block_choice.hpp>
+#include <cuota/pool/block_heap.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/block_pool.hpp>
 #include <cuota/pool/frame.hpp>
