@@ -26,10 +26,16 @@ demo: ## train a small network on a synthetic set, on the GPU if there is one, e
 	@build/demo/examples/train
 
 .PHONY: test
-test: ## build and run all tests
+test: ## build and run the tests
 	@$(SETUP)
 	@$(call build,dev)
-	@$(call ctest,dev)
+	@$(call ctest,dev,--label-exclude '^(lint|packaging)$$')
+
+.PHONY: lint
+lint: ## the project's own rules, and cuota as others use it: from its source, and installed
+	@$(SETUP)
+	@$(call build,dev)
+	@$(call ctest,dev,--label-regex '^(lint|packaging)$$')
 
 # As many seeds as there is time for: make modes SEEDS="1 2 3 4 5 6"
 SEEDS ?= 1 2

@@ -30,7 +30,7 @@ def run(*command, fails_with=None):
 def configure(*more, **how):
     hint = [f"-DCUDAToolkit_ROOT={toolkit}"] if toolkit else []
     run(cmake, "-G", generator, "-S", here / way, "-B", work / "build", f"-DCMAKE_CXX_COMPILER={cxx}",
-        "-DCUOTA_RUNTIME=SIMULATED", "-DCMAKE_BUILD_TYPE=Debug", *hint, *more, **how)
+        "-DCUOTA_RUNTIME=SIMULATED", *hint, *more, **how)
 
 
 def build_and_run():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library and the examples also compile, without a warning, by the compiler that this build does not use.
 
-other_compiler.py --commands=FILE [ROOT]
+other_compiler.py --commands=FILE [--only=SOURCE] [ROOT]
 """
 import concurrent.futures
 import os
@@ -27,6 +27,7 @@ def check(source):
     return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None
 
 
-sources = [root / "tests" / "odr.cpp", root / "tests" / "consumers" / "main.cpp", *sorted((root / "examples").glob("*.cpp"))]
+only = _lint.option("only")
+sources = [root / only] if only else [root / "tests" / "odr.cpp", root / "tests" / "consumers" / "main.cpp", *sorted((root / "examples").glob("*.cpp"))]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     _lint.finish([r for r in pool.map(check, sources) if r])
