@@ -284,6 +284,22 @@ TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][
     CHECK(order.is_known_done(next));
 }
 
+TEST_CASE("no event is left behind when the host has no memory", "[pool][stream_order]") {
+    support::machine const machine;
+    bool released = false;
+    for (std::size_t allowed = 0; !released; ++allowed) {
+        REQUIRE(allowed < 100);
+        try {
+            support::failing_heap const heap{allowed};
+            stream_order order;
+            (void)release_on(order, cudaStreamLegacy);
+            released = true;
+        } catch (std::bad_alloc const&) {
+        } catch (cuota::cuda_error const&) {}
+        REQUIRE(cuota::simulator::live().events == 0);
+    }
+}
+
 TEST_CASE("a release on a thread's default stream is that thread's, whoever waits for it",
           "[pool][stream_order]") {
     support::machine const machine;

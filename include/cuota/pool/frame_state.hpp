@@ -37,7 +37,7 @@ public:
                                  label const& who, state born) {
         check_alignment(alignment, who, pool_state::largest_alignment);
         if (bytes == 0) return nullptr;
-        alignment = std::max(alignment, pool_->alignment() == block::granule ? 1 : pool_->alignment());
+        if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
         std::uint64_t const id = s ? s->id() : block::no_stream;
         if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
         frame_chunk fresh =

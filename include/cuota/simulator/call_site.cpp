@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -276,16 +277,22 @@ site of(char const* file, unsigned line) {
     return static_cast<site>(told | pointer << line_bits | std::min(line, most_line));
 }
 
-site of(stack const& s) {
+site of(stack const& s) noexcept {
     if (s.file) return of(s.file, s.line);
     if (s.depth == 0) return site::unknown;
     if (s.depth == 1) return static_cast<site>(s.frames[0]);
-    auto& t = known();
-    std::lock_guard lock{t.mutex};
-    auto const [entry, is_new] =
-        t.numbers.try_emplace({s.frames.begin(), s.frames.begin() + s.depth}, t.stacks.size());
-    if (is_new) t.stacks.push_back(&entry->first);
-    return static_cast<site>(entry->second | kept);
+    try {
+        auto& t = known();
+        std::lock_guard const lock{t.mutex};
+        if (t.stacks.size() == t.stacks.capacity()) t.stacks.reserve(2 * t.stacks.size() + 1);
+        auto const [entry, is_new] =
+            t.numbers.try_emplace({s.frames.begin(), s.frames.begin() + s.depth}, t.stacks.size());
+        if (is_new) t.stacks.push_back(&entry->first);
+        return static_cast<site>(entry->second | kept);
+    } catch (std::bad_alloc const&) {
+        return static_cast<site>(
+            s.frames[0]);  // what is given back must be, also when the host has no memory
+    }
 }
 
 std::string mark(site s) {

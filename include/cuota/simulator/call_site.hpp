@@ -30,7 +30,7 @@ enum class site : std::uint64_t { unknown = 0 };
 void take(stack& out, bool deep) noexcept;
 
 /// The site of a stack. Any thread, as all of these.
-site of(stack const& s);
+site of(stack const& s) noexcept;
 /// The site of a place in a file whose name lives for ever.
 site of(char const* file, unsigned line);
 

@@ -36,8 +36,8 @@ public:
 
     std::uintptr_t add(std::shared_ptr<T> object, origin from = {}) {
         if (free_.empty()) {
+            free_.reserve(slots_.size() + 1);
             slots_.emplace_back();
-            free_.reserve(slots_.size());
             free_.push_back(slots_.size() - 1);
         }
         auto const index = free_.back();
