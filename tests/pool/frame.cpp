@@ -275,3 +275,18 @@ TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {
     CHECK(right == std::vector<char>(4, 1));
     CHECK(pool.stats().live_blocks == 0);
 }
+
+TEST_CASE("a frame honours alignments up to 2 MiB, in chunks of its own and beside others", "[pool][frame]") {
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 256_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 64_MiB}};
+    cuota::frame frame = pool.frame();
+    for (int round = 0; round != 2; ++round)
+        for (std::size_t alignment = 1; alignment <= 2_MiB; alignment *= 2) {
+            void* const p = frame.allocate(s, 100, alignment);
+            CHECK(reinterpret_cast<std::uintptr_t>(p) % alignment == 0);
+        }
+    CHECK_THROWS_AS(frame.allocate(s, 100, 4_MiB), cuota::misuse);
+    CHECK_THROWS_AS(frame.allocate(s, 100, 3), cuota::misuse);
+    CHECK(pool.stats().reserved == budget.held());
+}
