@@ -336,8 +336,9 @@ private:
     // --- all that follows under the lock ---
 
     [[nodiscard]] block* find(std::size_t size, stream_ref const* s, lifespan meant) {
-        if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, size);
+        // First: for a stream that is new, what is held ready comes in, and is merged with what is free.
         std::uint32_t const own = s ? lane_of(*s) : stream_order::nobody;
+        if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, size);
         return choose_block(blocks_, order_, size, own, slack_for(stats_.allocated + size, stats_.reserved));
     }
     // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
