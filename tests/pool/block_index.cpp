@@ -399,3 +399,19 @@ TEST_CASE("the high end of a free block is taken in order, merged again, and nev
     CHECK(whole.size == 4096);
     CHECK(points(whole.waits) == std::map<std::uint32_t, std::uint64_t>{{1, 9}, {2, 1}});
 }
+
+TEST_CASE("pages at the high end of a free block that are taken are free no more", "[pool][block_index]") {
+    constexpr std::size_t page = 4096;
+    block_index blocks;
+    blocks.add_range(static_cast<std::byte*>(address(0)), 5 * page, page);
+    block* hole = nullptr;
+    blocks.for_each_hole([&](block& h) { hole = &h; });
+    auto* const end = static_cast<std::byte*>(address(4 * page));
+    blocks.join_window(blocks.hold_window(*hole, hole->at, end), end, {});
+    REQUIRE(blocks.free_pages() == 4 * page);
+
+    block& high = blocks.take(first_fit(blocks, 1), page + 256, page + 256, {}, {}, block_index::side::high);
+    CHECK(blocks.free_pages() == 2 * page);
+    blocks.release(high, {});
+    CHECK(blocks.free_pages() == 4 * page);
+}

@@ -175,3 +175,21 @@ TEST_CASE("a wrong release is reported, and changes nothing", "[pool][block_pool
     CHECK(errors.take().empty());
     CHECK(pool.stats().requested == 0);
 }
+
+TEST_CASE("what stays gets its bytes also for a new stream, for which what is held ready comes in",
+          "[pool][block_pool][lifespan]") {
+    cuota::stream const s;
+    cuota::stream const fresh;
+    cuota::stream_ref const in_order = fresh;
+    block_pool pool{"main"};
+    pool.add({address(0), 64_MiB});
+    give(pool, s, take(pool, s, 2_MiB), 2_MiB);  // what comes is no peak
+    void* const small = take(pool, s, 4096);
+    give(pool, s, small, 4096);  // held ready; all the rest is one free block
+    CHECK(pool.try_take(&in_order, {1_MiB, {}, cuota::lifespan::persistent}) == small);
+    CHECK(pool.stats().taken_again == 0);
+    CHECK(pool.stats().free_blocks == 1);
+    CHECK(pool.largest_free() == 63_MiB);
+    give(pool, fresh, small, 1_MiB);
+    CHECK(pool.largest_free() == 64_MiB);
+}

@@ -13,6 +13,7 @@
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 #include "support/resource_suite.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
@@ -250,6 +251,29 @@ TEST_CASE("a frame may end after its pool", "[pool][frame]") {
     }
     CHECK(budget.held() == 0);
     CHECK(errors.take().empty());
+}
+
+TEST_CASE(
+    "what another stream gives back to a frame is given back, also when the host cannot note that stream",
+    "[pool][frame]") {
+    support::captured_errors errors;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 16_MiB}};
+    {
+        auto frame = pool.frame();
+        auto memory = frame.resource();
+        void* const p = memory.allocate(a, 1000);
+        std::size_t refused = 0;
+        {
+            support::failing_heap const heap{0};
+            memory.deallocate(b, p, 1000);
+            refused = heap.refused();
+        }
+        CHECK(refused != 0);
+    }
+    CHECK(errors.take().empty());
+    CHECK(pool.stats().live_blocks == 0);
 }
 
 TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {

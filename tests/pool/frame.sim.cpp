@@ -127,6 +127,35 @@ TEST_CASE("memory that outlives its frame goes back in order of what used it", "
     pool.deallocate(b, all, 1_MiB);
 }
 
+TEST_CASE("what a stream without a known id gives back to a frame is given back, after its work",
+          "[pool][frame]") {
+    support::machine machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    cudaStream_t native = nullptr;
+    REQUIRE(cudaStreamCreate(&native) == cudaSuccess);
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    {
+        auto frame = pool.frame();
+        auto memory = frame.resource();
+        void* const p = memory.allocate(native, 512_KiB);
+        cuota::rt::fill_bytes(p, 1, 512_KiB, native);
+        simulator::fail_call("cudaStreamGetId", 1, cudaErrorUnknown, simulator::fault_kind::until_cleared);
+        memory.deallocate(native, p, 512_KiB);
+        simulator::clear_faults();
+        CHECK(machine.errors.take().size() == 1);
+        CHECK(memory.allocate(native, 512_KiB) == p);
+        memory.deallocate(native, p, 512_KiB);
+    }
+    CHECK(pool.stats().live_blocks == 0);
+    void* const all = pool.allocate(other, 1_MiB);
+    cuota::rt::fill_bytes(all, 2, 1_MiB, other);
+    pool.deallocate(other, all, 1_MiB);
+    other.synchronize();
+    CHECK(simulator::misuse().races == 0);
+    CHECK(cudaStreamDestroy(native) == cudaSuccess);
+}
+
 TEST_CASE("frames of random sizes, streams and depths are in order, and leave nothing", "[pool][frame]") {
     support::machine const machine;
     simulator::set_order_checks(simulator::order_checks::report);

@@ -266,12 +266,12 @@ private:
     // Cuts the last `size` bytes off a free block, which waits on for what it did; they are in no bin.
     block& split_high(block& b, std::size_t size) {
         block& last = store_.make(b.at + (b.size - size), size);
-        free_.erase(b);  // nothing throws from here on
+        pull_free(b);  // nothing throws from here on
         last.before = &b;
         last.after = std::exchange(b.after, &last);
         if (last.after) last.after->before = &last;
         b.size -= size;
-        free_.insert(b);
+        put_free(b);
         return last;
     }
     // After live_.reserve_one: a block that is in no bin becomes live.

@@ -274,7 +274,7 @@ private:
             throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
         if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
         make_peak_known(heap_.size_of(r.bytes));
-        block_user const user = user_of(s);
+        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
         block* b = heap_.find(r, user.lane);
         if (!b) {
             collect();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,9 +54,14 @@ public:
     /// What cannot be right goes to the error sink, and changes nothing.
     void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept {
         if (!p) return;
-        if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, p); });
+        std::uint64_t id = block::no_stream;
+        if (s && !report_failure_of([&] { id = s->id(); })) {
+            (void)rt::drain(*s);  // nothing to remember its order by
+            s = nullptr;
+        }
+        if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, id, p); });
         std::optional<frame_chunk> idle;
-        report_failure_of([&] { idle = give(s, p, bytes, where); });
+        report_failure_of([&] { idle = give(s, id, p, bytes, where); });
         if (idle) give_back(*idle);
     }
 
@@ -154,15 +160,15 @@ private:
     }
 
     // Returns the chunk if that was the last of a frame that has ended.
-    [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, void* p, std::size_t bytes,
-                                                  place where) {
+    [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
+                                                  std::size_t bytes, place where) {
         std::scoped_lock const lock{guard_};
         for (lane& l : lanes_) {
             for (std::size_t i = l.chunks.size(); i-- != 0;) {
                 frame_chunk& c = l.chunks[i];
                 if (!c.has(p)) continue;
                 frame_entry& e = checked(c.find(p), bytes, where);
-                bool const in_order = !s || s->id() == l.id;
+                bool const in_order = !s || id == l.id;
                 if (!in_order) note_user(c, *s);
                 c.give(e, in_order);
                 if (has_ended_ && !c.is_owned()) return l.remove(i);
@@ -191,17 +197,19 @@ private:
     static void note_user(frame_chunk& c, stream_ref s) {
         auto& users = c.users();
         if (!s.is_owned() || std::ranges::any_of(users, [&](stream_ref known) { return known == s; })) return;
-        users.emplace_back(s);
+        try {
+            users.emplace_back(s);
+        } catch (std::bad_alloc const&) { (void)rt::drain(s); }
     }
     // But at once when its owner is not known, who may have ended it by then.
-    void order_unowned(stream_ref s, void const* p) {
+    void order_unowned(stream_ref s, std::uint64_t id, void const* p) {
         std::optional<stream_share> home;
         {
             std::scoped_lock const lock{guard_};
             for (lane& l : lanes_)
                 for (frame_chunk& c : l.chunks) {
                     if (!c.has(p)) continue;
-                    if (l.id == s.id()) return;
+                    if (l.id == id) return;
                     if (!c.users().empty()) home = c.users().front();
                 }
         }
