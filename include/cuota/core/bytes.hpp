@@ -4,7 +4,6 @@
 /// Byte counts: literals, arithmetic that notices overflow, and text people can read.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -47,7 +46,9 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return a * b;
 }
 
-[[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept { return std::has_single_bit(n); }
+[[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
+    return n != 0 && (n & (n - 1)) == 0;  // counting bits is a call where a processor need not be able to
+}
 
 /// bytes rounded up to a multiple of granule (a power of two), or nothing when that overflows.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,
@@ -59,7 +60,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 
 /// bytes rounded up to a multiple of granule; `unlimited`, which no budget and no device can give, on overflow.
 [[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granule) noexcept {
-    return checked_round_up(bytes, granule).value_or(unlimited);
+    return bytes > unlimited - (granule - 1) ? unlimited : (bytes + (granule - 1)) & ~(granule - 1);
 }
 
 /// bytes rounded down to a multiple of granule (a power of two).

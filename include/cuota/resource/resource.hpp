@@ -104,13 +104,16 @@ namespace detail {
     throw out_of_memory{std::move(r)};
 }
 
+[[noreturn, gnu::cold]] inline void refuse_alignment(std::size_t alignment, std::size_t largest,
+                                                     place where) {
+    throw misuse{"an alignment of " + std::to_string(alignment) +
+                     " cannot be honoured: it must be a power of two up to " + std::to_string(largest),
+                 where};
+}
 /// Throws misuse for an alignment that is no power of two or more than there is to be had: what CUDA gives, as a rule.
 inline void check_alignment(std::size_t alignment, label const& who,
                             std::size_t largest = default_alignment) {
-    if (is_power_of_two(alignment) && alignment <= largest) return;
-    throw misuse{"an alignment of " + std::to_string(alignment) +
-                     " cannot be honoured: it must be a power of two up to " + std::to_string(largest),
-                 who.where};
+    if (!is_power_of_two(alignment) || alignment > largest) refuse_alignment(alignment, largest, who.where);
 }
 
 /// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
