@@ -4,7 +4,6 @@
 /// Byte counts: literals, arithmetic that notices overflow, and text people can read.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -47,7 +46,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return a * b;
 }
 
-[[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept { return std::has_single_bit(n); }
+[[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept { return n != 0 && (n & (n - 1)) == 0; }
 
 /// bytes rounded up to a multiple of granule (a power of two), or nothing when that overflows.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,

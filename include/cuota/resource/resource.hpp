@@ -104,13 +104,18 @@ namespace detail {
     throw out_of_memory{std::move(r)};
 }
 
-/// Throws misuse for an alignment that is no power of two or more than CUDA gives.
-inline void check_alignment(std::size_t alignment, label const& who) {
-    if (is_power_of_two(alignment) && alignment <= default_alignment) return;
+[[noreturn]] inline void refuse_alignment(std::size_t alignment, place where) {
     throw misuse{"an alignment of " + std::to_string(alignment) +
                      " cannot be honoured: it must be a power of two up to " +
                      std::to_string(default_alignment),
-                 who.where};
+                 where};
+}
+
+/// Throws misuse for an alignment that is no power of two or more than CUDA gives.
+inline void check_alignment(std::size_t alignment, label const& who) {
+    if (is_power_of_two(alignment) && alignment <= default_alignment) [[likely]]
+        return;
+    refuse_alignment(alignment, who.where);
 }
 
 /// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
