@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -124,7 +123,7 @@ TEST_CASE("step_state: a plan outlives the refusal of every request to its upstr
         program p;
         INFO("request " << nth << " is refused");
         p.upstream.refuse(nth);
-        std::optional<program::block> kept;
+        std::unique_ptr<program::block> kept;
         auto const survive = [&](auto f) {
             try {
                 f();
@@ -139,7 +138,7 @@ TEST_CASE("step_state: a plan outlives the refusal of every request to its upstr
         survive([&] { p.step({1000, 5000, 2000, 3000, 7000}); });
         survive([&] {
             program::scope const now{p.plan};
-            kept.emplace(p, 1000);
+            kept = std::make_unique<program::block>(p, 1000);
         });
         p.plan.record_again({});
         survive([&] { p.step({4000, 1000}); });
@@ -264,8 +263,8 @@ TEST_CASE("step_state: a plan that ends in a step keeps its slab until that is o
     program p;
     p.step(sizes);
     p.step(sizes);
-    std::optional<program::scope> now{std::in_place, p.plan};
-    std::optional<program::block> a{std::in_place, p, std::size_t{1000}};
+    auto now = std::make_unique<program::scope>(p.plan);
+    auto a = std::make_unique<program::block>(p, 1000);
     p.plan.close();
     CHECK(has(errors.take().at(0), "1 allocation is still alive: x 1000 B (train.cpp:1)"));
     REQUIRE_THROWS_AS(p.plan.server().allocate(p.stream, 2000, 256, {}), cuota::misuse);
