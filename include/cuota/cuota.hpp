@@ -83,8 +83,10 @@
 #include <cuota/pool/offset_plan.hpp>
 #include <cuota/pool/offset_preferences.hpp>
 #include <cuota/pool/offset_search.hpp>
+#include <cuota/pool/offset_users.hpp>
 #include <cuota/pool/plan_file.hpp>
 #include <cuota/pool/planned_slab.hpp>
+#include <cuota/pool/planned_slabs.hpp>
 #include <cuota/pool/planned_step.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
@@ -94,6 +96,8 @@
 #include <cuota/pool/step_plan.hpp>
 #include <cuota/pool/step_plan_stats.hpp>
 #include <cuota/pool/step_recorder.hpp>
+#include <cuota/pool/step_router.hpp>
+#include <cuota/pool/step_server.hpp>
 #include <cuota/pool/step_state.hpp>
 #include <cuota/pool/stream_order.hpp>
 #include <cuota/pool/survivors.hpp>

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Takes one step after another out of the ledger, and of what threads keep ready of a pool, and wants the model checker to notice.
+"""Takes one step after another out of the ledger, of what threads keep ready of a pool, and of tenured_lock, and wants the
+model checker to notice.
 
     mutation.py --commands=build/dev/compile_commands.json [WORD...]
 
 Each mutation replaces a piece of text, which must be there exactly once, in a copy of a header that is put before the
-real one; the scenarios of that header, tests/model/ledger.cpp or front.cpp, are compiled anew and linked with the
+real one; the scenarios of that header, tests/model/<name>.cpp, are compiled anew and linked with the
 checker as it was built.
 """
 import json
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS
+from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS, TENURED_LOCK_MUTATIONS
 
+ALL = {"ledger": LEDGER_MUTATIONS, "front": FRONT_MUTATIONS, "tenured_lock": TENURED_LOCK_MUTATIONS}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +37,7 @@ def object_of(e):
     return pathlib.Path(e["directory"], words[words.index("-o") + 1])
 
 
-checker = [object_of(e) for e in entries if "/tests/model/" in e["file"] and not e["file"].endswith(("ledger.cpp", "front.cpp", "litmus.cpp"))]
+checker = [object_of(e) for e in entries if "/tests/model/" in e["file"] and not e["file"].endswith(("litmus.cpp", *(f"/{name}.cpp" for name in ALL)))]
 checker += [object_of(e) for e in entries if e["file"].endswith("tests/support/catch_main.cpp")]
 
 
@@ -66,7 +68,7 @@ def explore(scenarios, folder):
 findings = []
 words = [a for a in sys.argv[1:] if not a.startswith("--")]
 chosen = []
-for scenarios, mutations in ("ledger", LEDGER_MUTATIONS), ("front", FRONT_MUTATIONS):
+for scenarios, mutations in ALL.items():
     chosen += [(scenarios, f"nothing out of {scenarios}.cpp", None, "", "")] * (not words)
     chosen += [(scenarios, *m) for m in mutations if not words or any(w in m[0] for w in words)]
 for scenarios, rule, name, old, new in chosen:

@@ -3,6 +3,7 @@
 """What mutation.py takes out: the rule, the header, its text (which stands there once), and what takes its place."""
 LEDGER, STOCK, RECORD = "guard/ledger.hpp", "guard/stock.hpp", "core/thread_record.hpp"
 FRONT, BLOCK = "pool/front.hpp", "pool/block.hpp"
+TENURED, TENURE = "core/tenured_lock.hpp", "core/thread_tenure.hpp"
 LEDGER_MUTATIONS = [
     ("who calls in fences", LEDGER, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
     ("who calls in waits for sections", LEDGER, "see_section_end(*closed->holder());", ""),
@@ -52,4 +53,23 @@ FRONT_MUTATIONS = [
     ("a front is put away block by block", FRONT, "while (first) put_away(*std::exchange(first, first->next));",
      "first = nullptr; (void)put_away;"),
 ]
-MUTATIONS = LEDGER_MUTATIONS + FRONT_MUTATIONS
+TENURED_LOCK_MUTATIONS = [
+    ("who calls a tenured_lock in fences", TENURED, "        if (fences_are_asymmetric()) heavy_fence();\n", ""),
+    ("who calls a tenured_lock in waits for the section of its holder", TENURED, "        see_section_end(*holder());\n", ""),
+    ("a tenured_lock is closed when it is called in", TENURED, "        close();\n", ""),
+    ("a tenured_lock is closed by a fence where there is no membarrier", TENURE, "owner_.store(nullptr, std::memory_order_seq_cst);",
+     "owner_.store(nullptr, std::memory_order_relaxed);"),
+    ("a tenured_lock is known to be somebody's", TENURED, "        is_settled_ = true;\n", ""),
+    ("a tenured_lock runs without a lock for its holder only", TENURED, "if (is_mine(*me)) return f();", "return f();"),
+    ("a tenured_lock is entered in a section", TENURED, "            section const here{*me};\n", ""),
+    ("a tenured_lock runs one thing at a time under its lock", TENURED, "        std::scoped_lock const lock{guard_};\n", ""),
+    ("a tenured_lock is called in before anything runs under its lock", TENURED, "        call_in();\n", ""),
+    ("what runs in a tenured_lock is over when the tenure begins", TENURED, "} const after{*this};\n        return f();",
+     "} const after{*this};\n        settle();\n        guard_.unlock();\n        struct back { mutex& m; ~back() { m.lock(); } } const b{guard_};\n        return f();"),
+    ("a tenured_lock's section is fenced", RECORD, "            light_fence();\n", ""),
+    ("a tenured_lock's section is fenced where there is no membarrier", RECORD,
+     "me.sections.exchange(count_, std::memory_order_seq_cst);", "me.sections.store(count_, std::memory_order_relaxed);"),
+    ("what ran in a tenured_lock's section is seen by who waited for its end", RECORD,
+     "me_.sections.store(count_ + 1, std::memory_order_release);", "me_.sections.store(count_ + 1, std::memory_order_relaxed);"),
+]
+MUTATIONS = LEDGER_MUTATIONS + FRONT_MUTATIONS + TENURED_LOCK_MUTATIONS

@@ -9,7 +9,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/pool/offset_users.hpp>
 #include <cuota/pool/planned_step.hpp>
 #include <cuota/pool/stream_order.hpp>
 
@@ -34,19 +34,6 @@ enum class plan_answer {
 /// How many requests of a step may be missing in a row: as far ahead a request is looked for by its size.
 inline constexpr std::uint32_t plan_lookahead = 16;
 
-/// "2 allocations are still alive: loss 4 B (train.cpp:10), …"
-[[nodiscard]] inline std::string survivors_text(std::vector<holding> const& alive) {
-    std::string text = std::to_string(alive.size()) +
-                       (alive.size() == 1 ? " allocation is" : " allocations are") + " still alive:";
-    for (std::size_t i = 0; i != std::min<std::size_t>(alive.size(), 4); ++i) {
-        std::string const at = place_text(alive[i].where);
-        text += std::string{i == 0 ? " " : ", "} +
-                (alive[i].name.is_empty() ? "untagged" : alive[i].name.text()) + ' ' +
-                bytes_text(alive[i].bytes) + (at.empty() ? "" : " (" + at + ')');
-    }
-    return text + (alive.size() > 4 ? ", ..." : "");
-}
-
 /// The planned requests, who has which, and what must be over before another may. Not thread-safe.
 ///
 /// Requests are served in rising order within a step. So the bytes of one are free when those that had them last, by the
@@ -59,13 +46,15 @@ public:
     planned_slab(planned_step const& step, void* at)
         : at_{static_cast<std::byte*>(at)},
           bytes_{step.peak},
+          count_{static_cast<index>(step.requests.size())},
           last_users_{step},
-          spots_(std::bit_ceil(2 * step.requests.size() + 1)) {
-        requests_.reserve(step.requests.size());
-        live_.reserve(step.requests.size());
+          labels_(count_),
+          users_{count_},
+          live_(count_ / 64 + 1, 0) {
+        requests_.reserve(count_);
         for (planned_request const& r : step.requests) {
-            requests_.push_back({r.live.size, r.offset, 0, r.is_planned && r.live.size != 0});
-            if (requests_.back().is_planned) requests_.back().spot = enter(r.offset);
+            requests_.push_back({r.live.size, r.offset, r.is_planned && r.live.size != 0});
+            if (requests_.back().is_planned) requests_.back().spot = users_.enter(r.offset);
         }
     }
 
@@ -74,18 +63,18 @@ public:
     [[nodiscard]] bool holds(void const* p) const noexcept {
         return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(at_) < bytes_;
     }
-    [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
+    [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
     /// Requests that were passed over, of all steps.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
     void begin_step() noexcept {
-        ++step_;
+        now_ += step_length;
         next_ = 0;
     }
     /// What of the step was not asked for counts as passed over.
     void end_step() noexcept {
-        skipped_ += requests_.size() - next_;
-        next_ = static_cast<index>(requests_.size());
+        skipped_ += count_ - next_;
+        next_ = count_;
     }
 
     struct result {
@@ -96,53 +85,51 @@ public:
     /// then, but for waits.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
                                   label const& who) {
-        if (next_ == requests_.size()) return {plan_answer::too_many};
+        if (next_ == count_) return {plan_answer::too_many};
         index const i = find(bytes);
         if (i == nobody) return {plan_answer::other_size};
         request& r = requests_[i];
         if (!r.is_planned) return pass(i, plan_answer::unplanned);
-        freedom const found = look_at(i);
-        if (found == freedom::taken) return pass(i, plan_answer::in_use);
-        if (found == freedom::by_plan) wait_for_last_users(order, s, lane, i);
-        else wait_for_all(order, s, lane);
-        r.step = step_;
-        r.name = who.name;
-        r.where = who.where;
-        r.live_at = static_cast<index>(live_.size());
-        live_.push_back(i);
-        spots_[r.spot].user = i;
+        switch (look_at(i, lane)) {
+            case freedom::ready: break;
+            case freedom::by_plan: wait_for_last_users(order, s, lane, i); break;
+            case freedom::by_look: wait_for_all(order, s, lane); break;
+            case freedom::taken: return pass(i, plan_answer::in_use);
+        }
+        r.turn = now_ | is_live;
+        users_.set(r.spot, i);
+        labels_[i] = {who.name, who.where};
+        flip(i);
+        ++live_count_;
         return pass(i, plan_answer::served, at_ + r.offset);
     }
 
     /// The live request that has these bytes: its name in `give_back`. Throws: misuse when there is none of that size.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const {
         auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
-        spot const& there = spots_[find_spot(offset)];
-        if (there.offset != offset || there.user == nobody)
+        index const i = users_.of(offset);
+        if (i == nobody) [[unlikely]]
             throw misuse{
                 "a step_plan: a pointer was given back that is not alive here (given back twice, or never "
                 "given)"};
-        request const& r = requests_[there.user];
-        if (r.bytes != bytes)
-            throw misuse{"a step_plan: " + bytes_text(bytes) + " were given back of " + bytes_text(r.bytes) +
-                             (r.name.is_empty() ? "" : std::string{" "} + r.name.text()),
-                         r.where};
-        return there.user;
+        if (requests_[i].bytes != bytes) [[unlikely]]
+            throw_other_size(i, bytes);
+        return i;
     }
     /// Others may have its bytes once `after` is over: a point of a stream that is expected, or none.
     void give_back(std::uint32_t i, wait_point after) noexcept {
         request& r = requests_[i];
         r.released = after;
-        spots_[r.spot].user = nobody;
-        live_[r.live_at] = live_.back();
-        requests_[live_.back()].live_at = r.live_at;
-        live_.pop_back();
-        r.live_at = nobody;
+        r.turn &= ~is_live;
+        users_.set(r.spot, nobody);
+        flip(i);
+        --live_count_;
         if (after.ticket != 0) latest_[after.stream] = after.ticket;
     }
     /// Makes room to remember what is given back in order of that lane. Throws: std::bad_alloc; unchanged then.
     void expect(std::uint32_t lane) {
-        if (latest_.size() <= lane) latest_.resize(lane + 1, 0);
+        if (latest_.size() <= lane) [[unlikely]]
+            latest_.resize(lane + 1, 0);
     }
     /// Calls it with the last point of each stream that something was given back on.
     template <class Visit>
@@ -151,53 +138,59 @@ public:
             if (latest_[lane] != 0) visit(wait_point{lane, latest_[lane]});
     }
 
-    /// Appends what is live of steps before this one, or of this one as well.
+    /// Appends what is live of steps before this one, or of this one as well, in the order of the sequence.
     void holdings(std::vector<holding>& into, bool of_this_step) const {
-        for (index const i : live_)
-            if (of_this_step || requests_[i].step != step_)
-                into.push_back({requests_[i].name, requests_[i].where, requests_[i].bytes});
+        for_each_live([&](index i) {
+            if (of_this_step || (requests_[i].turn & ~is_live) != now_)
+                into.push_back({labels_[i].name, labels_[i].where, requests_[i].bytes});
+        });
     }
 
 private:
     using index = std::uint32_t;
-    static constexpr index nobody = std::numeric_limits<index>::max();
-    enum class freedom { by_plan, by_look, taken };
+    static constexpr index nobody = offset_users::nobody;
+    // `ready`: what had the bytes last was given back on the stream that wants them.
+    enum class freedom { ready, by_plan, by_look, taken };
+
+    static constexpr std::uint64_t is_live = 1;
+    static constexpr std::uint64_t step_length = 2;
 
     struct request {
         std::size_t bytes;
         std::size_t offset;
-        index spot;
         bool is_planned;
-        index live_at = nobody;  // in live_
-        std::uint64_t step = 0;  // that it was served in last; 0: as if before the first
+        index spot = 0;
+        std::uint64_t turn =
+            0;  // when it was served last, and is_live while somebody has it; 0: as if before all
         wait_point released{};
+    };
+    struct user_label {
         tag name{};
         place where{};
     };
-    // Who has the bytes from an offset on; offsets are few and known, so their table never changes.
-    struct spot {
-        std::size_t offset = unlimited;
-        index user = nobody;
-    };
 
-    [[nodiscard]] std::size_t find_spot(std::size_t offset) const noexcept {
-        std::size_t const mask = spots_.size() - 1;
-        std::size_t at = (offset / block::granule * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
-        while (spots_[at].offset != offset && spots_[at].offset != unlimited) at = (at + 1) & mask;
-        return at;
+    [[noreturn]] void throw_other_size(index i, std::size_t bytes) const {
+        tag const name = labels_[i].name;
+        throw misuse{"a step_plan: " + bytes_text(bytes) + " were given back of " +
+                         bytes_text(requests_[i].bytes) +
+                         (name.is_empty() ? "" : std::string{" "} + name.text()),
+                     labels_[i].where};
     }
-    [[nodiscard]] index enter(std::size_t offset) {
-        std::size_t const at = find_spot(offset);
-        spots_[at].offset = offset;
-        return static_cast<index>(at);
+
+    void flip(index i) noexcept { live_[i / 64] ^= std::uint64_t{1} << i % 64; }
+    template <class Visit>
+    void for_each_live(Visit visit) const {
+        for (std::size_t w = 0; w != live_.size(); ++w)
+            for (std::uint64_t bits = live_[w]; bits != 0; bits &= bits - 1)
+                visit(static_cast<index>(64 * w) + static_cast<index>(std::countr_zero(bits)));
     }
 
     // The next request of that size, or nobody.
     [[nodiscard]] index find(std::size_t bytes) const noexcept {
         if (requests_[next_].bytes == bytes) [[likely]]
             return next_;
-        auto const end = static_cast<index>(std::min<std::size_t>(requests_.size(), next_ + plan_lookahead));
-        for (index i = next_; i != end; ++i)
+        index const end = next_ + std::min(count_ - next_, plan_lookahead);
+        for (index i = next_ + 1; i != end; ++i)
             if (requests_[i].bytes == bytes) return i;
         return nobody;
     }
@@ -207,22 +200,24 @@ private:
         return {answer, at};
     }
 
-    [[nodiscard]] freedom look_at(index i) const noexcept {
+    [[nodiscard]] freedom look_at(index i, std::uint32_t lane) const noexcept {
+        bool is_ready = true;
         for (index const k : last_users_.of(i)) {
             request const& last = requests_[k];
-            if (last.live_at != nobody) return freedom::taken;
-            if (last.step != (k < i ? step_ : step_ - 1))
-                return is_taken(i) ? freedom::taken : freedom::by_look;
+            if (last.turn != (k < i ? now_ : now_ - step_length)) [[unlikely]]
+                return (last.turn & is_live) != 0 || is_taken(i) ? freedom::taken : freedom::by_look;
+            is_ready &= last.released.stream == lane;
         }
-        return freedom::by_plan;
+        return is_ready ? freedom::ready : freedom::by_plan;
     }
     [[nodiscard]] bool is_taken(index i) const noexcept {
         request const& r = requests_[i];
-        for (index const k : live_) {
+        bool is_met = false;
+        for_each_live([&](index k) {
             request const& other = requests_[k];
-            if (other.offset < r.offset + r.bytes && r.offset < other.offset + other.bytes) return true;
-        }
-        return false;
+            is_met |= other.offset < r.offset + r.bytes && r.offset < other.offset + other.bytes;
+        });
+        return is_met;
     }
     void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i) const {
         for (index const k : last_users_.of(i))
@@ -236,12 +231,15 @@ private:
 
     std::byte* at_;
     std::size_t bytes_;
+    index count_;  // of requests
     last_users last_users_;
     std::vector<request> requests_;
-    std::vector<spot> spots_;
-    std::vector<index> live_;
+    std::vector<user_label> labels_;  // of those that are live
+    offset_users users_;
+    std::vector<std::uint64_t> live_;  // a bit for each request
+    std::size_t live_count_ = 0;
     std::vector<std::uint64_t> latest_;  // by lane: the ticket of the last release
-    std::uint64_t step_ = 0;
+    std::uint64_t now_ = 0;              // goes up by step_length with each step
     index next_ = 0;
     std::size_t skipped_ = 0;
 };

@@ -19,21 +19,21 @@ class step_resource {
 public:
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
-        return state_->allocate(s, bytes, alignment, who);
+        return state_->server().allocate(s, bytes, alignment, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate(s, p, bytes, alignment);
+        state_->server().deallocate(s, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        return state_->allocate_sync(bytes, alignment, who);
+        return state_->server().allocate_sync(bytes, alignment, who);
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        state_->deallocate_sync(p, bytes, alignment);
+        state_->server().deallocate_sync(p, bytes, alignment);
     }
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::block::granule; }
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->server().kind(); }
     friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
 
 private:

@@ -42,9 +42,10 @@ public:
 
     /// The step, without places. What is still alive is not planned.
     [[nodiscard]] planned_step end() {
-        for (auto const& [p, i] : live_) {
-            requests_[i].live.until = now_;
-            requests_[i].is_planned = false;
+        for (planned_request& r : requests_) {
+            if (!is_live(r)) continue;
+            r.live.until = now_;
+            r.is_planned = false;
         }
         return {std::move(requests_)};
     }
@@ -52,14 +53,16 @@ public:
     [[nodiscard]] std::vector<holding> survivors() const {
         std::vector<holding> all;
         for (std::size_t i = 0; i != requests_.size(); ++i)
-            if (requests_[i].live.until == 0) all.push_back(labels_[i]);
+            if (is_live(requests_[i])) all.push_back(labels_[i]);
         return all;
     }
 
 private:
+    [[nodiscard]] static bool is_live(planned_request const& r) noexcept { return r.live.until == 0; }
+
     std::vector<planned_request> requests_;
     std::vector<holding> labels_;
-    std::unordered_map<void const*, std::size_t> live_;
+    std::unordered_map<void const*, std::size_t> live_;  // the last one that was taken there
     std::uint64_t now_ = 0;
 };
 

@@ -32,7 +32,7 @@ public:
     /// The index of a stream that was entered. Keyed by id: handles are reused, ids are not. Throws: cuda_error.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s) {
         std::uint64_t const id = s.id();
-        if (last_ < lanes_.size() && lanes_[last_].id == id) return last_;
+        if (is_last(id)) return last_;
         for (std::uint32_t i = 0; i != lanes_.size(); ++i)
             if (lanes_[i].id == id) return last_ = i;
         return std::nullopt;
@@ -40,23 +40,18 @@ public:
     /// The index of a stream, entering it when it is new; perhaps where one was that is over.
     /// Throws: cuda_error, std::bad_alloc; unchanged then.
     [[nodiscard]] std::uint32_t index_of(stream_ref s) {
-        if (auto const known = find(s)) return *known;
-        return last_ = enter(s, s.id());
+        if (s.is_owned() && is_last(s.id())) [[likely]]
+            return last_;
+        return look_up(s);
     }
 
     /// The point after everything enqueued so far on the stream of that index. A handle whose owner is not known here
     /// may be destroyed, or mean another stream in another thread, by the time the memory is wanted: its event is
     /// recorded at once. Throws: cuda_error, std::bad_alloc; no point is waited for then.
     [[nodiscard]] wait_point release_on(std::uint32_t stream) {
-        wait_point const point = release_on_owned(stream);
-        if (lanes_[stream].stream.is_owned()) return point;
-        try {
-            (void)mark_of(point);
-        } catch (...) {
-            --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
-            throw;
-        }
-        return point;
+        if (lanes_[stream].stream.is_owned()) [[likely]]
+            return release_on_owned(stream);
+        return release_on_native(stream);
     }
 
     /// As release_on, for a stream whose owner keeps it: makes no CUDA call.
@@ -144,6 +139,25 @@ private:
             return point.stream < seen.size() && point.ticket <= seen[point.stream];
         }
     };
+
+    [[nodiscard]] bool is_last(std::uint64_t id) const noexcept {
+        return !lanes_.empty() && lanes_[last_].id == id;
+    }
+    [[nodiscard]] std::uint32_t look_up(stream_ref s) {
+        if (auto const known = find(s)) return *known;
+        return last_ = enter(s, s.id());
+    }
+
+    [[nodiscard]] wait_point release_on_native(std::uint32_t stream) {
+        wait_point const point = release_on_owned(stream);
+        try {
+            (void)mark_of(point);
+        } catch (...) {
+            --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
+            throw;
+        }
+        return point;
+    }
 
     [[nodiscard]] static bool has_run(lane const& l) {
         stream_ref const s = l.stream;

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Who has the bytes from an offset on, where the offsets that anybody can have are known beforehand.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/pool/block.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A table by hash that never grows. Users are numbers. Not thread-safe.
+class offset_users {
+public:
+    using user = std::uint32_t;
+    static constexpr user nobody = std::numeric_limits<user>::max();
+
+    /// For at most so many offsets. Throws: std::bad_alloc.
+    explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
+
+    /// The spot of an offset: its name in `set`. One that was entered before has its spot already.
+    [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept {
+        std::size_t const at = find(offset);
+        spots_[at].offset = offset;
+        return static_cast<std::uint32_t>(at);
+    }
+    void set(std::uint32_t at, user who) noexcept { spots_[at].who = who; }
+    /// Nobody for an offset that was not entered.
+    [[nodiscard]] user of(std::size_t offset) const noexcept { return spots_[find(offset)].who; }
+
+private:
+    struct spot {
+        std::size_t offset = unlimited;
+        user who = nobody;
+    };
+
+    // Where it is, or could be.
+    [[nodiscard]] std::size_t find(std::size_t offset) const noexcept {
+        std::size_t const mask = spots_.size() - 1;
+        std::size_t at = (offset / block::granule * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
+        while (spots_[at].offset != offset && spots_[at].offset != unlimited) at = (at + 1) & mask;
+        return at;
+    }
+
+    std::vector<spot> spots_;
+};
+
+}  // namespace cuota::inline v0::detail

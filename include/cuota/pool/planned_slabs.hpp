@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The slab of a step plan, and those of its plans before that somebody still has bytes of.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <cuota/pool/planned_slab.hpp>
+#include <cuota/pool/step_plan_stats.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The slabs, and the order of the streams that they go between. Not thread-safe.
+///
+/// A slab is retired when its plan goes. It serves nobody then, takes back what it gave, and is idle when it has all.
+class planned_slabs {
+public:
+    [[nodiscard]] bool has_slab() const noexcept { return now_ != nullptr; }
+    /// The slab from now on; there is none yet.
+    void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
+    /// There is no slab any more. Throws: std::bad_alloc; unchanged then.
+    void retire() {
+        if (!now_) return;
+        retired_.push_back(nullptr);
+        skipped_ += now_->skipped();
+        retired_.back() = std::move(now_);
+    }
+
+    /// A retired slab that nobody has anything of, after a wait on the host for those that had; null when there is none.
+    /// Throws: cuda_error; it stays here then.
+    [[nodiscard]] std::unique_ptr<planned_slab> take_idle() {
+        auto const found =
+            std::ranges::find(retired_, std::size_t{0}, [](auto const& s) { return s->live(); });
+        if (found == retired_.end()) return nullptr;
+        wait_for_releases(**found);
+        std::unique_ptr<planned_slab> idle = std::move(*found);
+        retired_.erase(found);
+        return idle;
+    }
+    /// Any slab, whoever has something of it; null when none is left.
+    [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept {
+        if (retired_.empty()) return std::move(now_);
+        std::unique_ptr<planned_slab> last = std::move(retired_.back());
+        retired_.pop_back();
+        return last;
+    }
+    /// Waits on the host for what was given back to a slab. Throws: cuda_error.
+    void wait_for_releases(planned_slab const& slab) {
+        slab.for_each_latest([this](wait_point point) { order_.wait_on_host(point); });
+    }
+
+    void begin_step() noexcept { now_->begin_step(); }
+    void end_step() noexcept {
+        if (now_) now_->end_step();
+    }
+    /// As planned_slab::try_take, of the slab, which is there.
+    [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who) {
+        return now_->try_take(order_, s, order_.index_of(s), bytes, who);
+    }
+
+    /// The slab that has this byte; null when none has.
+    [[nodiscard]] planned_slab* find(void const* p) noexcept {
+        if (now_ && now_->holds(p)) [[likely]]
+            return now_.get();
+        for (auto const& slab : retired_)
+            if (slab->holds(p)) return slab.get();
+        return nullptr;
+    }
+    /// Gives back a live request of one of them, in order of s. Throws: cuda_error, std::bad_alloc; unchanged then.
+    void give_back(planned_slab& slab, std::uint32_t request, stream_ref s) {
+        std::uint32_t const lane = order_.index_of(s);
+        slab.expect(lane);
+        slab.give_back(request, order_.release_on(lane));
+    }
+
+    /// Appends what is live of all of them; of the slab, only what is of steps before this one, unless that is wanted too.
+    void holdings(std::vector<holding>& into, bool of_this_step) const {
+        for (auto const& slab : retired_) slab->holdings(into, true);
+        if (now_) now_->holdings(into, of_this_step);
+    }
+    /// Fills in what slabs know.
+    void count(step_plan_stats& stats) const noexcept {
+        stats.stream_waits = order_.waits();
+        stats.has_slab = has_slab();
+        stats.skipped = skipped_;
+        for (auto const& slab : retired_) stats.live += slab->live();
+        if (!now_) return;
+        stats.live += now_->live();
+        stats.skipped += now_->skipped();
+    }
+
+private:
+    stream_order order_;
+    std::unique_ptr<planned_slab> now_;
+    std::vector<std::unique_ptr<planned_slab>> retired_;
+    std::size_t skipped_ = 0;  // of retired ones, also those that are gone
+};
+
+}  // namespace cuota::inline v0::detail

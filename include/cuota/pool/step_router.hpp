@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where the requests of a program's steps go: to the slab, or to others, with or without a record; and how many.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/pool/planned_slabs.hpp>
+#include <cuota/pool/step_plan_stats.hpp>
+#include <cuota/pool/step_recorder.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Not thread-safe.
+class step_router {
+public:
+    [[nodiscard]] planned_slabs& slabs() noexcept { return slabs_; }
+    [[nodiscard]] planned_slabs const& slabs() const noexcept { return slabs_; }
+    [[nodiscard]] bool is_recording() const noexcept { return recorder_.has_value(); }
+
+    // --- steps ---
+
+    /// Requests are recorded from now on.
+    void begin_recorded_step() {
+        recorder_.emplace();
+        phase_ = phase::recording;
+        ++steps_;
+    }
+    /// Requests are served from the slab from now on, as long as there is one.
+    void begin_planned_step() noexcept {
+        if (slabs_.has_slab()) slabs_.begin_step();
+        phase_ = slabs_.has_slab() ? phase::served : phase::without_slab;
+        ++steps_;
+    }
+    /// What was recorded, if the step was.
+    [[nodiscard]] std::optional<step_recorder> end_step() noexcept {
+        if (phase_ != phase::closed) phase_ = phase::between;
+        slabs_.end_step();
+        return std::exchange(recorder_, std::nullopt);
+    }
+    /// No more requests.
+    void close() noexcept { phase_ = phase::closed; }
+    /// Throws: misuse after close.
+    void check_open(place where) const {
+        if (phase_ == phase::closed) throw misuse{"a step_plan was asked for memory after its end", where};
+    }
+
+    // --- requests ---
+
+    /// The memory for a request; null for one that is left to others. Throws: misuse after close; as try_take of a slab.
+    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who) {
+        if (phase_ == phase::served) [[likely]] {
+            planned_slab::result const found = slabs_.try_take(s, bytes, who);
+            ++answers_[static_cast<std::size_t>(found.answer)];
+            return found.at;
+        }
+        check_open(who.where);
+        if (phase_ == phase::without_slab) ++without_slab_;
+        if (phase_ == phase::between) ++outside_;
+        return nullptr;
+    }
+    /// Others served a request that was left to them. Throws: std::bad_alloc; unchanged then.
+    void note_taken(void const* p, std::size_t bytes, label const& who) {
+        if (!recorder_) return;
+        recorder_->note_taken(p, bytes, who);
+        ++recorded_;
+    }
+    /// A request that is not in stream order is left to others. Throws: misuse after close.
+    void note_sync(label const& who) {
+        check_open(who.where);
+        ++outside_;
+    }
+
+    /// Gives back p in order of a stream, or, by none, at once; false when it is of those that others serve.
+    /// Throws: misuse when it cannot be right; cuda_error or std::bad_alloc when there is nothing to remember its order by.
+    ///         Unchanged then.
+    [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes) {
+        planned_slab* const slab = slabs_.find(p);
+        if (!slab) {
+            if (recorder_) recorder_->note_given(p);
+            return false;
+        }
+        std::uint32_t const request = slab->find_live(p, bytes);
+        if (s) slabs_.give_back(*slab, request, *s);
+        else slab->give_back(request, wait_point{});
+        return true;
+    }
+
+    [[nodiscard]] step_plan_stats stats() const noexcept {
+        auto const answered = [this](plan_answer a) { return answers_[static_cast<std::size_t>(a)]; };
+        step_plan_stats now;
+        now.steps = steps_;
+        now.recorded = recorded_;
+        now.served = answered(plan_answer::served);
+        now.unplanned = answered(plan_answer::unplanned);
+        now.other_size = answered(plan_answer::other_size);
+        now.too_many = answered(plan_answer::too_many);
+        now.in_use = answered(plan_answer::in_use);
+        now.without_slab = without_slab_;
+        now.outside = outside_;
+        slabs_.count(now);
+        return now;
+    }
+
+private:
+    enum class phase { between, recording, served, without_slab, closed };
+
+    phase phase_ = phase::between;
+    planned_slabs slabs_;
+    std::optional<step_recorder> recorder_;
+    std::array<std::size_t, 5> answers_{};  // by plan_answer
+    std::size_t steps_ = 0;
+    std::size_t recorded_ = 0;
+    std::size_t without_slab_ = 0;
+    std::size_t outside_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Serves the requests of steps, from a slab or by what that was taken from.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/tenured_lock.hpp>
+#include <cuota/pool/step_router.hpp>
+#include <cuota/resource/any_resource.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A step_router, and the upstream that stands for the others. Threads: any; the upstream and the error sink are never
+/// called with the lock.
+class step_server {
+public:
+    explicit step_server(any_resource upstream) noexcept : upstream_{std::move(upstream)} {}
+    step_server(step_server const&) = delete;
+    step_server& operator=(step_server const&) = delete;
+    ~step_server() {
+        // What is still alive has no owner left who could use it; but it may be in use by a stream.
+        while (auto const slab = router_.slabs().take_any()) {
+            bool const is_over =
+                slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
+            if (!is_over) report_failure_of([] { device::current().synchronize(); });
+            give_back(*slab);
+        }
+    }
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
+        check_alignment(alignment, who);
+        if (bytes == 0) return nullptr;
+        if (void* const planned = lock_.run([&] { return router_.try_take(s, bytes, who); })) [[likely]]
+            return planned;
+        void* const p = upstream_.allocate(s, bytes, alignment, who);
+        try {
+            lock_.run([&] { router_.note_taken(p, bytes, who); });
+        } catch (...) {
+            upstream_.deallocate(s, p, bytes, alignment);
+            throw;
+        }
+        return p;
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment) noexcept {
+        if (!p) return;
+        try {
+            if (give(&s, p, bytes)) return;
+        } catch (misuse const& error) { return report_error(error); } catch (std::exception const& error) {
+            report_error(error);
+            rt::drain(s);
+            return deallocate_sync(p, bytes, alignment);
+        }
+        upstream_.deallocate(s, p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+        check_alignment(alignment, who);
+        if (bytes == 0) return nullptr;
+        lock_.run([&] { router_.note_sync(who); });
+        return upstream_.allocate_sync(bytes, alignment, who);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
+        if (!p) return;
+        bool is_given = true;
+        report_failure_of([&] { is_given = give(nullptr, p, bytes); });
+        if (!is_given) upstream_.deallocate_sync(p, bytes, alignment);
+    }
+    [[nodiscard]] memory_kind kind() const noexcept { return upstream_.kind(); }
+
+    /// Runs f with the router, under the lock.
+    template <class F>
+    decltype(auto) with_router(F f) {
+        return lock_.run_alone([&]() -> decltype(auto) { return f(router_); });
+    }
+    template <class F>
+    decltype(auto) with_router(F f) const {
+        return lock_.run_alone([&]() -> decltype(auto) { return f(router_); });
+    }
+
+    /// Takes the slab for a step of which every request has its place. One at a time.
+    /// Throws: what the upstream throws, std::bad_alloc; unchanged then.
+    void take_slab(planned_step const& step, tag name) {
+        void* const at = upstream_.allocate_sync(step.peak, block::granule, label{name, {}});
+        try {
+            auto fresh = std::make_unique<planned_slab>(step, at);
+            with_router([&](step_router& r) { r.slabs().put(std::move(fresh)); });
+        } catch (...) {
+            upstream_.deallocate_sync(at, step.peak, block::granule);
+            throw;
+        }
+    }
+    /// Gives back retired slabs that nobody has anything of. One that cannot be waited for is kept, and that is reported.
+    void give_back_idle() noexcept {
+        for (;;) {
+            std::unique_ptr<planned_slab> idle;
+            report_failure_of(
+                [&] { idle = with_router([](step_router& r) { return r.slabs().take_idle(); }); });
+            if (!idle) return;
+            give_back(*idle);
+        }
+    }
+
+private:
+    [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes) {
+        return lock_.run([&] { return router_.try_give(s, p, bytes); });
+    }
+    void give_back(planned_slab const& slab) noexcept {
+        upstream_.deallocate_sync(slab.at(), slab.bytes(), block::granule);
+    }
+
+    any_resource upstream_;
+    mutable tenured_lock lock_;
+    step_router router_;
+};
+
+}  // namespace cuota::inline v0::detail
