@@ -166,11 +166,18 @@ public:
         std::size_t const size = round_up(bytes, block::granule);
         std::scoped_lock const lock{guard_};
         make_peak_known(size);
+        // First: for a new stream what is held ready becomes free, perhaps beside the window.
+        if (s) (void)lane_of(*s);
         wait_set waits;
-        block_index::for_each_part(*window.first, window.end, [&](block const& b) {
-            wait_set also = b.waits.copy();
+        auto const add = [&](block const* b) {
+            wait_set also = b ? b->waits.copy() : wait_set{};
             waits.merge(also);
-        });
+        };
+        // What others gave back beside it meanwhile will be one block with it.
+        block const* last = window.first;
+        add(last->before && last->before->may_merge() ? last->before : nullptr);
+        block_index::for_each_part(*window.first, window.end, [&](block const& b) { add(last = &b); });
+        add(last->after && last->after->may_merge() ? last->after : nullptr);
         blocks_.prepare_take();
         order_before_use(waits, s);
         block& whole = join(window, std::move(waits));
@@ -293,14 +300,16 @@ private:
         thread_record* const me = this_thread();
         if (!me || bytes > front::largest || !s.is_owned()) return nullptr;
         if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
-        block* const b = fronts_.of(*me).try_take(*me, s.id(), round_up(bytes, block::granule));
+        auto const write = [&](block& b) {
+            b.requested = bytes;
+            b.name = who.name;
+            b.where = who.where;
+            b.born = {steps_.now(), meant};
+            b.become(block::state::live);
+        };
+        block* const b = fronts_.of(*me).try_take(*me, s.id(), round_up(bytes, block::granule), write);
         if (!b) return nullptr;
         (void)requested_->try_charge(bytes);  // it has no limit
-        b->requested = bytes;
-        b->name = who.name;
-        b->where = who.where;
-        b->born = {steps_.now(), meant};
-        b->become(block::state::live);
         return b->at;
     }
     [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
