@@ -85,7 +85,7 @@ private:
     void allocate_or_release() {
         if (--until_aim_ == 0) {
             aim_ = me_.random()() % 10;
-            until_aim_ = 1 + me_.random()() % 1024;
+            until_aim_ = 1 + me_.random()() % 8192;
         }
         bool const more = shadow_.allocated() < options_.cap / 8 * aim_;
         if (me_.random()() % 8 < (more ? 5 : 3)) allocate();
