@@ -165,6 +165,9 @@ private:
     }
     void give(allocations::iterator a) {
         auto const [h, name, is_owned] = a->second;
+        cuota::stream_ref const s = streams_[h.stream];
+        bool const is_for_host = is_owned && walker_.once_in(16);
+        if (is_for_host) s.synchronize();  // may fail: nothing is given back then
         chunk& in = *chunk_of(h.p);
         live_.erase(a);
         in.owned -= is_owned;
@@ -173,11 +176,9 @@ private:
             std::swap(in, chunks_.back());
             chunks_.pop_back();
         }
-        cuota::stream_ref const s = streams_[h.stream];
         if (!is_owned) return frame_->deallocate(s, h.p, h.bytes, here);
-        if (!walker_.once_in(16)) return memory_.deallocate(s, h.p, h.bytes);
-        s.synchronize();
-        memory_.deallocate_sync(h.p, h.bytes);
+        if (is_for_host) memory_.deallocate_sync(h.p, h.bytes);
+        else memory_.deallocate(s, h.p, h.bytes);
     }
 
     cuota::scoped_pool& pool_;
