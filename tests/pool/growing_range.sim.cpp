@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/copy.hpp>
 
+#include "pool/shadowed.hpp"
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
@@ -55,6 +58,24 @@ struct user {
         for (allocation const& a : all) pool.deallocate(s, a.at, a.bytes);
         all.clear();
     }
+};
+
+// Pages of the device, and what somebody does while the next ones are mapped, once.
+class pages_that_tell final : public cuota::detail::page_range {
+public:
+    explicit pages_that_tell(std::function<void()>& meanwhile) : meanwhile_{meanwhile} {}
+    [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
+    [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
+    [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who) override {
+        if (auto const once = std::exchange(meanwhile_, nullptr)) once();
+        return pages_->map(at, bytes, who);
+    }
+    std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override { return pages_->unmap(at, bytes); }
+
+private:
+    std::function<void()>& meanwhile_;
+    std::unique_ptr<page_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
 };
 
 bool is_on_a_page(void const* p) { return reinterpret_cast<std::uintptr_t>(p) % 2_MiB == 0; }
@@ -337,6 +358,32 @@ TEST_CASE("who needs what another thread is giving back waits for it, and is not
     CHECK(p);
     pool.deallocate(b, p, 4_MiB);
     pool.deallocate(b, kept, 2_MiB);
+}
+
+TEST_CASE("what is given back beside pages while they are mapped is used in its order",
+          "[pool][growing_range]") {
+    support::machine const machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    cuota::stream const a;
+    cuota::stream const b;
+    std::function<void()> meanwhile;
+    cuota::scoped_pool pool =
+        cuota::detail::pool_on_pages::make(cuota::budget{"trainer", 64_MiB}, cuota::device_memory{}, {},
+                                           std::make_unique<pages_that_tell>(meanwhile));
+    void* const p = pool.allocate(a, 1_MiB);
+    support::gate gate{a};
+    cuota::rt::fill_bytes(p, 1, 1_MiB, a);
+    meanwhile = [&] { pool.deallocate(a, p, 1_MiB); };
+
+    void* const q =
+        pool.allocate(b, 2_MiB);  // a half of a page is there, and a half was not when it was asked
+
+    REQUIRE(q == p);
+    cuota::rt::fill_bytes(q, 2, 2_MiB, b);
+    gate.open();
+    b.synchronize();
+    CHECK(simulator::misuse().races == 0);
+    pool.deallocate(b, q, 2_MiB);
 }
 
 TEST_CASE("a pool's last owner waits for work on what was never given back", "[pool][growing_range]") {

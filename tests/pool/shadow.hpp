@@ -1,50 +1,53 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool must hold, kept beside it by who uses it and by its source: for the tests that walk through a pool at random.
+/// What a pool must hold, kept beside it by who uses it and by its sources: for the tests that walk through a pool at random.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/core/refusal.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/pool/lifespan.hpp>
 #include <cuota/pool/pool_stats.hpp>
-#include <cuota/resource/resource.hpp>
-#include <cuota/runtime/memory.hpp>
 
 namespace pool_tests {
 
-/// Live blocks and segments by address. Threads: any. Says once, in wrong(), which claim did not hold.
+/// Live blocks, segments and mapped pages by address. Threads: any. Says once, in wrong(), which claim did not hold.
 class shadow {
 public:
     static constexpr std::size_t granule = 256;
 
     // --- what the pool's user says: after an allocation, before a release ---
 
-    void took(void const* p, std::size_t bytes) {
+    void took(void const* p, std::size_t bytes, cuota::tag name = {},
+              cuota::lifespan meant = cuota::lifespan::scratch) {
         std::scoped_lock const lock{guard_};
         std::uintptr_t const at = address(p);
         std::uintptr_t const end = at + cuota::round_up(bytes, granule);
         claim(at % granule == 0, "a block is aligned");
-        auto const segment = segments_.upper_bound(at);
-        claim(segment != segments_.begin() && end <= end_of(*std::prev(segment)),
-              "a block lies in a segment");
+        claim(covers(segments_, at, end) || covers(mapped_, at, end),
+              "a block lies in a segment or in mapped pages");
         auto const after = live_.lower_bound(at);
         claim(after == live_.end() || end <= after->first, "a block ends before the next live one");
         claim(after == live_.begin() || end_of(*std::prev(after)) <= at,
               "a block begins after the live one before it");
-        live_.emplace(at, end - at);
+        claim(came_ == 0 || went_ != 0 || came_ == least_, "a pool maps no more than a request lacks");
+        live_.emplace(at, block{end - at, bytes, name, meant, steps_});
         requested_ += bytes;
         allocated_ += end - at;
         peak_requested_ = std::max(peak_requested_, requested_);
         peak_allocated_ = std::max(peak_allocated_, allocated_);
+        peak_reserved_ = std::max(peak_reserved_, reserved_);
     }
     void gives(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
@@ -52,28 +55,58 @@ public:
         requested_ -= bytes;
         allocated_ -= cuota::round_up(bytes, granule);
     }
-    /// What is asked for next. For one thread.
+    /// What is asked for next; 0: nothing that is known. For one thread.
     void wants(std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         wanted_ = bytes;
+        came_ = went_ = 0;
     }
-    /// After a refusal for want of memory, by a pool that may have `limit` bytes of a source that has them.
+    /// After a refusal for want of memory, by a pool that may have `limit` bytes of sources that have them.
     void refused(std::size_t bytes, std::size_t limit) {
         std::scoped_lock const lock{guard_};
+        std::size_t const size = cuota::round_up(bytes, granule);
+        std::size_t const in_use = reserved_ - idle();
         claim(largest_gap() < bytes, "what fits a gap is not refused");
-        std::size_t idle = 0;
-        for_each_gap([&](std::size_t gap, bool is_whole) { idle += is_whole ? gap : 0; });
-        claim(reserved_ - idle + cuota::round_up(bytes, granule) > limit,
-              "what fits beside what is in use is not refused");
+        claim(in_use + size > limit, "what fits beside what is in use is not refused");
+        auto const pages = least_pages(size, pages_counted::missing_and_idle);
+        claim(!pages || in_use + *pages > limit, "what free pages and others to be had hold is not refused");
+    }
+    /// What a trim to `keep` gives, if all there is are pages.
+    [[nodiscard]] std::optional<std::size_t> to_trim(std::size_t keep) const {
+        std::scoped_lock const lock{guard_};
+        if (page_ == 0 || !segments_.empty()) return std::nullopt;
+        return std::min(idle(), cuota::round_up(reserved_ - std::min(reserved_, keep), page_));
     }
     void trimmed(std::size_t keep) {
         std::scoped_lock const lock{guard_};
-        bool any_idle = false;
-        for_each_gap([&](std::size_t, bool is_whole) { any_idle |= is_whole; });
-        claim(reserved_ <= keep || !any_idle, "a trim gives back what is idle");
+        claim(reserved_ <= keep || idle() == 0, "a trim gives back what is idle");
     }
 
-    // --- what its source says ---
+    void step_begins() {
+        std::scoped_lock const lock{guard_};
+        ++steps_;
+        is_in_step_ = true;
+    }
+    void step_ends() {
+        std::scoped_lock const lock{guard_};
+        is_in_step_ = false;
+    }
+    /// Whether it was meant for the step that is open.
+    [[nodiscard]] bool is_for_the_step(void const* p) const {
+        std::scoped_lock const lock{guard_};
+        auto const found = live_.find(address(p));
+        return found != live_.end() && is_for_the_step(found->second);
+    }
+    /// What is live of those, by tag.
+    [[nodiscard]] std::map<std::string, std::vector<std::size_t>> meant_for_the_step() const {
+        std::scoped_lock const lock{guard_};
+        std::map<std::string, std::vector<std::size_t>> all;
+        for (auto const& [at, b] : live_)
+            if (is_for_the_step(b)) all[b.name.text()].push_back(b.requested);
+        return all;
+    }
+
+    // --- what its sources say ---
 
     void segment_comes(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
@@ -86,9 +119,7 @@ public:
         std::scoped_lock const lock{guard_};
         auto const segment = segments_.find(address(p));
         claim(segment != segments_.end() && segment->second == bytes, "a segment goes back as it came");
-        auto const first = live_.lower_bound(address(p));
-        claim(first == live_.end() || first->first >= address(p) + bytes,
-              "nothing is live in a segment that goes");
+        claim(!any_live(address(p), address(p) + bytes), "nothing is live in a segment that goes");
         segments_.erase(address(p));
         reserved_ -= bytes;
     }
@@ -100,6 +131,38 @@ public:
     [[nodiscard]] std::vector<void*> take_lost() {
         std::scoped_lock const lock{guard_};
         return std::exchange(lost_, {});
+    }
+
+    /// Where pages will come. The last one stays away: so there are addresses without memory behind all.
+    void has_range(void const* p, std::size_t bytes, std::size_t page) {
+        std::scoped_lock const lock{guard_};
+        range_at_ = address(p);
+        range_end_ = range_at_ + bytes - page;
+        page_ = page;
+    }
+    void pages_come(void const* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        std::uintptr_t const at = address(p);
+        claim(at % page_ == 0 && bytes % page_ == 0 && at >= range_at_ && at + bytes <= range_end_,
+              "what is mapped are pages of the range");
+        claim(!overlaps(mapped_, at, at + bytes), "no page is mapped twice");
+        if (wanted_ != 0 && came_ == 0) {
+            claim(largest_gap() < wanted_, "a pool grows only when nothing fits");
+            least_ = least_pages(cuota::round_up(wanted_, granule), pages_counted::missing).value_or(0);
+        }
+        if (wanted_ != 0) came_ += bytes;
+        insert(mapped_, at, bytes);
+        reserved_ += bytes;  // a peak only when something lives in it: it may have come in vain
+    }
+    void pages_go(void const* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        std::uintptr_t const at = address(p);
+        claim(at % page_ == 0 && bytes % page_ == 0, "what is unmapped are pages");
+        claim(covers(mapped_, at, at + bytes), "what is unmapped was mapped");
+        claim(!any_live(at, at + bytes), "nothing is live in pages that go");
+        if (wanted_ != 0) went_ += bytes;
+        erase(mapped_, at, bytes);
+        reserved_ -= bytes;
     }
 
     // --- what follows from it ---
@@ -115,14 +178,31 @@ public:
         s.peak_allocated = peak_allocated_;
         s.peak_reserved = peak_reserved_;
         s.live_blocks = live_.size();
-        for_each_gap([&](std::size_t, bool) { ++s.free_blocks; });
+        for_each_gap([&](std::size_t, std::size_t) { ++s.free_blocks; });
         s.largest_free = largest_gap();
-        s.segments = segments_.size();
+        s.segments = segments_.size() + mapped_.size();
         return s;
+    }
+    /// What is live, by tag.
+    [[nodiscard]] std::map<std::string, cuota::tag_stats> by_tag() const {
+        std::scoped_lock const lock{guard_};
+        std::map<std::string, cuota::tag_stats> all;
+        for (auto const& [at, b] : live_) {
+            cuota::tag_stats& t = all[b.name.text()];
+            ++t.live_blocks;
+            t.requested += b.requested;
+            t.allocated += b.size;
+            t.oldest = std::max(t.oldest, steps_ - b.step);
+        }
+        return all;
     }
     [[nodiscard]] std::size_t allocated() const {
         std::scoped_lock const lock{guard_};
         return allocated_;
+    }
+    [[nodiscard]] std::size_t reserved() const {
+        std::scoped_lock const lock{guard_};
+        return reserved_;
     }
     /// Empty, or the first claim that did not hold.
     [[nodiscard]] std::string wrong() const {
@@ -131,73 +211,142 @@ public:
     }
 
 private:
-    using runs = std::map<std::uintptr_t, std::size_t>;  // by first byte
+    struct block {
+        std::size_t size;
+        std::size_t requested;
+        cuota::tag name;
+        cuota::lifespan meant;
+        std::size_t step;  // how many had begun
+    };
+    using runs = std::map<std::uintptr_t, std::size_t>;  // bytes by first byte
 
     [[nodiscard]] static std::uintptr_t address(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
+    [[nodiscard]] static std::uintptr_t end_of(std::pair<std::uintptr_t const, block> const& b) {
+        return b.first + b.second.size;
+    }
     [[nodiscard]] static std::uintptr_t end_of(runs::value_type const& r) { return r.first + r.second; }
 
+    [[nodiscard]] bool is_for_the_step(block const& b) const {
+        return is_in_step_ && b.meant == cuota::lifespan::step && b.step == steps_;
+    }
     void claim(bool holds, char const* what) {
         if (!holds && wrong_.empty()) wrong_ = what;
     }
+
+    [[nodiscard]] static bool covers(runs const& all, std::uintptr_t at, std::uintptr_t end) {
+        auto const after = all.upper_bound(at);
+        return after != all.begin() && end <= end_of(*std::prev(after));
+    }
+    template <class Map>
+    [[nodiscard]] static bool overlaps(Map const& all, std::uintptr_t at, std::uintptr_t end) {
+        auto const after = all.lower_bound(end);
+        return after != all.begin() && end_of(*std::prev(after)) > at;
+    }
+    [[nodiscard]] bool any_live(std::uintptr_t at, std::uintptr_t end) const {
+        return overlaps(live_, at, end);
+    }
+    // Runs that touch are one.
+    static void insert(runs& all, std::uintptr_t at, std::size_t bytes) {
+        auto after = all.lower_bound(at);
+        if (after != all.end() && after->first == at + bytes) {
+            bytes += after->second;
+            after = all.erase(after);
+        }
+        if (after != all.begin() && end_of(*std::prev(after)) == at) std::prev(after)->second += bytes;
+        else all.emplace(at, bytes);
+    }
+    static void erase(runs& all, std::uintptr_t at, std::size_t bytes) {
+        auto const after = all.upper_bound(at);
+        if (after == all.begin()) return;
+        auto const run = std::prev(after);
+        auto const [from, size] = *run;
+        all.erase(run);
+        if (from < at) all.emplace(from, at - from);
+        if (from + size > at + bytes) all.emplace(at + bytes, from + size - at - bytes);
+    }
+
+    // visit(from, to) for what lies between live blocks in [from, to).
+    template <class Visit>
+    void for_each_span(std::uintptr_t at, std::uintptr_t end, Visit visit) const {
+        for (auto b = live_.lower_bound(at); b != live_.end() && b->first < end; ++b) {
+            if (b->first > at) visit(at, b->first);
+            at = end_of(*b);
+        }
+        if (at < end) visit(at, end);
+    }
+    // visit(bytes, of those idle): what could be given back.
     template <class Visit>
     void for_each_gap(Visit visit) const {
-        for (auto const& segment : segments_) {
-            std::uintptr_t at = segment.first;
-            for (auto b = live_.lower_bound(at); b != live_.end() && b->first < end_of(segment); ++b) {
-                if (b->first > at) visit(b->first - at, false);
-                at = end_of(*b);
-            }
-            if (at < end_of(segment)) visit(end_of(segment) - at, at == segment.first);
-        }
+        for (auto const& s : segments_)
+            for_each_span(s.first, end_of(s), [&](std::uintptr_t from, std::uintptr_t to) {
+                visit(to - from, to - from == s.second ? s.second : 0);
+            });
+        for (auto const& run : mapped_)
+            for_each_span(run.first, end_of(run), [&](std::uintptr_t from, std::uintptr_t to) {
+                std::uintptr_t const first = cuota::round_up(from, page_);
+                std::uintptr_t const last = cuota::round_down(to, page_);
+                visit(to - from, last > first ? last - first : 0);
+            });
     }
     [[nodiscard]] std::size_t largest_gap() const {
         std::size_t largest = 0;
-        for_each_gap([&](std::size_t gap, bool) { largest = std::max(largest, gap); });
+        for_each_gap([&](std::size_t gap, std::size_t) { largest = std::max(largest, gap); });
         return largest;
+    }
+    [[nodiscard]] std::size_t idle() const {
+        std::size_t all = 0;
+        for_each_gap([&](std::size_t, std::size_t whole) { all += whole; });
+        return all;
+    }
+
+    enum class pages_counted { missing, missing_and_idle };
+    /// Of all runs of `size` addresses in the range in which nothing lives, what the one costs that costs least; nothing
+    /// when there is none. Tries each that begins or ends at an edge of a page, or beside a live block.
+    [[nodiscard]] std::optional<std::size_t> least_pages(std::size_t size, pages_counted what) const {
+        std::optional<std::size_t> least;
+        if (page_ == 0) return least;
+        for_each_span(range_at_, range_end_, [&](std::uintptr_t from, std::uintptr_t to) {
+            if (to - from < size) return;
+            auto const consider = [&](std::uintptr_t at) {
+                if (at < from || at + size > to) return;
+                std::size_t cost = 0;
+                for (auto p = cuota::round_down(at, page_); p < at + size; p += page_)
+                    if (!covers(mapped_, p, p + page_) ||
+                        (what == pages_counted::missing_and_idle && p >= from && p + page_ <= to))
+                        cost += page_;
+                least = std::min(least.value_or(cost), cost);
+            };
+            consider(from);
+            consider(to - size);
+            for (auto edge = cuota::round_up(from, page_); edge <= to; edge += page_) {
+                consider(edge);
+                if (edge - from >= size) consider(edge - size);
+            }
+        });
+        return least;
     }
 
     mutable std::mutex guard_;
-    runs live_;
+    std::map<std::uintptr_t, block> live_;
     runs segments_;
+    runs mapped_;
+    std::uintptr_t range_at_ = 0;
+    std::uintptr_t range_end_ = 0;
+    std::size_t page_ = 0;
     std::size_t requested_ = 0;
     std::size_t allocated_ = 0;
     std::size_t reserved_ = 0;
     std::size_t peak_requested_ = 0;
     std::size_t peak_allocated_ = 0;
     std::size_t peak_reserved_ = 0;
+    std::size_t steps_ = 0;  // begun
+    bool is_in_step_ = false;
     std::size_t wanted_ = 0;
+    std::size_t came_ = 0;  // pages, for what is wanted
+    std::size_t went_ = 0;
+    std::size_t least_ = 0;  // that had to come
     std::vector<void*> lost_;
     std::string wrong_;
-};
-
-/// cudaMalloc and cudaFree, as a source that tells a shadow.
-class shadowed_memory {
-public:
-    explicit shadowed_memory(shadow& told) : told_{&told} {}
-
-    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t alignment) {
-        return allocate_sync(bytes, alignment);
-    }
-    void deallocate(cuota::stream_ref, void* p, std::size_t bytes, std::size_t alignment) noexcept {
-        deallocate_sync(p, bytes, alignment);
-    }
-    void* allocate_sync(std::size_t bytes, std::size_t) {
-        void* const p = cuota::rt::device_allocate(bytes);
-        if (!p) throw cuota::out_of_memory{cuota::refusal{}};
-        told_->segment_comes(p, bytes);
-        return p;
-    }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
-        // Before it is another's: who has it next says so only after the driver gave it.
-        told_->segment_goes(p, bytes);
-        if (!cuota::rt::device_free(p)) told_->segment_is_lost(p);
-    }
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }
-    [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
-    friend bool operator==(shadowed_memory const&, shadowed_memory const&) noexcept = default;
-
-private:
-    shadow* told_;
 };
 
 }  // namespace pool_tests

@@ -110,20 +110,13 @@ public:
     /// Takes of a held window that is mapped by now. Throws: cuda_error, std::bad_alloc; the window is held then.
     [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
                                        block_user const& user) {
-        wait_set waits;
-        block_index::for_each_part(*window.first, window.end, [&](block const& b) {
-            wait_set also = b.waits.copy();
-            waits.merge(also);
-        });
+        wait_set waits = waits_of(window);
         blocks_.prepare_take();
         order_before_use(waits, user);
         return cut(join(window, std::move(waits)), r);
     }
-    /// A held window that is mapped by now is free, to be used after `waits`.
-    block& join(grow_window const& window, wait_set waits) noexcept {
-        count_reserved(window.missing);
-        return blocks_.join_window(*window.first, window.end, std::move(waits));
-    }
+    /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
+    void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
     /// A held window, of which nothing is mapped, is as it was.
     void give_up(grow_window const& window) noexcept { blocks_.undo_window(*window.first, window.end); }
 
@@ -222,6 +215,23 @@ private:
     void forget(block& whole) noexcept {
         segments_.erase(std::ranges::find(segments_, segment{whole.at, whole.size}));
         blocks_.remove_segment(whole);
+    }
+    // What a window waits for, and with it what others have given back beside it since: that will be one block with it.
+    [[nodiscard]] static wait_set waits_of(grow_window const& window) {
+        wait_set waits;
+        auto const add = [&](block const* b) {
+            wait_set also = b ? b->waits.copy() : wait_set{};
+            waits.merge(also);
+        };
+        block const* last = window.first;
+        add(last->before && last->before->may_merge() ? last->before : nullptr);
+        block_index::for_each_part(*window.first, window.end, [&](block const& b) { add(last = &b); });
+        add(last->after && last->after->may_merge() ? last->after : nullptr);
+        return waits;
+    }
+    [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept {
+        count_reserved(window.missing);
+        return blocks_.join_window(*window.first, window.end, std::move(waits));
     }
     void count_reserved(std::size_t bytes) noexcept {
         reserved_ += bytes;

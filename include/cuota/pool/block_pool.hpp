@@ -136,12 +136,13 @@ public:
                                       block_request const& r) {
         std::scoped_lock const lock{guard_};
         make_peak_known(heap_.size_of(r.bytes));
-        return count(heap_.take_of_grown(window, r, user_of(s)), s);
+        block_user const user = user_of(s);  // first: what is held ready may become free beside the window
+        return count(heap_.take_of_grown(window, r, user), s);
     }
-    /// A held window that is mapped by now is free.
-    void add_grown(grow_window const& window) noexcept {
+    /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
+    void add_grown(grow_window const& window) {
         std::scoped_lock const lock{guard_};
-        heap_.join(window, {});
+        heap_.add_grown(window);
     }
     /// A held window, of which nothing is mapped, is as it was.
     void give_up(grow_window const& window) noexcept {
@@ -245,14 +246,16 @@ private:
         if (!me || r.bytes > front::largest || !s.is_owned()) return nullptr;
         if (r.meant == lifespan::persistent || is_out_of_step(r.meant)) return nullptr;
         if (r.alignment > heap_.granule()) return nullptr;
-        block* const b = fronts_.of(*me).try_take(*me, s.id(), heap_.size_of(r.bytes));
+        auto const write = [&](block& b) {
+            b.requested = r.bytes;
+            b.name = r.who.name;
+            b.where = r.who.where;
+            b.born = {heap_.steps().now(), r.meant};
+            b.become(block::state::live);
+        };
+        block* const b = fronts_.of(*me).try_take(*me, s.id(), heap_.size_of(r.bytes), write);
         if (!b) return nullptr;
         (void)requested_->try_charge(r.bytes);  // it has no limit
-        b->requested = r.bytes;
-        b->name = r.who.name;
-        b->where = r.who.where;
-        b->born = {heap_.steps().now(), r.meant};
-        b->become(block::state::live);
         return b->at;
     }
     [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {

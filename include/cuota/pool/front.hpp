@@ -24,15 +24,22 @@ public:
     static constexpr std::size_t largest = 64 * 1024;
 
     /// A block of that size that was given back in order of that stream; held, and the caller's. Null when there is
-    /// none.
-    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size) noexcept {
+    /// none. write(block) comes before anybody who calls in can look at it; it enters no section itself.
+    template <class Write>
+    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size,
+                                  Write write) noexcept {
         section const here{me};
         if (!is_mine(me)) return nullptr;
         shelf& s = shelf_for(stream, size);
         if (!s.first || s.stream != stream || s.size != size) return nullptr;
         --s.count;
         ++taken_;
-        return std::exchange(s.first, s.first->next);
+        block* const b = std::exchange(s.first, s.first->next);
+        write(*b);
+        return b;
+    }
+    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size) noexcept {
+        return try_take(me, stream, size, [](block&) {});
     }
 
     /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is not so, or

@@ -41,7 +41,7 @@ struct adding {
         blocks.add(fresh);
         return fresh.at;
     }
-    void* operator()(grow_window const& window) const noexcept {
+    void* operator()(grow_window const& window) const {
         blocks.add_grown(window);
         return window.at;
     }

@@ -20,6 +20,10 @@
 
 namespace cuota::inline v0 {
 
+namespace detail {
+struct pool_on_pages;  // makes a pool on pages of another kind; the library has none
+}
+
 /// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
 /// any page that lies free, wherever that is; by segments, only what it took as a whole.
 enum class pool_growth {
@@ -151,6 +155,7 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
 
 private:
+    friend struct detail::pool_on_pages;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
                 place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Sources of a pool that tell a shadow what they gave and have back.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <cuota/core/refusal.hpp>
+#include <cuota/pool/growing_range.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/memory.hpp>
+
+#include "pool/shadow.hpp"
+
+namespace pool_tests {
+
+/// cudaMalloc and cudaFree.
+class shadowed_memory {
+public:
+    explicit shadowed_memory(shadow& told) : told_{&told} {}
+
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t alignment) {
+        return allocate_sync(bytes, alignment);
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t bytes, std::size_t alignment) noexcept {
+        deallocate_sync(p, bytes, alignment);
+    }
+    void* allocate_sync(std::size_t bytes, std::size_t) {
+        void* const p = cuota::rt::device_allocate(bytes);
+        if (!p) throw cuota::out_of_memory{cuota::refusal{}};
+        told_->segment_comes(p, bytes);
+        return p;
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
+        // Before it is another's: who has it next says so only after the driver gave it.
+        told_->segment_goes(p, bytes);
+        if (!cuota::rt::device_free(p)) told_->segment_is_lost(p);
+    }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }
+    [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(shadowed_memory const&, shadowed_memory const&) noexcept = default;
+
+private:
+    shadow* told_;
+};
+
+/// Pages of the device.
+class shadowed_pages final : public cuota::detail::page_range {
+public:
+    shadowed_pages(shadow& told, std::size_t most)
+        : told_{told}, pages_{cuota::detail::device_pages::make(cuota::device::current(), most)} {
+        told_.has_range(at(), bytes(), page());
+    }
+
+    [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
+    [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
+    [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who) override {
+        if (!pages_->map(at, bytes, who)) return false;
+        told_.pages_come(at, bytes);
+        return true;
+    }
+    std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override {
+        // Whose they were maps them again only after this.
+        std::size_t const done = pages_->unmap(at, bytes);
+        if (done != 0) told_.pages_go(at, done);
+        return done;
+    }
+
+private:
+    shadow& told_;
+    std::unique_ptr<page_range> const pages_;
+};
+
+}  // namespace pool_tests
+
+namespace cuota::inline v0::detail {
+
+struct pool_on_pages {
+    [[nodiscard]] static scoped_pool make(budget const& account, any_resource source, pool_options wanted,
+                                          std::unique_ptr<page_range> pages) {
+        return scoped_pool{account, std::move(source), device::current(),
+                           wanted,  place::here(),     std::move(pages)};
+    }
+};
+
+}  // namespace cuota::inline v0::detail
+
+namespace pool_tests {
+
+enum class grown_by { segments, pages };
+
+/// A pool of at most `most` bytes, of which the shadow knows all.
+[[nodiscard]] inline cuota::scoped_pool make_pool(cuota::budget const& account, shadow& told, grown_by how,
+                                                  std::size_t most, cuota::pool_options wanted = {}) {
+    return cuota::detail::pool_on_pages::make(
+        account, shadowed_memory{told}, wanted,
+        how == grown_by::pages ? std::make_unique<shadowed_pages>(told, most) : nullptr);
+}
+
+}  // namespace pool_tests
