@@ -48,13 +48,12 @@ public:
         std::size_t const dice = walker_.random()() % 16;
         cuota::tag const name = walker_.any_tag();
         cuota::stream_ref const s = streams_[stream];
+        std::uint64_t const lane = s.id();  // may fail, as what follows
         std::size_t const before = shadow_.reserved();
         if (dice < 8)
-            return {
-                {frame_->allocate(s, bytes, 256, name, here), bytes, stream}, name, false, s.id(), before};
+            return {{frame_->allocate(s, bytes, 256, name, here), bytes, stream}, name, false, lane, before};
         if (dice < 15)
-            return {
-                {memory_.allocate(s, bytes, 256, {name, here}), bytes, stream}, name, true, s.id(), before};
+            return {{memory_.allocate(s, bytes, 256, {name, here}), bytes, stream}, name, true, lane, before};
         void* const p = memory_.allocate_sync(bytes, 256, {name, here});
         return {{p, bytes, stream}, name, true, cuota::detail::block::no_stream, before};
     }

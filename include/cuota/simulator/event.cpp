@@ -31,12 +31,12 @@ cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_ha
     if ((flags & ~unsigned{cudaEventRecordExternal}) != 0) return cudaErrorInvalidValue;
     if (s->capturing.in) return record_in_capture(*s, e, flags);
     if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;
-    e->captured = {};
     auto when = std::make_shared<clock_type::time_point>();
     auto work = make_task([when] { *when = clock_type::now(); });
-    e->recorded = work;
+    enqueue(lock, s, work, pace::at_once);
+    e->captured = {};  // nothing has changed when it throws
+    e->recorded = std::move(work);
     e->when = std::move(when);
-    enqueue(lock, s, std::move(work), pace::at_once);
     return cudaSuccess;
 }
 

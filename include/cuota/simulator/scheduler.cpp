@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <system_error>
 #include <thread>
 
@@ -89,9 +90,16 @@ void wake_worker(std::shared_ptr<crew> const& c) {
     try {
         start_thread(c->threads, [c] { work_until_told(c); });
         ++c->coming;
-    } catch (std::system_error const&) {
-        if (c->threads.empty()) throw;  // nobody would ever run the work
+    } catch (std::exception const&) {
+        // There is another (find_worker), or who waits for the work runs it.
     }
+}
+
+/// A crew that only workers may work for has one, so that nothing is enqueued that nobody would ever run.
+void find_worker(std::shared_ptr<crew> const& c) {
+    if (!c->threads.empty() || c->stop || late::on() || !work_may_start()) return;
+    start_thread(c->threads, [c] { work_until_told(c); });
+    ++c->coming;
 }
 
 /// A destroyed stream is done: nothing can refer to it any more but its device.
@@ -112,8 +120,8 @@ bool work_may_start() { return the_machine().holds == 0 && !the_machine().unload
 void make_ready(stream_handle const& s) {
     if (late::on()) return late::make_ready(s);
     auto const& c = crew_of(*s);
-    s->state = stream::progress::ready;
     c->ready.push_back(s);
+    s->state = stream::progress::ready;
     if (work_may_start()) wake_worker(c);
 }
 
@@ -200,6 +208,7 @@ void order(operation& work, operation_ref const& first) {
 
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when) {
     if (on->capturing.in) return add_to_capture(*on, std::move(work));
+    if (!may_help()) find_worker(crew_of(*on));
     sanitizer::publish(work->token());
     order_by_default_streams(*on, *work);
     work->at = ordering::arrives(*on);
@@ -208,12 +217,18 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     work->turn = the_machine().next_turn++;
     work->held = the_machine().holds != 0;
     on->queue.push_back(work);
-    on->last = std::move(work);
-    if (on->state != stream::progress::idle || !startable(on)) return;
-    if (when == pace::at_once && may_help() && the_machine().jitter_us == 0) {
-        if (step(lock, on)) make_ready(on);  // another thread has added to it meanwhile
-    } else {
-        make_ready(on);
+    auto const before = std::exchange(on->last, work);
+    if (on->state != stream::progress::idle) return;
+    try {
+        if (!startable(on)) return;
+        bool const now = when == pace::at_once && may_help() && the_machine().jitter_us == 0;
+        if (!now || step(lock, on)) make_ready(on);  // after a step: another thread has added to it meanwhile
+    } catch (...) {  // the host has no memory: what the call says has failed will not run
+        if (!on->queue.empty() && on->queue.back() == work) {
+            on->queue.pop_back();
+            on->last = before;
+        }
+        throw;
     }
 }
 
