@@ -25,7 +25,7 @@ without("a stream runs its work in the order it was given",
         ("scheduler.cpp", "on->queue.push_back(work);", "on->queue.push_front(work);"),
         "a stream runs its work in the order it was given")
 without("work does not hold up the caller",
-        ("scheduler.cpp", "if (when == pace::at_once && may_help()", "if (may_help()"),
+        ("scheduler.cpp", "when == pace::at_once && may_help()", "may_help()"),
         "work on a stream does not hold up the caller",
         "allocating and freeing in a stream wait for nothing")
 without("streams run beside each other",
@@ -510,7 +510,7 @@ without("a captured event has no time",
         [("event.cpp", "if (a->captured.in) return refuse_captured(*a);", ""),
          ("event.cpp", "if (b->captured.in) return refuse_captured(*b);", "")],
         "an event recorded in a capture has no state")
-without("an event is a captured one until it is recorded elsewhere", ("event.cpp", "    e->captured = {};\n", ""),
+without("an event is a captured one until it is recorded elsewhere", ("event.cpp", "    e->captured = {};", "    "),
         "an event recorded in a capture has no state")
 without("a device cannot be waited for while one of its streams captures",
         ("capture.cpp", "if (f == function::cudaDeviceSynchronize) return refuse_device(current_device());", ""),
