@@ -45,7 +45,8 @@ public:
         return take_by_lock(s, r);
     }
 
-    /// Enters a segment, and takes of it what needs no more alignment than 256. Throws: cuda_error, std::bad_alloc, and the segment is not entered.
+    /// Enters a segment, and takes of it what needs no more alignment than 256.
+    /// Throws: cuda_error, std::bad_alloc, and the segment is not entered.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
         std::scoped_lock const lock{guard_};
         make_peak_known(heap_.size_of(r.bytes));
@@ -131,7 +132,8 @@ public:
         auto const lock = lock_all();
         return heap_.hold(heap_.size_of(bytes), aim, most);
     }
-    /// Takes of a held window that is mapped by now what needs no more alignment than 256. Throws: as try_take; the window is held then.
+    /// Takes of a held window that is mapped by now what needs no more alignment than 256.
+    /// Throws: as try_take; the window is held then.
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s,
                                       block_request const& r) {
         std::scoped_lock const lock{guard_};

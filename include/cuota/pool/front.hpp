@@ -42,8 +42,8 @@ public:
         return try_take(me, stream, size, [](block&) {});
     }
 
-    /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is not so, or
-    /// not known here, or there is no room: then nothing has changed.
+    /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is
+    /// not so, or not known here, or there is no room: then nothing has changed.
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
                                std::size_t size) noexcept {
         section const here{me};

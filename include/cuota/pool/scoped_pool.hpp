@@ -59,8 +59,8 @@ struct pool_options {
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// Threads: any.
 /// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, or asked after
-///          its end), cuda_error: nothing is taken then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and
-///          changes nothing.
+///          its end), cuda_error: nothing is taken then. A wrong size, a foreign pointer or a second release goes to the
+///          error sink as misuse, and changes nothing.
 /// At its end what is still alive is reported by tag, size and place, and stays valid until its last owner is gone.
 /// Cost:    no CUDA call when a stream takes what it freed. Up to 64 KiB (and a 2048th of the pool) a thread takes again
 ///          what it gave back in order of the same `stream` without a lock, some of each size; else a lock, and
