@@ -160,6 +160,22 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
         p.memory.deallocate_sync(p.memory.allocate_sync(1000), 1000);
         CHECK(p.plan.stats().outside == 2);
     }
+    SECTION("aligned to more than a plan's blocks: as what stands below honours it") {
+        {
+            auto const step = p.plan.begin();
+            void* const q = p.memory.allocate(p.stream, 1000, 4096);
+            CHECK(reinterpret_cast<std::uintptr_t>(q) % 4096 == 0);
+            p.memory.deallocate(p.stream, q, 1000, 4096);
+            void* const r = p.memory.allocate_sync(1000, 4096);
+            CHECK(reinterpret_cast<std::uintptr_t>(r) % 4096 == 0);
+            p.memory.deallocate_sync(r, 1000, 4096);
+            CHECK(p.memory.allocate(p.stream, 0, 4096) == nullptr);
+            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 4_MiB), cuota::misuse);
+            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 3), cuota::misuse);
+        }
+        CHECK(p.plan.stats().outside == 3);
+        CHECK(p.plan.stats().served == 5);
+    }
     CHECK(p.plan.stats().in_use == 0);
     CHECK(p.plan.stats().live == 0);
 }

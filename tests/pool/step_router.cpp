@@ -45,7 +45,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     router.note_taken(&a, 1000, {"x", {}});
     CHECK(router.try_take(s, 2000, {}) == nullptr);
     router.note_taken(&b, 2000, {"y", {}});
-    router.note_sync({});
+    router.note_outside({});
     CHECK_FALSE(router.try_give(nullptr, &a, 1000));
     auto ended = router.end_step();
     REQUIRE(ended);
@@ -112,7 +112,7 @@ TEST_CASE("step_router refuses requests from its end on, and takes back what it 
     router.close();
     for (int i = 0; i != 2; ++i) {
         REQUIRE_THROWS_AS(router.try_take(s, 1000, {}), cuota::misuse);
-        REQUIRE_THROWS_AS(router.note_sync({}), cuota::misuse);
+        REQUIRE_THROWS_AS(router.note_outside({}), cuota::misuse);
         REQUIRE_THROWS_AS(router.check_open({}), cuota::misuse);
         if (i == 0) CHECK_FALSE(router.end_step());  // changes nothing
     }

@@ -85,8 +85,9 @@ private:
 ///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
 /// Threads: any may ask and give back; one step at a time. The order of requests decides, so steps that several threads
 ///          share mostly do not repeat.
-/// Throws:  as what it stands on; misuse (alignment above 256, or asked after its end). A wrong size, a pointer that is
-///          not alive or a second release goes to the error sink as misuse, and changes nothing.
+/// Throws:  as what it stands on; misuse when asked after its end. A wrong size, a pointer that is not alive or a second
+///          release goes to the error sink as misuse, and changes nothing.
+/// An alignment above 256 is no part of a plan: what it stands on honours that, or refuses it.
 /// At its end what is still alive in the slab is reported by tag, size and place, and stays valid until its last owner
 /// is gone.
 /// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has the peak of the plan, no byte

@@ -29,7 +29,7 @@ struct step_plan_stats {
     std::size_t too_many = 0;      ///< not: the recorded step had no more
     std::size_t in_use = 0;        ///< not: somebody has the bytes
     std::size_t without_slab = 0;  ///< not: the slab was refused
-    std::size_t outside = 0;       ///< not: allocate_sync, or between steps
+    std::size_t outside = 0;       ///< not: allocate_sync, between steps, or aligned to more than 256
     std::size_t skipped = 0;       ///< planned requests that did not come
 
     std::size_t requests = 0;      ///< of the planned step

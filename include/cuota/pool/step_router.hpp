@@ -72,8 +72,8 @@ public:
         recorder_->note_taken(p, bytes, who);
         ++recorded_;
     }
-    /// A request that is not in stream order is left to others. Throws: misuse after close.
-    void note_sync(label const& who) {
+    /// A request that no plan is for is left to others. Throws: misuse after close.
+    void note_outside(label const& who) {
         check_open(who.where);
         ++outside_;
     }

@@ -34,7 +34,10 @@ public:
     }
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
-        check_alignment(alignment, who);
+        if (alignment != block::granule) [[unlikely]] {
+            check_alignment(alignment, who, unlimited);
+            if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
+        }
         if (bytes == 0) return nullptr;
         if (void* const planned = lock_.run([&] { return router_.try_take(s, bytes, who); })) [[likely]]
             return planned;
@@ -59,9 +62,9 @@ public:
         upstream_.deallocate(s, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-        check_alignment(alignment, who);
+        check_alignment(alignment, who, unlimited);  // the upstream's is perhaps less, and then it says so
         if (bytes == 0) return nullptr;
-        lock_.run([&] { router_.note_sync(who); });
+        lock_.run([&] { router_.note_outside(who); });
         return upstream_.allocate_sync(bytes, alignment, who);
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
@@ -106,6 +109,13 @@ public:
     }
 
 private:
+    // What a slab has no such places for: honoured by the upstream, or refused.
+    [[nodiscard, gnu::noinline]] void* allocate_outside(stream_ref s, std::size_t bytes,
+                                                        std::size_t alignment, label const& who) {
+        if (bytes == 0) return nullptr;
+        lock_.run([&] { router_.note_outside(who); });
+        return upstream_.allocate(s, bytes, alignment, who);
+    }
     [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes) {
         return lock_.run([&] { return router_.try_give(s, p, bytes); });
     }
