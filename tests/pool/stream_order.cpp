@@ -278,6 +278,7 @@ TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][
 
     CHECK_THROWS_AS(order.release_on(index), cuota::cuda_error);
 
+    cuota::stream_ref{native}.synchronize();
     CHECK(order.look());  // asks of nothing that is not there
     wait_point const next = order.release_on(index);
     order.wait_on_host(next);
