@@ -10,8 +10,10 @@ SETUP ?= packaging/setup
 ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
-# The short form of what takes long, as CI runs it: one seed, and under ThreadSanitizer only files that start threads.
+# The short form of what takes long, as CI runs it: one seed, sanitizers without the examples, and under ThreadSanitizer
+# only files that start threads.
 SHORT ?=
+configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON)
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
