@@ -313,7 +313,7 @@ TEST_CASE("a release takes nothing from the host's heap when one stream is conce
 
 TEST_CASE("without host memory blocks of two streams stay apart, and no wait is lost",
           "[pool][block_index]") {
-    constexpr std::size_t size = 2 << 20;  // in a tree: the lowest comes first
+    constexpr std::size_t size = 8 << 20;  // in a tree: the lowest comes first
     block_index blocks;
     blocks.add_segment(address(0), 2 * size);
     block& a = take(blocks, size);

@@ -101,7 +101,7 @@ TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[p
     }
 }
 
-TEST_CASE("of blocks of one size up to 1 MiB the one that came last goes first", "[pool][free_bins]") {
+TEST_CASE("of blocks of one size up to 4 MiB the one that came last goes first", "[pool][free_bins]") {
     std::size_t const size =
         GENERATE(std::size_t{256}, std::size_t{4096}, std::size_t{free_bins::largest_of_one_size});
     std::vector<block> blocks = blocks_of({size, size, size, size});
@@ -119,9 +119,37 @@ TEST_CASE("of blocks of one size up to 1 MiB the one that came last goes first",
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[0]});
 }
 
+TEST_CASE("a block that is made smaller in free_bins is found by its new size and bytes",
+          "[pool][free_bins]") {
+    static constexpr std::size_t edge = free_bins::largest_of_one_size;
+    static constexpr std::size_t huge = std::size_t{1} << 40;
+    using sizes = std::pair<std::size_t, std::size_t>;
+    auto const [from, to] = GENERATE(sizes{4096, granule}, sizes{edge, edge - granule},  // from list to list
+                                     sizes{edge + granule, edge},          // from a tree to a list
+                                     sizes{2 * edge, edge + 2 * granule},  // to another tree
+                                     sizes{huge + granule, huge});         // in its tree
+    bool const is_alone = GENERATE(true, false);
+    std::vector<block> blocks = blocks_of({from, from, from});
+    free_bins bins;
+    bins.insert(blocks[1]);
+    if (!is_alone) bins.insert(blocks[0]);
+    if (!is_alone) bins.insert(blocks[2]);
+
+    bins.resize(blocks[1], address(granule), to);
+
+    CHECK(blocks[1].at == address(granule));
+    CHECK(blocks[1].size == to);
+    CHECK(blocks[1].may_merge());
+    CHECK(bins.count() == (is_alone ? 1 : 3));
+    CHECK(fits(bins, to, 1) == std::vector<block const*>{&blocks[1]});
+    CHECK(fits(bins, to + 1).size() == (is_alone ? 0 : 2));
+    bins.erase(blocks[1]);
+    CHECK(fits(bins, 0).size() == (is_alone ? 0 : 2));
+}
+
 TEST_CASE("of larger blocks of one size the one at the lowest address goes first", "[pool][free_bins]") {
     std::size_t const size =
-        GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 22, std::size_t{1} << 42);
+        GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 23, std::size_t{1} << 42);
     std::vector<block> blocks = blocks_of({size, size, size, size});
     free_bins bins;
     for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
@@ -254,7 +282,13 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
     for (int step = 0; step != 1'000'000; ++step) {
         if (step % 10'000 == 0) goal = random() % blocks.size();  // now nearly empty, now nearly full
         bool const inserts = !out.empty() && (in.empty() || random() % 100 < (in.size() < goal ? 70 : 30));
-        if (inserts) {
+        if (!in.empty() && random() % 4 == 0) {
+            block& b = *in[random() % in.size()];
+            std::size_t const size = b.size - random() % (b.size / granule) / (1 + random() % 100) * granule;
+            expected.erase(b);
+            bins.resize(b, b.at + random() % 3 * granule, size);
+            expected.insert(b);
+        } else if (inserts) {
             block& b = *take_one(out);
             b.size = random_size(random);
             bins.insert(b);

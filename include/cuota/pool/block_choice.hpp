@@ -38,7 +38,7 @@ enum class fit_slack { same_size_if_small, quarter };
 /// waits that takes, as if there were one stream only. Of small blocks many are of one size, and which of those is
 /// taken matters little.
 [[nodiscard]] constexpr fit_slack slack_for(std::size_t allocated, std::size_t reserved) noexcept {
-    return allocated / (reserved / 8 + 1) < 5 ? fit_slack::quarter : fit_slack::same_size_if_small;
+    return allocated < 5 * (reserved / 8 + 1) ? fit_slack::quarter : fit_slack::same_size_if_small;
 }
 
 /// Of the free blocks that fit about as well as the tightest, the one that takes the fewest waits on the stream of that

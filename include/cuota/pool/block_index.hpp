@@ -19,7 +19,7 @@
 namespace cuota::inline v0::detail {
 
 /// All blocks of all segments, over all streams. Not thread-safe: under the pool's lock.
-/// Cost: find, take, release and merge are a few loads for blocks under 1 MiB, O(log n) in the free blocks of like
+/// Cost: find, take, release and merge are a few loads for blocks under 4 MiB, O(log n) in the free blocks of like
 /// size above; to fail is as cheap as to find.
 class block_index {
 public:
@@ -198,28 +198,10 @@ public:
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
                 side from = side::low, std::size_t alignment = block::granule) {
         live_.reserve_one();
-        if (alignment > block::granule) {
-            std::byte* const highest = b.end() - size;
-            std::byte* const at = from == side::low ? b.at + skipped_for(alignment, b.at)
-                                                    : highest - address(highest) % alignment;
-            block& taken = cut_out(b, at, size);
-            taken.waits = {};  // whoever took it has waited
-            return enter(taken, requested, who, born);
-        }
-        if (from == side::high && size < b.size) return enter(split_high(b, size), requested, who, born);
-        block* const rest = size < b.size ? &store_.make(b.at + size, b.size - size) : nullptr;
-
-        pull_free(b);  // nothing throws from here on
-        if (rest) {
-            rest->before = &b;
-            rest->after = std::exchange(b.after, rest);
-            if (rest->after) rest->after->before = rest;
-            rest->waits = std::move(b.waits);
-            b.size = size;
-            put_free(*rest);
-        }
-        b.waits = {};  // whoever took it has waited
-        return enter(b, requested, who, born);
+        block& taken = alignment > block::granule ? cut_aligned(b, size, from, alignment)
+                       : size < b.size            ? cut_off(b, size, from)
+                                                  : cut_all(b);
+        return enter(taken, requested, who, born);
     }
 
     /// The live block that starts at p, or null.
@@ -263,16 +245,30 @@ private:
         }
         return *part;
     }
-    // Cuts the last `size` bytes off a free block, which waits on for what it did; they are in no bin.
-    block& split_high(block& b, std::size_t size) {
-        block& last = store_.make(b.at + (b.size - size), size);
-        pull_free(b);  // nothing throws from here on
-        last.before = &b;
-        last.after = std::exchange(b.after, &last);
-        if (last.after) last.after->before = &last;
-        b.size -= size;
-        put_free(b);
-        return last;
+    // For `take`: blocks in no bin, without waits, for whoever takes one has waited. Throws: std::bad_alloc; unchanged then.
+    block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment) {
+        std::byte* const highest = b.end() - size;
+        std::byte* const at =
+            from == side::low ? b.at + skipped_for(alignment, b.at) : highest - address(highest) % alignment;
+        block& part = cut_out(b, at, size);
+        part.waits = {};
+        return part;
+    }
+    // The part gets a record of its own: what is left of a large block is mostly where it was in the bins, and waits on.
+    block& cut_off(block& b, std::size_t size, side from) {
+        bool const is_low = from == side::low;
+        block& part = store_.make(is_low ? b.at : b.end() - size, size);
+        free_pages_ -= pages_between(b.at, b.end());  // nothing throws from here on
+        if (is_low) link_before(b, part);
+        else link(b, part);
+        free_.resize(b, is_low ? part.end() : b.at, b.size - size);
+        free_pages_ += pages_between(b.at, b.end());
+        return part;
+    }
+    block& cut_all(block& b) noexcept {
+        pull_free(b);
+        b.waits = {};
+        return b;
     }
     // After live_.reserve_one: a block that is in no bin becomes live.
     block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept {
@@ -351,6 +347,12 @@ private:
         return *kept;
     }
 
+    void link_before(block& b, block& lower) noexcept {
+        lower.after = &b;
+        lower.before = std::exchange(b.before, &lower);
+        if (lower.before) lower.before->after = &lower;
+        if (&b == first_) first_ = &lower;
+    }
     static void link(block& b, block& next) noexcept {
         next.before = &b;
         next.after = std::exchange(b.after, &next);

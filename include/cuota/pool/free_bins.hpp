@@ -19,12 +19,12 @@ namespace cuota::inline v0::detail {
 /// Blocks in bins of like sizes, with a bit for each bin that has one. Their sizes are multiples of block::granule.
 /// Not thread-safe.
 ///
-/// Up to 1 MiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
+/// Up to 4 MiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
 /// its bytes still in some cache. Above, a bin is a 32nd of an octave wide and a treap (Aragon and Seidel, 1989)
 /// ordered by size, then address: the tightest fit at the lowest address goes first, which keeps what is free together.
-/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected. 44 KiB.
+/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected. 142 KiB.
 class free_bins {
-    static constexpr std::size_t list_bits = 12;
+    static constexpr std::size_t list_bits = 14;
     static constexpr std::size_t lists = std::size_t{1}
                                          << list_bits;  // bins of one size, of that many granules
 
@@ -47,6 +47,17 @@ public:
         b.left = b.right = nullptr;
         if (!heads_[bin]) unmark(bin);
         --count_;
+    }
+
+    /// A free block that is in has other bytes from here on. Where it stays in its bin, alone, nothing else is touched.
+    void resize(block& b, std::byte* at, std::size_t size) noexcept {
+        std::size_t const bin = bin_of(b.size);
+        bool const stays = bin == bin_of(size) && heads_[bin] == &b && !b.left && !b.right;
+        if (!stays) erase(b);
+        b.at = at;
+        b.size = size;
+        b.become(block::state::free);
+        if (!stays) insert(b);
     }
 
     /// Those of at least `size` bytes, the smallest first, until visit(block) says false.
@@ -76,7 +87,7 @@ public:
 private:
     static constexpr std::size_t octave_bits = 5;
     static constexpr std::size_t per_octave = std::size_t{1} << octave_bits;
-    static constexpr std::size_t octaves = 46;  // 1 MiB << 46: more than can be asked for
+    static constexpr std::size_t octaves = 44;  // 4 MiB << 44: more than can be asked for
     static constexpr std::size_t words = lists / 64 + octaves * per_octave / 64;
     static constexpr std::size_t bins = words * 64;
     static constexpr std::size_t summaries = words / 64 + 1;  // one bit more than words, at least

@@ -92,9 +92,12 @@ private:
         stream_ = std::exchange(other.stream_, none);
     }
     void clear() noexcept {
-        if (stream_ == many) delete several_;
+        if (stream_ == many) [[unlikely]]
+            drop_several();
         stream_ = none;
     }
+    // By itself: what is left of clear is two instructions, wherever a set comes to its end.
+    [[gnu::noinline]] void drop_several() noexcept { delete several_; }
 
     union {
         std::uint64_t ticket_ = 0;  // of the only stream
