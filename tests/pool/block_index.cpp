@@ -400,6 +400,35 @@ TEST_CASE("the high end of a free block is taken in order, merged again, and nev
     CHECK(points(whole.waits) == std::map<std::uint32_t, std::uint64_t>{{1, 9}, {2, 1}});
 }
 
+TEST_CASE("block_index knows what is mapped when the first block of its range is cut",
+          "[pool][block_index]") {
+    constexpr std::size_t page = 4096;
+    block_index blocks;
+    auto* const begin = static_cast<std::byte*>(address(0));
+    std::byte* const end = begin + 4 * page;
+    blocks.add_range(begin, 5 * page, page);
+    block* hole = nullptr;
+    blocks.for_each_hole([&](block& h) { hole = &h; });
+    block& whole = blocks.join_window(blocks.hold_window(*hole, begin, end), end, {});
+
+    block& low = take(blocks, page);
+    block& next = take(blocks, 256);
+
+    CHECK(low.at == address(0));
+    CHECK(next.at == address(page));
+    CHECK(whole.at == address(page + 256));  // the same record: it is what is left
+    CHECK(blocks.free_pages() == 2 * page);
+    std::vector<extent> mapped;
+    blocks.for_each_mapped([&](std::byte* at, std::size_t bytes) {
+        mapped.push_back({static_cast<std::size_t>(at - begin), bytes});
+    });
+    CHECK(mapped == std::vector<extent>{{0, 4 * page}});
+    blocks.release(next, {});
+    blocks.release(low, {});
+    CHECK(free_extents(blocks) == std::vector<extent>{{0, 4 * page}});
+    CHECK(blocks.free_pages() == 4 * page);
+}
+
 TEST_CASE("pages at the high end of a free block that are taken are free no more", "[pool][block_index]") {
     constexpr std::size_t page = 4096;
     block_index blocks;
