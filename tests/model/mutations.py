@@ -49,6 +49,7 @@ FRONT_MUTATIONS = [
      "p = at; std::uintptr_t expected = word_for(p, state::live);"),
     ("a block that is not live is not claimed", BLOCK, "return word.load(std::memory_order_relaxed) == expected &&",
      "expected = word.load(std::memory_order_relaxed); return "),
+    ("what is taken out of a front is asked for", FRONT, "        credit_ -= bytes;\n", ""),
     ("a block goes out of a front when it is taken", FRONT, "block* const b = std::exchange(s.first, s.first->next);",
      "block* const b = s.first;"),
     ("a front is put away block by block", FRONT, "while (first) put_away(*std::exchange(first, first->next));",

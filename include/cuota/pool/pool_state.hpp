@@ -85,7 +85,8 @@ public:
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifespan meant = lifespan::scratch) {
         check_alignment(alignment, who, largest_alignment);
-        return take(&s, {bytes, who, meant, std::max(alignment, alignment_)});
+        if (void* const p = blocks_.take_ready(s, bytes, alignment, who.name, who.where, meant)) return p;
+        return take_in_order(s, bytes, alignment, who, meant);
     }
     /// Waits on the host for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
@@ -95,10 +96,14 @@ public:
     }
     /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
+        if (s)
+            if (void* const p =
+                    blocks_.take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch))
+                return p;
         return blocks_.try_take(s, {bytes, who, lifespan::scratch, alignment_});
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
-        if (blocks_.give(&s, p, bytes)) trim(0);
+        if (!blocks_.put_ready(s, p, bytes)) give_in_order(s, p, bytes);
     }
     void deallocate_sync(void* p, std::size_t bytes) noexcept {
         if (blocks_.give(nullptr, p, bytes)) trim(0);
@@ -148,6 +153,14 @@ public:
 private:
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
 
+    // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
+    [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                                     label who, lifespan meant) {
+        return take(&s, {bytes, who, meant, std::max(alignment, alignment_)});
+    }
+    [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
+        if (blocks_.give(&s, p, bytes)) trim(0);
+    }
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r) {
         if (r.bytes == 0) return nullptr;
         if (void* const p = blocks_.try_take(s, r)) return p;
