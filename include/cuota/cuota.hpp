@@ -88,6 +88,9 @@
 #include <cuota/pool/planned_slab.hpp>
 #include <cuota/pool/planned_slabs.hpp>
 #include <cuota/pool/planned_step.hpp>
+#include <cuota/pool/pool_growth.hpp>
+#include <cuota/pool/pool_memory.hpp>
+#include <cuota/pool/pool_release.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/pool_stats.hpp>
