@@ -52,6 +52,7 @@
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/ledger_node.hpp>
 #include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/guard/onlooker.hpp>
