@@ -583,3 +583,22 @@ TEST_CASE("threads that grow and trim one pool of pages share it", "[pool][growi
     }
     CHECK(budget.held() == 0);
 }
+
+TEST_CASE("what a device that is short refuses says what would fit beside what lies free",
+          "[pool][growing_range]") {
+    support::machine const machine{{1, 16_MiB}};
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    user u{pool, stream};
+    u.take(3_MiB);  // beside it 1 MiB of a page
+    simulator::set_other_programs(0, 10_MiB);
+    REQUIRE(cuota::device{0}.memory().free == 2_MiB);
+
+    auto const refused = thrown<cuota::out_of_memory>([&] { (void)pool.allocate(stream, 4_MiB); });
+
+    CHECK(refused.facts().would_fit == 3_MiB);
+    u.take(3_MiB);
+    CHECK_THROWS_AS(pool.allocate(stream, 1), cuota::out_of_memory);
+    u.give_all();
+}

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <cuota/guard/watch.hpp>
@@ -189,4 +190,26 @@ TEST_CASE("a source that has less than the budget is asked again once the pool g
     CHECK(has(refused.what(), "pool main got too little memory from its source"));
     CHECK(budget.held() == 6_MiB);
     pool->deallocate_sync(all, 6_MiB);
+}
+
+TEST_CASE("a pool whose device is full grows beside what lies free by the pages that lie free elsewhere",
+          "[pool][pool_growth]") {
+    cuota::budget budget{"test", 64_MiB};
+    cuota::stream const s;
+    std::size_t mapped = 0;
+    auto const pool = pool_of_pages(budget, mapped, 8_MiB);
+    void* const first = pool->allocate(s, 2_MiB, 256, {});
+    void* const second = pool->allocate(s, 2_MiB, 256, {});
+    void* const third = pool->allocate(s, 3_MiB, 256, {});  // beside it 1 MiB of a page, and addresses
+    REQUIRE(mapped == 8_MiB);
+    pool->deallocate(s, first, 2_MiB);
+
+    void* const p = pool->allocate(s, 3_MiB, 256, {});
+
+    CHECK(p == static_cast<std::byte*>(third) + 3_MiB);
+    CHECK(mapped == 8_MiB);
+    CHECK(budget.held() == 8_MiB);
+    CHECK_THROWS_AS(pool->allocate(s, 1, 256, {}), cuota::out_of_memory);
+    for (auto const& [at, bytes] : {std::pair{second, 2_MiB}, {third, 3_MiB}, {p, 3_MiB}})
+        pool->deallocate(s, at, bytes);
 }

@@ -98,8 +98,11 @@ private:
             if (!plan) return nullptr;
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
             if (!try_charge(plan->missing, asks)) return nullptr;
-            if (auto const held = hold(bytes, aim, plan->missing)) return memory_.map(*held, who, enter);
-            // Others have been there meanwhile.
+            auto const held = hold(bytes, aim, plan->missing);
+            if (!held) continue;  // others have been there meanwhile
+            if (void* const p = memory_.map(*held, who, enter)) return p;
+            // The device has less than the budget says. What lies free elsewhere in this pool may be what is missing.
+            if (asks == asking::nobody || release_.reclaim(held->missing) == 0) return nullptr;
         }
     }
     // A window for what is charged; what it does not need, and everything if there is none, is refunded.
@@ -176,9 +179,10 @@ private:
         r.reclaimed = trimmed;
         r.cause = "the budget would allow it, but " + title + " got too little memory from its source";
         r.largest_free = r.would_fit = memory_.blocks().largest_free();
-        if (r.device)
-            r.would_fit =
-                std::max(r.would_fit, round_down(std::min(r.device->free, node().room()), request.granule));
+        if (r.device) {
+            std::size_t const left = std::min(r.device->free, node().room());
+            r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
+        }
         r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
         throw out_of_memory{std::move(r)};
     }
