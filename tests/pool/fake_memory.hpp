@@ -4,6 +4,7 @@
 /// Pages and segments that nothing is behind, for those who count what comes to a pool and goes: it never touches them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,10 +27,10 @@ public:
     }
     [[nodiscard]] std::size_t bytes() const noexcept override { return 1_GiB; }
     [[nodiscard]] std::size_t page() const noexcept override { return 2_MiB; }
-    [[nodiscard]] bool map(std::byte*, std::size_t bytes, cuota::label const&) override {
-        if (bytes > most_ - *mapped_) return false;
-        *mapped_ += bytes;
-        return true;
+    [[nodiscard]] bool map(std::byte*, std::size_t bytes, cuota::label const&, std::size_t& done) override {
+        done = std::min(bytes, most_ - *mapped_);
+        *mapped_ += done;
+        return done == bytes;
     }
     std::size_t unmap(std::byte*, std::size_t bytes) noexcept override {
         *mapped_ -= bytes;

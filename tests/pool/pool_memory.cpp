@@ -115,3 +115,58 @@ TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool
     CHECK(source.taken() == 0);
     CHECK(budget.held() == 0);
 }
+
+TEST_CASE("a page that comes for nothing and cannot be unmapped stays charged, and is nobody's",
+          "[pool][pool_memory]") {
+    // 6 MiB are all there is. Of what was mapped the second page does not go, the first time.
+    class stubborn_pages final : public cuota::detail::page_range {
+    public:
+        stubborn_pages(std::size_t& mapped, int& refusals) : pages_{mapped, 6_MiB}, refusals_{&refusals} {}
+        [[nodiscard]] std::byte* at() const noexcept override { return pages_.at(); }
+        [[nodiscard]] std::size_t bytes() const noexcept override { return pages_.bytes(); }
+        [[nodiscard]] std::size_t page() const noexcept override { return pages_.page(); }
+        [[nodiscard]] bool map(std::byte* p, std::size_t bytes, cuota::label const& who,
+                               std::size_t& done) override {
+            return pages_.map(p, bytes, who, done);
+        }
+        std::size_t unmap(std::byte* p, std::size_t bytes) noexcept override {
+            if (p == at() + page() && *refusals_ != 0) return --*refusals_, 0;
+            return pages_.unmap(p, bytes);
+        }
+
+    private:
+        pool_tests::fake_pages pages_;
+        int* refusals_;
+    };
+    cuota::budget budget{"test", 64_MiB};
+    std::size_t mapped = 0;
+    int refusals = 1;
+    {
+        pool_memory memory{budget,
+                           pool_tests::empty_source{},
+                           std::nullopt,
+                           "main",
+                           std::make_unique<stubborn_pages>(mapped, refusals),
+                           block::granule};
+        auto const grow = [&](std::size_t bytes) {
+            auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);
+            REQUIRE(memory.node().try_charge(window.value().missing));
+            return memory.map(*window, {}, [&](grow_window const& grown) -> void* {
+                memory.blocks().add_grown(grown);
+                return grown.at;
+            });
+        };
+        CHECK_FALSE(grow(8_MiB));
+        CHECK(refusals == 0);
+        CHECK(mapped == 4_MiB);  // the third page went, the second did not, the first was not tried
+        CHECK(budget.held() == 4_MiB);
+        CHECK(memory.blocks().stats().reserved == 4_MiB);
+        CHECK(memory.blocks().largest_free() == 0);
+
+        CHECK(grow(2_MiB));  // elsewhere
+        CHECK(memory.blocks().largest_free() == 2_MiB);
+        CHECK(budget.held() == mapped);
+    }
+    CHECK(mapped == 0);
+    CHECK(budget.held() == 0);
+}

@@ -48,7 +48,8 @@ public:
             report_failure_of([&] { device_->synchronize(); });
         blocks_.for_each_segment([this](segment const& s) { give_back(s); });
         blocks_.for_each_mapped([this](std::byte* at, std::size_t bytes) {
-            (void)pages_->unmap(at, bytes);
+            for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
+                done += pages_->unmap(at + done, bytes - done);
             account_.refund(bytes);
         });
     }
@@ -78,16 +79,16 @@ public:
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
+    /// A page that cannot be given back for that is reported, and stays charged until this ends.
     template <class Enter>
     [[nodiscard]] void* map(grow_window const& window, label const& who, Enter enter) {
-        std::byte* done = window.at;  // up to there it is mapped
         try {
-            if (map_holes(window, who, done)) return enter(window);
+            if (map_holes(window, who)) return enter(window);
         } catch (...) {
-            unmap_holes(window, done);
+            give_up(window);
             throw;
         }
-        unmap_holes(window, done);
+        give_up(window);
         return nullptr;
     }
 
@@ -131,23 +132,27 @@ public:
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
-    [[nodiscard]] bool map_holes(grow_window const& window, label const& who, std::byte*& done) {
+    [[nodiscard]] bool map_holes(grow_window const& window, label const& who) {
         bool all = true;
-        block_index::for_each_part(*window.first, window.end, [&](block const& part) {
-            if (part.has_state(block::state::growing))
-                all = all && pages_->map(part.at, part.size, {name_, who.where});
-            if (all) done = part.end();
+        for_each_hole(window, [&](block& hole) {
+            all = all && pages_->map(hole.at, hole.size, {name_, who.where}, hole.requested);
         });
         return all;
     }
-    // Nothing has used them yet.
-    void unmap_holes(grow_window const& window, std::byte const* done) noexcept {
-        block_index::for_each_part(*window.first, window.end, [&](block const& part) {
-            if (part.has_state(block::state::growing) && part.end() <= done)
-                (void)pages_->unmap(part.at, part.size);
+    // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
+    void give_up(grow_window const& window) noexcept {
+        for_each_hole(window, [&](block& hole) {
+            while (hole.requested != 0 && pages_->unmap(hole.at + hole.requested - page(), page()) != 0)
+                hole.requested -= page();
         });
-        blocks_.give_up(window);
-        account_.refund(window.missing);
+        account_.refund(window.missing - blocks_.give_up(window));
+    }
+    // Of a held window.
+    template <class Visit>
+    static void for_each_hole(grow_window const& window, Visit visit) {
+        block_index::for_each_part(*window.first, window.end, [&](block& part) {
+            if (part.has_state(block::state::growing)) visit(part);
+        });
     }
 
     budget account_;
