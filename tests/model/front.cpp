@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -18,12 +17,14 @@
 #include <vector>
 
 #include "model/linear.hpp"
+#include "model/tally.hpp"
 #include "support/catch.hpp"
 
 using cuota::detail::block;
 using cuota::detail::front;
 using cuota::detail::fronts;
 using cuota::detail::thread_record;
+using model::tally;
 
 namespace {
 
@@ -243,27 +244,9 @@ private:
     model::linear<books, operation> history;
 };
 
-struct tally {
-    std::size_t programs = 0;
-    std::size_t states = 0;
-    double executions = 0;
-};
-
-// Explores a program, and requires that all of it was explored and held.
 void holds(model::options const& how, program const& run, program const& before, tally& sum,
            bool alike = false) {
-    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before, alike);
-    INFO(found.failure);
-    REQUIRE(found.failure.empty());
-    REQUIRE(found.complete);
-    REQUIRE(found.cycles == 0);
-    ++sum.programs;
-    sum.states += found.states;
-    sum.executions += found.executions;
-}
-void tell(tally const& sum) {
-    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
-                sum.executions);
+    sum.explore<several_threads>(how, run, before, alike);
 }
 
 // The first has all blocks ready, in a front that has served it; or each has one.

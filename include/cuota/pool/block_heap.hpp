@@ -130,8 +130,13 @@ public:
     }
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
-    /// A held window, of which nothing is mapped, is as it was.
-    void give_up(grow_window const& window) noexcept { blocks_.undo_window(*window.first, window.end); }
+    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
+    /// nobody. Returns the bytes.
+    std::size_t give_up(grow_window const& window) noexcept {
+        std::size_t const kept = blocks_.undo_window(*window.first, window.end);
+        count_reserved(kept);
+        return kept;
+    }
 
     // --- what leaves ---
 

@@ -179,10 +179,11 @@ public:
         std::scoped_lock const lock{guard_};
         heap_.add_grown(window);
     }
-    /// A held window, of which nothing is mapped, is as it was.
-    void give_up(grow_window const& window) noexcept {
+    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
+    /// nobody. Returns the bytes.
+    std::size_t give_up(grow_window const& window) noexcept {
         std::scoped_lock const lock{guard_};
-        heap_.give_up(window);
+        return heap_.give_up(window);
     }
     /// The largest request that fits when pages of `spent` bytes are to be had, what is idle among them.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
