@@ -6,11 +6,14 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <cuota/core/bytes.hpp>
 
@@ -54,6 +57,26 @@ template <class Number>
         throw usage_error{std::string{option} + ": '" + std::string{text} +
                           "' is more than can be addressed"};
     return *bytes;
+}
+
+/// What a program's main does: run(command) of the command that parse(arguments) reads, or its usage where that asks for
+/// help. Returns the exit status: 0; 2 for a usage_error and 1 for any other, which is told on standard error.
+template <class Parse, class Run>
+[[nodiscard]] int run(char const* program, char const* usage, std::vector<std::string_view> const& arguments,
+                      Parse parse, Run run) {
+    try {
+        auto const command = parse(arguments);
+        if (command.help) std::fputs(usage, stdout);
+        else run(command);
+        return 0;
+    } catch (usage_error const& error) {
+        std::fprintf(stderr, "%s: %s\n%s", program, error.what(), usage);
+        return 2;
+    } catch (std::exception const& error) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: %s\n", program, error.what());
+        return 1;
+    }
 }
 
 }  // namespace command_line

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
-#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -117,17 +116,5 @@ void run(command const& c) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        command const c = parse({argv + 1, argv + argc});
-        if (c.help) std::fputs(usage, stdout);
-        else run(c);
-    } catch (usage_error const& error) {
-        std::fprintf(stderr, "plan_trace: %s\n%s", error.what(), usage);
-        return 2;
-    } catch (std::exception const& error) {
-        std::fflush(stdout);
-        std::fprintf(stderr, "plan_trace: %s\n", error.what());
-        return 1;
-    }
-    return 0;
+    return command_line::run("plan_trace", usage, {argv + 1, argv + argc}, parse, run);
 }

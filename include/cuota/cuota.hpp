@@ -52,6 +52,7 @@
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/ledger_node.hpp>
 #include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/guard/onlooker.hpp>
@@ -88,6 +89,9 @@
 #include <cuota/pool/planned_slab.hpp>
 #include <cuota/pool/planned_slabs.hpp>
 #include <cuota/pool/planned_step.hpp>
+#include <cuota/pool/pool_growth.hpp>
+#include <cuota/pool/pool_memory.hpp>
+#include <cuota/pool/pool_release.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/pool_stats.hpp>

@@ -82,7 +82,8 @@ function(cuota_add_simulator folder)
   add_library(cuota::simulator ALIAS cuota-simulator)
   set_target_properties(cuota-simulator PROPERTIES
     CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    CXX_SCAN_FOR_MODULES OFF CXX_EXTENSIONS OFF)
+    CXX_SCAN_FOR_MODULES OFF CXX_EXTENSIONS OFF
+    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)  # the same headers again take most of the compiler's time
   target_compile_options(cuota-simulator PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2> -fno-sanitize=all
     -fno-omit-frame-pointer)  # call_site.cpp walks its own frames
   target_link_libraries(cuota-simulator PRIVATE cuota::cuota Threads::Threads ${CMAKE_DL_LIBS})

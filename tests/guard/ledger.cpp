@@ -151,45 +151,6 @@ TEST_CASE("bytes charged by one thread are refunded by another", "[guard][ledger
     }
 }
 
-TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger]") {
-    node const root = root_of(100);
-    node const n = child_of(root);
-    REQUIRE(n->try_charge(60));
-    REQUIRE(root->try_charge(10));
-    REQUIRE(root->charged_here() == 10);
-    REQUIRE(!root->try_refund(11));
-    REQUIRE(root->now().held == 70);
-    REQUIRE(root->try_refund(10));
-    REQUIRE(n->try_refund(60));
-}
-
-TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", "[guard][ledger]") {
-    node const root = root_of(100);
-    REQUIRE(root->try_charge(10));
-    node const prepaid = ledger::prepaid("prepaid", root);
-    REQUIRE(!prepaid->fund(50).refuser);
-    REQUIRE(!root->try_refund(11));
-    auto const refused = prepaid->fund(41);
-    REQUIRE(refused.refuser == root.get());
-    REQUIRE(refused.missing == 1);
-    REQUIRE(prepaid->now().limit == 50);
-    worker first;
-    worker second;
-    first.run([&] { REQUIRE(prepaid->try_charge(30)); });
-    second.run([&] { REQUIRE(prepaid->try_charge(20)); });
-    first.run([&] { REQUIRE(prepaid->try_refund(40)); });
-    REQUIRE(!prepaid->try_unfund(41));
-    REQUIRE(prepaid->try_unfund(40));
-    REQUIRE(root->now().held == 20);
-    prepaid->settle();
-    REQUIRE(prepaid->try_refund(5));
-    REQUIRE(root->now().held == 15);
-    REQUIRE(!prepaid->try_charge(1));
-    REQUIRE(prepaid->try_refund(5));
-    REQUIRE(root->try_refund(10));
-    REQUIRE(root->now().held == 0);
-}
-
 TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][ledger]") {
     node const root = root_of(100);
     worker other;
@@ -201,47 +162,6 @@ TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][
     REQUIRE(root->now().held == 0);
     REQUIRE(root->try_charge(100));
     REQUIRE(root->try_refund(100));
-}
-
-TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger]") {
-    node const root = root_of(unlimited);
-    node const n = child_of(root, unlimited - 1);
-    REQUIRE(n->try_charge(unlimited - 1));
-    REQUIRE(n->try_refund(10));
-    worker other;
-    other.run([&] {
-        REQUIRE(!n->try_charge(unlimited));
-        REQUIRE(!n->try_charge(unlimited - 1));
-        REQUIRE(!n->try_charge(11));
-        REQUIRE(root->try_charge(11));
-        REQUIRE(!root->try_charge(1));
-        REQUIRE(!root->try_refund(12));
-        REQUIRE(!root->try_refund(unlimited));
-        REQUIRE(root->try_refund(11));
-    });
-    REQUIRE(n->try_charge(10));
-    REQUIRE(!n->try_charge(1));
-    REQUIRE(n->try_refund(unlimited - 1));
-    REQUIRE(root->now().held == 0);
-}
-
-TEST_CASE("a refusal is the same whichever level it comes from, and ends when there is room",
-          "[guard][ledger]") {
-    node const root = root_of(100);
-    node const middle = child_of(root, 80);
-    node const leaf = child_of(middle, 60);
-    REQUIRE(root->try_charge(90));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the root's
-    REQUIRE(leaf->try_charge(10));
-    REQUIRE(root->try_refund(90));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(51));  // its own
-    REQUIRE(leaf->try_charge(40));
-    REQUIRE(middle->try_charge(20));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the one between
-    REQUIRE(middle->try_refund(20));
-    REQUIRE(leaf->try_charge(10));
-    REQUIRE(leaf->try_refund(60));
-    REQUIRE(root->now().held == 0);
 }
 
 TEST_CASE("a ledger agrees with a naive one in every number, over random trees", "[guard][ledger]") {

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -18,12 +17,14 @@
 #include <vector>
 
 #include "model/linear.hpp"
+#include "model/tally.hpp"
 #include "support/catch.hpp"
 
 using cuota::detail::block;
 using cuota::detail::front;
 using cuota::detail::fronts;
 using cuota::detail::thread_record;
+using model::tally;
 
 namespace {
 
@@ -90,10 +91,12 @@ public:
     // The number of the block, from 1 up; 0 for none.
     long take(thread_record& me, std::size_t wanted) {
         std::size_t const size = size_of(wanted);
-        if (block* const ready = fronts_.of(me).try_take(me, stream, size)) {
+        auto const write = [&](block& b) {
+            b.requested = size;
+            b.become(block::state::live);
+        };
+        if (block* const ready = fronts_.of(me).try_take(me, stream, size, size, write)) {
             model::check(!is_emptied_, "nothing is taken out of a front while it is emptied");
-            ready->requested = size;
-            ready->become(block::state::live);
             return number_of(*ready);
         }
         std::scoped_lock const lock{guard_};
@@ -105,7 +108,7 @@ public:
         if (!b) return 0;
         long const number = number_of(*b);
         free_[static_cast<std::size_t>(number) - 1] = false;
-        b->requested = size;
+        requested_ += b->requested = size;
         b->stream = stream;
         b->become(block::state::live);
         if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(*b);
@@ -124,6 +127,9 @@ public:
     long count() {
         std::scoped_lock const lock{guard_};
         collect();
+        std::size_t live = 0;
+        for (std::size_t i = 0; i != blocks; ++i) live += free_[i] ? 0 : at_[i]->size;
+        model::check(requested_ == live, "what is requested is what is live");
         return std::count(free_.begin(), free_.end(), false);
     }
     // Merged and cut anew: each record is of the other's bytes then.
@@ -157,11 +163,12 @@ private:
     }
     [[nodiscard]] static void* address_of(std::size_t i) { return reinterpret_cast<void*>((i + 1) << 20); }
     void put_away(block& b) {
+        requested_ -= std::exchange(b.requested, 0);
         b.become(block::state::free);
         free_[static_cast<std::size_t>(number_of(b)) - 1] = true;
     }
     void collect() {
-        fronts_.collect([this](block& b) {
+        requested_ -= fronts_.collect([this](block& b) {
             is_emptied_ = true;
             put_away(b);
         });
@@ -175,6 +182,7 @@ private:
     std::array<block, blocks> records_;
     std::array<block*, blocks> at_{};
     std::array<bool, blocks> free_{};
+    std::size_t requested_ = 0;
 };
 
 // Threads that run a program. Each may have run something before, so that its front is open.
@@ -236,27 +244,9 @@ private:
     model::linear<books, operation> history;
 };
 
-struct tally {
-    std::size_t programs = 0;
-    std::size_t states = 0;
-    double executions = 0;
-};
-
-// Explores a program, and requires that all of it was explored and held.
 void holds(model::options const& how, program const& run, program const& before, tally& sum,
            bool alike = false) {
-    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before, alike);
-    INFO(found.failure);
-    REQUIRE(found.failure.empty());
-    REQUIRE(found.complete);
-    REQUIRE(found.cycles == 0);
-    ++sum.programs;
-    sum.states += found.states;
-    sum.executions += found.executions;
-}
-void tell(tally const& sum) {
-    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
-                sum.executions);
+    sum.explore<several_threads>(how, run, before, alike);
 }
 
 // The first has all blocks ready, in a front that has served it; or each has one.

@@ -7,17 +7,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "model/linear.hpp"
+#include "model/tally.hpp"
 #include "support/catch.hpp"
 
 using cuota::detail::ledger;
 using node = cuota::shared<ledger>;
+using model::tally;
 
 namespace {
 
@@ -112,28 +113,9 @@ private:
     account state;
 };
 
-struct tally {
-    std::size_t programs = 0;
-    std::size_t states = 0;
-    double executions = 0;
-};
-
-// Explores a program, and requires that all of it was explored and held.
 void holds(model::options const& how, program const& run, int most, int less, program const& before,
            tally& sum) {
-    auto const found = model::explore<two_levels>(how, static_cast<int>(run.size()), run, most, less, before);
-    INFO(found.failure);
-    REQUIRE(found.failure.empty());
-    REQUIRE(found.complete);
-    REQUIRE(found.cycles == 0);
-    ++sum.programs;
-    sum.states += found.states;
-    sum.executions += found.executions;
-}
-
-void tell(tally const& sum) {
-    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
-                sum.executions);
+    sum.explore<two_levels>(how, run, most, less, before);
 }
 
 // Stocks of all threads are open and idle at the start: the state in which most can go wrong.

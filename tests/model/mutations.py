@@ -1,26 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """What mutation.py takes out: the rule, the header, its text (which stands there once), and what takes its place."""
-LEDGER, STOCK, RECORD = "guard/ledger.hpp", "guard/stock.hpp", "core/thread_record.hpp"
+LEDGER, NODE, STOCK = "guard/ledger.hpp", "guard/ledger_node.hpp", "guard/stock.hpp"
+RECORD = "core/thread_record.hpp"
 FRONT, BLOCK = "pool/front.hpp", "pool/block.hpp"
 TENURED, TENURE = "core/tenured_lock.hpp", "core/thread_tenure.hpp"
 LEDGER_MUTATIONS = [
-    ("who calls in fences", LEDGER, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
-    ("who calls in waits for sections", LEDGER, "see_section_end(*closed->holder());", ""),
+    ("who calls in fences", NODE, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
+    ("who calls in waits for sections", NODE, "see_section_end(*closed->holder());", ""),
     ("a section is fenced", RECORD, "            light_fence();\n", ""),
     ("a section is fenced where there is no membarrier", RECORD,
      "me.sections.exchange(count_, std::memory_order_seq_cst);", "me.sections.store(count_, std::memory_order_relaxed);"),
     ("a stock serves its owner only", STOCK,
      "if (!is_mine(me)) return false;\n        used_.store(used + bytes",
      "used_.store(used + bytes"),
-    ("a stock is closed before it is emptied", LEDGER, "            s.close();\n", ""),
-    ("a new peak is what is held", LEDGER,
+    ("a stock is closed before it is emptied", NODE, "            s.close();\n", ""),
+    ("a new peak is what is held", NODE,
      "if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);", ""),
-    ("what others hold ready is called in before a refusal", LEDGER,
+    ("what others hold ready is called in before a refusal", NODE,
      "if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);", ""),
     ("what others charged is called in before a refund is refused", LEDGER,
      "collect([&](stock& s) { return s.node() == this && &s != mine; }, me);", ""),
-    ("a refusal without the lock leaves out what others hold ready", LEDGER,
+    ("a refusal without the lock leaves out what others hold ready", NODE,
      "(taken_ - lent_ + granted)", "taken_"),
     ("a refusal without the lock is of one instant", LEDGER, "return tree.version.now() == version;", "return true;"),
     ("a refusal by a node not looked at first is of one instant", LEDGER,
@@ -29,7 +30,7 @@ LEDGER_MUTATIONS = [
      "if (tree.outer) return false;"),
     ("a refusal without the lock leaves out what this thread holds ready", LEDGER,
      "std::size_t const need = bytes - std::min(bytes, ready.grant - ready.used);", "std::size_t const need = bytes;"),
-    ("what a stock has in use stays charged", LEDGER, "own_ += s.used();", ""),
+    ("what a stock has in use stays charged", NODE, "own_ += s.used();", ""),
 ]
 FRONT_MUTATIONS = [
     ("who calls fronts in fences", FRONT, "if (others && fences_are_asymmetric()) heavy_fence();", "(void)others;"),
@@ -49,6 +50,7 @@ FRONT_MUTATIONS = [
      "p = at; std::uintptr_t expected = word_for(p, state::live);"),
     ("a block that is not live is not claimed", BLOCK, "return word.load(std::memory_order_relaxed) == expected &&",
      "expected = word.load(std::memory_order_relaxed); return "),
+    ("what is taken out of a front is asked for", FRONT, "        credit_ -= bytes;\n", ""),
     ("a block goes out of a front when it is taken", FRONT, "block* const b = std::exchange(s.first, s.first->next);",
      "block* const b = s.first;"),
     ("a front is put away block by block", FRONT, "while (first) put_away(*std::exchange(first, first->next));",

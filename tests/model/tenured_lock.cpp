@@ -8,14 +8,14 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <random>
 #include <vector>
 
-#include "model/interleavings.hpp"
+#include "model/tally.hpp"
 #include "support/catch.hpp"
 
 using cuota::detail::thread_record;
+using model::tally;
 
 namespace {
 
@@ -60,26 +60,8 @@ private:
     cuota::detail::atomic<int> inside = 0, count = 0, calls = 0;
 };
 
-struct tally {
-    std::size_t programs = 0;
-    std::size_t states = 0;
-    double executions = 0;
-};
-
-// Explores a program, and requires that all of it was explored and held.
 void holds(model::options const& how, program const& run, program const& before, tally& sum) {
-    auto const found = model::explore<several_threads>(how, static_cast<int>(run.size()), run, before);
-    INFO(found.failure);
-    REQUIRE(found.failure.empty());
-    REQUIRE(found.complete);
-    REQUIRE(found.cycles == 0);
-    ++sum.programs;
-    sum.states += found.states;
-    sum.executions += found.executions;
-}
-void tell(tally const& sum) {
-    std::printf("explored %zu programs, %zu states, %.3g executions\n", sum.programs, sum.states,
-                sum.executions);
+    sum.explore<several_threads>(how, run, before);
 }
 
 program const by_the_first{{act::run}};

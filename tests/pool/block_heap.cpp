@@ -51,10 +51,17 @@ TEST_CASE("a block_heap counts what is live, what it has, and the most of both",
     REQUIRE((a && b));
     CHECK(heap.would_peak(1));
     heap.give(*a, {});
-    CHECK_FALSE(heap.would_peak(1024));
-    CHECK(heap.would_peak(1025));
+    CHECK_FALSE(heap.would_peak(1000));
+    CHECK(heap.would_peak(1001));  // of what is requested
+    CHECK(heap.lend(700) == 700);
+    CHECK_FALSE(heap.would_peak(300));
+    CHECK(heap.would_peak(301));
+    CHECK(heap.lend(5000) == 300);
+    heap.take_back(1000);
 
     cuota::pool_stats const now = heap.stats();
+    CHECK(now.requested == 2000);
+    CHECK(now.peak_requested == 3000);
     CHECK(now.allocated == 2048);
     CHECK(now.peak_allocated == 3072);
     CHECK(now.active == 2048);

@@ -444,3 +444,37 @@ TEST_CASE("pages at the high end of a free block that are taken are free no more
     blocks.release(high, {});
     CHECK(blocks.free_pages() == 4 * page);
 }
+
+TEST_CASE("a window that is undone keeps what has memory, or all when the host has none to tell it apart",
+          "[pool][block_index]") {
+    constexpr std::size_t page = 2 << 20;
+    auto* const at = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
+    std::size_t not_told_apart = 0;
+    for (std::size_t records = 0; records != 130; ++records) {
+        block_index blocks;
+        for (std::size_t i = 0; i != records; ++i) blocks.add_segment(at - (i + 1) * page, page);
+        blocks.add_range(at, 16 * page, page);
+        block* hole = nullptr;
+        blocks.for_each_hole([&](block& only) { hole = &only; });
+        block& window = blocks.hold_window(*hole, at + page, at + 5 * page);
+        window.requested = page;
+        std::size_t kept = 0;
+        {
+            support::failing_heap const heap{0};
+            kept = blocks.undo_window(window, at + 5 * page);
+        }
+        if (kept != page) {
+            REQUIRE(kept == 4 * page);
+            ++not_told_apart;
+        }
+        std::size_t mapped = 0;
+        blocks.for_each_mapped([&](std::byte* from, std::size_t bytes) {
+            REQUIRE(from == at + page);
+            mapped += bytes;
+        });
+        REQUIRE(mapped == kept);
+        REQUIRE(blocks.free_blocks() == records);
+    }
+    CHECK(not_told_apart > 0);
+    CHECK(not_told_apart < 10);
+}

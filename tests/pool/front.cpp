@@ -48,6 +48,15 @@ struct row {
     block& operator[](std::size_t i) { return blocks[i]; }
 };
 
+// For 500 bytes, which is what those blocks were asked for.
+template <class Write>
+block* take(front& from, thread_record& me, std::uint64_t stream, std::size_t size, Write write) {
+    return from.try_take(me, stream, 500, size, write);
+}
+block* take(front& from, thread_record& me, std::uint64_t stream, std::size_t size) {
+    return take(from, me, stream, size, [](block& b) { b.requested = 500; });
+}
+
 struct gathered {
     std::vector<block*> blocks;
     void operator()(block& b) { blocks.push_back(&b); }
@@ -89,14 +98,14 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
     REQUIRE(f->try_put(me, r[1].at, 7, 500, cuota::round_up(500, 256)));
     CHECK(r[1].has_state(block::state::held));
-    CHECK(!f->try_take(other, 7, 512));
-    CHECK(!f->try_take(me, 8, 512));
-    CHECK(!f->try_take(me, 7, 768));
-    CHECK(f->try_take(me, 7, 512) == &r[1]);
+    CHECK(!take(*f, other, 7, 512));
+    CHECK(!take(*f, me, 8, 512));
+    CHECK(!take(*f, me, 7, 768));
+    CHECK(take(*f, me, 7, 512) == &r[1]);
     bool is_in_section = false;  // who calls in waits for its end
-    CHECK(f->try_take(me, 7, 512, [&](block&) { is_in_section = me.sections % 2 == 1; }) == &r[0]);
+    CHECK(take(*f, me, 7, 512, [&](block&) { is_in_section = me.sections % 2 == 1; }) == &r[0]);
     CHECK(is_in_section);
-    CHECK(!f->try_take(me, 7, 512));
+    CHECK(!take(*f, me, 7, 512));
     CHECK(me.sections % 2 == 0);
 }
 
@@ -130,8 +139,8 @@ TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
     SECTION("not twice") {
         REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
         CHECK(!f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
-        CHECK(f->try_take(me, 7, 512) == &r[0]);
-        CHECK(!f->try_take(me, 7, 512));
+        CHECK(take(*f, me, 7, 512) == &r[0]);
+        CHECK(!take(*f, me, 7, 512));
     }
 }
 
@@ -154,12 +163,45 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
     block& other = r[kept];
     for (other.stream = 8; away.blocks.empty() && other.stream != 1000; ++other.stream) {
         gathered own;
-        if (f->put(other, std::ref(own))) REQUIRE(f->try_take(me, other.stream, 512) == &other);
+        if (f->put(other, std::ref(own))) REQUIRE(take(*f, me, other.stream, 512) == &other);
         away.blocks.insert(away.blocks.end(), own.blocks.begin(), own.blocks.end());
     }
     CHECK(away.blocks.size() == kept);
     f->clear(std::ref(away));
     CHECK(away.blocks.size() == kept);
+}
+
+TEST_CASE("a front's owner asks for no more bytes than were given back to it, or lent", "[pool][front]") {
+    row r;
+    thread_record me;
+    auto const f = std::make_unique<front>();
+    f->open(me);
+    f->remember(r[0]);
+    auto const take_for = [&](std::size_t bytes) {
+        return f->try_take(me, 7, bytes, 512, [&](block& b) {
+            b.requested = bytes;
+            b.become(block::state::live);
+        });
+    };
+    REQUIRE(f->try_put(me, r[0].at, 7, 500, 512));
+    CHECK(r[0].requested == 0);  // what was asked for it is the front's to give again
+    CHECK(f->credit() == 500);
+    CHECK(!take_for(501));
+    REQUIRE(take_for(300) == &r[0]);
+    CHECK(f->credit() == 200);
+
+    REQUIRE(f->try_put(me, r[0].at, 7, 300, 512));
+    f->lend(12);
+    REQUIRE(take_for(512) == &r[0]);
+    CHECK(f->credit() == 0);
+
+    REQUIRE(r[1].claim(r[1].at));
+    gathered away;
+    REQUIRE(f->put(r[1], std::ref(away)));  // with the 500 bytes that it was asked for
+    front::account const left = f->clear(std::ref(away));
+    CHECK(left.credit == 500);
+    CHECK(left.taken == 2);
+    CHECK(f->credit() == 0);
 }
 
 TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
@@ -172,11 +214,11 @@ TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
     REQUIRE(mine->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
 
     gathered away;
-    all->collect(std::ref(away));
+    CHECK(all->collect(std::ref(away)) == 500);
     CHECK(away.blocks == std::vector<block*>{&r[0]});
-    CHECK(!mine->try_take(me, 7, 512));
+    CHECK(!take(*mine, me, 7, 512));
     CHECK(all->open_for(me) == mine);  // he called it in himself
-    all->collect(std::ref(away));
+    CHECK(all->collect(std::ref(away)) == 0);
     all->end();
     CHECK(!all->open_for(me));
 }
@@ -218,6 +260,28 @@ TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
     for (int i = 0; i != 11; ++i)
         pool.deallocate(cudaStreamPerThread, pool.allocate(cudaStreamPerThread, bytes), bytes);
     CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));  // nobody keeps a native stream
+}
+
+TEST_CASE("a thread takes again for more bytes than it gave back, while that is no peak",
+          "[pool][front][scoped_pool]") {
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, addresses{}, {.initial = 16_MiB}};
+    pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);
+    for (std::size_t i = 0; i != 100; ++i) {
+        std::size_t const bytes = 400 + i;  // 512 each
+        pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
+    }
+    CHECK(pool.stats().taken_again >= 97);
+    CHECK(pool.stats().requested == 0);
+    CHECK(pool.stats().peak_requested == 1_MiB);
+
+    void* const large = pool.allocate(stream, 1_MiB);
+    for (std::size_t i = 1; i != 100; ++i) {  // a new peak each time
+        pool.deallocate(stream, pool.allocate(stream, i), i);
+        CHECK(pool.stats().peak_requested == 1_MiB + i);
+    }
+    pool.deallocate(stream, large, 1_MiB);
 }
 
 TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_pool]") {

@@ -67,9 +67,10 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
-    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who) override {
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who,
+                           std::size_t& done) override {
         if (auto const once = std::exchange(meanwhile_, nullptr)) once();
-        return pages_->map(at, bytes, who);
+        return pages_->map(at, bytes, who, done);
     }
     std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override { return pages_->unmap(at, bytes); }
 
@@ -92,7 +93,9 @@ TEST_CASE("device_pages count what is mapped as ours, while it is", "[pool][grow
     CHECK(pages->bytes() > 6_MiB);
     CHECK(cuota::detail::taken_on(here) == before);
 
-    REQUIRE(pages->map(pages->at() + 2_MiB, 4_MiB, {}));
+    std::size_t done = 0;
+    REQUIRE(pages->map(pages->at() + 2_MiB, 4_MiB, {}, done));
+    CHECK(done == 4_MiB);
     CHECK(cuota::detail::taken_on(here) == before + 4_MiB);
     CHECK(simulator::live().device_bytes == 4_MiB);
     CHECK(pages->unmap(pages->at() + 4_MiB, 2_MiB) == 2_MiB);
@@ -100,15 +103,24 @@ TEST_CASE("device_pages count what is mapped as ours, while it is", "[pool][grow
     CHECK(cuota::detail::taken_on(here) == before);
 }
 
-TEST_CASE("pages are mapped all or none when the device is short", "[pool][growing_range]") {
+TEST_CASE("pages are mapped from the first on, as far as the device has them", "[pool][growing_range]") {
     support::machine const machine{{1, 16_MiB}};
     cuota::device const here{0};
     auto const pages = device_pages::make(here, cuota::unlimited);
     simulator::set_other_programs(0, 10_MiB);
     std::size_t const free = here.memory().free;
-    CHECK_FALSE(pages->map(pages->at(), 8_MiB, {}));
+    std::size_t done = 0;
+    CHECK_FALSE(pages->map(pages->at(), 8_MiB, {}, done));
+    CHECK(done == 6_MiB);
+    CHECK(simulator::live().device_bytes == 6_MiB);
+    CHECK(pages->unmap(pages->at(), done) == 6_MiB);
     CHECK(here.memory().free == free);
-    CHECK(simulator::live().device_bytes == 0);
+    for (char const* call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+        simulator::fail_call(call, 1, cudaErrorUnknown);
+        CHECK_THROWS_AS(pages->map(pages->at(), 4_MiB, {}, done), cuota::cuda_error);
+        CHECK(simulator::live().device_bytes == done);
+        CHECK(pages->unmap(pages->at(), done) == done);
+    }
 }
 
 TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][growing_range]") {
@@ -582,4 +594,104 @@ TEST_CASE("threads that grow and trim one pool of pages share it", "[pool][growi
         CHECK(pool.stats().reserved == budget.held());
     }
     CHECK(budget.held() == 0);
+}
+
+TEST_CASE("what a device that is short refuses says what would fit beside what lies free",
+          "[pool][growing_range]") {
+    support::machine const machine{{1, 16_MiB}};
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    user u{pool, stream};
+    u.take(3_MiB);  // beside it 1 MiB of a page
+    simulator::set_other_programs(0, 10_MiB);
+    REQUIRE(cuota::device{0}.memory().free == 2_MiB);
+
+    auto const refused = thrown<cuota::out_of_memory>([&] { (void)pool.allocate(stream, 4_MiB); });
+
+    CHECK(refused.facts().would_fit == 3_MiB);
+    u.take(3_MiB);
+    CHECK_THROWS_AS(pool.allocate(stream, 1), cuota::out_of_memory);
+    u.give_all();
+}
+
+TEST_CASE("pages that can neither be used nor unmapped stay charged, and go when the pool ends",
+          "[pool][growing_range]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    {
+        cuota::scoped_pool pool{budget};
+        user u{pool, stream};
+        u.take(2_MiB);
+        u.take(2_MiB);
+        u.take(2_MiB);
+        u.give(1);
+        REQUIRE(pool.trim() == 2_MiB);  // a hole between two that live
+        u.give(2);
+
+        // Of 4 MiB behind what lies free one page comes, and that does not go when it is tried twice.
+        simulator::fail_call("cuMemCreate", 3, cudaErrorUnknown);
+        simulator::fail_call("cuMemUnmap", 2, cudaErrorUnknown);
+        simulator::fail_call("cuMemUnmap", 3, cudaErrorUnknown);
+        CHECK_THROWS_AS(pool.allocate(stream, 8_MiB), cuota::cuda_error);
+
+        std::size_t const told = machine.errors.take().size();
+        CHECK(told == 1);
+        auto const now = pool.stats();
+        CHECK(now.reserved == simulator::live().device_bytes);
+        CHECK(budget.held() == now.reserved);
+        CHECK(now.reserved == 6_MiB);
+        CHECK(pool.trim() == 2_MiB);  // what is free
+        CHECK(budget.held() == simulator::live().device_bytes);
+
+        u.take(8_MiB);  // elsewhere
+        CHECK(budget.held() == simulator::live().device_bytes);
+        u.give_all();
+    }
+    CHECK(budget.held() == 0);
+    CHECK(simulator::live().device_bytes == 0);
+    CHECK(simulator::live().address_ranges == 0);
+}
+
+TEST_CASE(
+    "whatever fails beside an unmapping that fails, what is mapped is charged, and all goes with the pool",
+    "[pool][growing_range]") {
+    support::machine machine;
+    cuota::budget budget{"trainer", 64_MiB};
+    cuota::stream const stream;
+    std::size_t kept = 0;
+    for (std::uint64_t nth = 1;; ++nth) {
+        bool was_hit = true;
+        {
+            cuota::scoped_pool pool{budget};
+            user u{pool, stream};
+            for (int i = 0; i != 3; ++i) u.take(2_MiB);
+            u.give(1);
+            pool.trim();
+            u.give(2);
+            auto const injected = simulator::faults_injected();
+            simulator::fail_call(nullptr, nth, cudaErrorUnknown);
+            for (std::uint64_t const first : {1, 2})
+                simulator::fail_call("cuMemUnmap", first, cudaErrorUnknown);
+            void* p = nullptr;
+            try {
+                p = pool.allocate(stream, 8_MiB);
+            } catch (cuota::cuda_error const&) {}
+            was_hit = simulator::faults_injected() != injected;
+            simulator::clear_faults();
+            (void)machine.errors.take();
+            std::size_t const mapped = simulator::live().device_bytes;
+            CHECK(budget.held() == mapped);
+            CHECK(pool.stats().reserved == mapped);
+            if (!p && mapped > 4_MiB) ++kept;
+            pool.deallocate(stream, p, 8_MiB);
+            u.give_all();
+        }
+        REQUIRE(budget.held() == 0);
+        REQUIRE(simulator::live().device_bytes == 0);
+        REQUIRE(simulator::live().address_ranges == 0);
+        if (!was_hit) break;
+    }
+    CHECK(kept > 3);
 }

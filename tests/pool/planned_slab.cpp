@@ -270,3 +270,27 @@ TEST_CASE("planned_slab is made whole or not at all, and forgets nothing for wan
     a.give(p, 1000);
     CHECK(a.answer(2000) == plan_answer::served);
 }
+
+TEST_CASE("planned_slab goes back over what came to nothing, unless others have come since",
+          "[pool][planned_slab]") {
+    cuota::planned_step step{{{{0, 9, 300}}, {{1, 9, 500}, 0, false}, {{2, 9, 1000}}, {{3, 9, 2000}}}};
+    cuota::detail::place_requests(step, {});
+    asked a{step};
+    CHECK(a.answer(500) == plan_answer::unplanned);  // the first is passed over
+    REQUIRE(a.slab.position() == 2);
+    CHECK(a.slab.skipped() == 1);
+    a.slab.go_back(0, 2);
+    CHECK(a.slab.position() == 0);
+    CHECK(a.slab.skipped() == 0);
+
+    CHECK(a.answer(300) == plan_answer::served);
+    CHECK(a.answer(500) == plan_answer::unplanned);
+    CHECK(a.answer(1000) == plan_answer::served);
+    a.slab.go_back(1, 2);  // too late
+    CHECK(a.slab.position() == 3);
+    CHECK(a.answer(700) == plan_answer::other_size);
+    a.slab.go_back(3, 3);
+    CHECK(a.slab.position() == 3);
+    CHECK(a.answer(2000) == plan_answer::served);
+    CHECK(a.slab.skipped() == 0);
+}

@@ -59,10 +59,17 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
-    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who) override {
-        if (!pages_->map(at, bytes, who)) return false;
-        told_.pages_come(at, bytes);
-        return true;
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who,
+                           std::size_t& done) override {
+        struct telling {
+            shadow& told;
+            std::byte* at;
+            std::size_t& done;
+            ~telling() {
+                if (done != 0) told.pages_come(at, done);
+            }
+        } const then{told_, at, done};
+        return pages_->map(at, bytes, who, done);
     }
     std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override {
         // Whose they were maps them again only after this.

@@ -373,3 +373,30 @@ TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goe
     CHECK(pool.stats().live_blocks == 0);
     CHECK(errors.count() == 0);
 }
+
+TEST_CASE("a request that deviates and is refused may come again, and the rest of its step is as planned",
+          "[pool][step_plan]") {
+    planned_pool p;
+    void* lasting = nullptr;
+    {
+        auto const scope = p.plan.begin();
+        lasting = p.take(4_MiB);  // outlives the step: has no place
+        for (std::size_t const bytes : {1_MiB, 4_MiB, 2_MiB}) p.give(p.take(bytes), bytes);
+    }
+    p.give(lasting, 4_MiB);
+    auto const scope = p.plan.begin();
+    void* const other = p.pool.allocate(p.stream, 58_MiB);
+
+    for (int i = 0; i != 2; ++i) CHECK_THROWS_AS(p.take(4_MiB), cuota::budget_exceeded);
+    p.pool.deallocate(p.stream, other, 58_MiB);
+    lasting = p.take(4_MiB);
+    for (std::size_t const bytes : {1_MiB, 4_MiB, 2_MiB}) p.give(p.take(bytes), bytes);
+
+    auto const stats = p.plan.stats();
+    CHECK(stats.served == 3);
+    CHECK(stats.unplanned == 3);
+    CHECK(stats.other_size == 0);
+    CHECK(stats.in_use == 0);
+    CHECK(stats.skipped == 0);
+    p.give(lasting, 4_MiB);
+}

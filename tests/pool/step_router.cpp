@@ -143,3 +143,28 @@ TEST_CASE("step_router has recorded a request or has not", "[pool][step_router]"
     REQUIRE(step.requests.size() == 2);
     CHECK(step.requests[1].live.from == 1);
 }
+
+TEST_CASE("step_router takes back the turn of what others refused, in the step of that request only",
+          "[pool][step_router]") {
+    cuota::stream const owner;
+    cuota::stream_ref const s = owner;
+    step_router router;
+    router.slabs().put(slab_of({{{{0, 9, 2000}, 0, false}, {{1, 2, 1000}}}}));
+    router.note_refused({}, {});  // between steps
+    router.begin_planned_step();
+    auto const before = router.now();
+    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    auto const after = router.now();
+    CHECK(before.next == 0);
+    CHECK(after.next == 1);
+    router.note_refused(before, after);
+    CHECK(router.now().next == 0);
+    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    CHECK_FALSE(router.end_step());
+
+    router.begin_planned_step();
+    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    router.note_refused(before, after);  // of the step before
+    CHECK(router.now().next == 1);
+    CHECK(router.stats().unplanned == 3);
+}

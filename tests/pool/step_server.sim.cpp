@@ -5,12 +5,14 @@
 // goes back while its bytes are in use.
 #include <cuota/pool/step_server.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/for_each_index.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
@@ -105,4 +107,28 @@ TEST_CASE("step_server: a request that the upstream refuses changes nothing", "[
     void* const p = all.server->allocate(s, 4_KiB, 256, {});
     CHECK(all.pool.stats().requested == before);
     all.server->deallocate(s, p, 4_KiB, 256);
+}
+
+TEST_CASE("step_server waits at its end for the device that its slab is on", "[pool][step_server]") {
+    support::machine const machine{{2, 64_MiB}};
+    simulator::set_schedule(simulator::schedule::late);
+    std::atomic<bool> has_run = false;
+    {
+        std::optional<served> all;
+        std::optional<cuota::stream> s;
+        {
+            cuota::device_scope const there{cuota::device{1}};
+            all.emplace();
+            s.emplace();
+            (void)all->server->allocate(*s, 4_KiB, 256, {});  // never given back
+            cuota::for_each_index(*s, 1, [&has_run](std::size_t) { has_run = true; });
+        }
+        REQUIRE(cuota::device::current().ordinal() == 0);
+        REQUIRE_FALSE(has_run);
+
+        all->server.reset();
+
+        CHECK(has_run);
+    }
+    simulator::set_schedule(simulator::schedule::workers);
 }

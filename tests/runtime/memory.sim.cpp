@@ -61,3 +61,29 @@ TEST_CASE("a release that is refused says so", "[runtime][memory]") {
     REQUIRE(!rt::pinned_free(&local));
     REQUIRE(sim.errors.take().size() == 2);
 }
+
+TEST_CASE("memory tells which device it is on, if it is on one", "[runtime][memory]") {
+    support::machine const sim{{2, std::size_t{16} << 20}};
+    for (int i = 0; i != 2; ++i) {
+        cuota::device const wanted{i};
+        void* p = nullptr;
+        void* managed = nullptr;
+        {
+            cuota::device_scope const here{wanted};
+            p = rt::device_allocate(1000);
+            managed = rt::managed_allocate(1000);
+        }
+        CHECK(rt::device_of(p) == wanted);
+        CHECK(rt::device_of(static_cast<std::byte*>(p) + 999) == wanted);
+        CHECK(rt::device_of(managed) == wanted);
+        rt::device_free(p);
+        rt::device_free(managed);
+    }
+    void* const pinned = rt::pinned_allocate(1000);
+    CHECK_FALSE(rt::device_of(pinned));
+    rt::pinned_free(pinned);
+    int local = 0;
+    CHECK_FALSE(rt::device_of(&local));
+    cuota::simulator::fail_call("cudaPointerGetAttributes", 1, cudaErrorUnknown);
+    CHECK_THROWS_AS(rt::device_of(&local), cuota::cuda_error);
+}

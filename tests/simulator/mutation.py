@@ -52,35 +52,38 @@ def includes(path, seen):
 
 
 class Library:
-    """How the build makes the simulator, to make it again with other sources."""
+    """The simulator file by file, with the flags of the build, to make it again with some of them changed."""
 
-    def __init__(self, commands):
-        self.entries = [e for e in json.loads(pathlib.Path(commands).read_text())
-                        if pathlib.Path(e["file"]).parent == SOURCES]
-        if not self.entries:
+    def __init__(self, commands, objects, jobs):
+        lines = [e for e in json.loads(pathlib.Path(commands).read_text()) if "cuota-simulator.dir" in e["command"]]
+        if not lines:
             sys.exit(f"{commands} does not build {SOURCES}")
-        self.sees = {pathlib.Path(e["file"]).name: includes(pathlib.Path(e["file"]), set()) for e in self.entries}
+        self.line, self.directory = shlex.split(lines[0]["command"]), lines[0]["directory"]
+        self.sees = {path.name: includes(path, set()) for path in sorted(SOURCES.glob("*.cpp"))}
+        self.objects = objects
+        with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
+            wrong = list(workers.map(lambda source: self.compile(source, SOURCES.parents[1], objects), self.sees))
+        if any(wrong):
+            sys.exit("".join(wrong))
+
+    def compile(self, source, include, into):
+        """What the compiler says when it fails to compile include/cuota/simulator/source."""
+        command = list(self.line)
+        command[command.index("-o") + 1] = str(into / f"{source}.o")
+        command[command.index("-c") + 1] = str(include / "cuota/simulator" / source)
+        command = [a for a in command if a != "-Werror"]
+        command[1:1] = ["-w", f"-I{include}"]
+        done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True)
+        return done.stderr if done.returncode else ""
 
     def build(self, folder, changed):
         """Compiles what sees a changed file in folder/include, and links it with the objects there are."""
         objects = []
-        for e in self.entries:
-            command = shlex.split(e["command"])
-            source = pathlib.Path(e["file"]).name
-            output = command.index("-o") + 1
-            if not self.sees[source] & changed:
-                objects.append(pathlib.Path(e["directory"], command[output]))
-                continue
-            objects.append(folder / f"{source}.o")
-            command[output] = str(objects[-1])
-            command[command.index("-c") + 1] = str(folder / "include/cuota/simulator" / source)
-            command = [a for a in command if a != "-Werror"]
-            command[1:1] = ["-w", f"-I{folder / 'include'}"]
-            done = subprocess.run(command, cwd=e["directory"], capture_output=True, text=True)
-            if done.returncode:
-                return done.stderr
-        compiler = shlex.split(self.entries[0]["command"])[0]
-        done = subprocess.run([compiler, "-shared", "-o", folder / "libcuota-simulator.so", "-Wl,-soname,libcuota-simulator.so",
+        for source, seen in self.sees.items():
+            objects.append((folder if seen & changed else self.objects) / f"{source}.o")
+            if seen & changed and (wrong := self.compile(source, folder / "include", folder)):
+                return wrong
+        done = subprocess.run([self.line[0], "-shared", "-o", folder / "libcuota-simulator.so", "-Wl,-soname,libcuota-simulator.so",
                                *objects, "-ldl", "-pthread"], capture_output=True, text=True)
         return done.stderr if done.returncode else ""
 
@@ -147,9 +150,10 @@ def without_mutation(library, program):
 
 words = [a for a in sys.argv[1:] if not a.startswith("--")]
 chosen = [m for m in MUTATIONS if not words or any(w in m.rule or any(w in e[0] for e in m.edits) for w in words)]
-library = Library(option("commands"))
 program = option("program")
 jobs = int(option("jobs", str(os.cpu_count() or 1)))
+unchanged = tempfile.TemporaryDirectory(prefix="unchanged-")
+library = Library(option("commands"), pathlib.Path(unchanged.name), jobs)
 
 findings = [f"no such test: {test}" for m in MUTATIONS for test in m.tests if test not in test_names("*.cpp")]
 if not words:

@@ -87,7 +87,7 @@ struct thread_registry {
 /// fence on the side of who calls in (membarrier) or, where there is none, on both.
 class section {
 public:
-    explicit section(thread_record& me) noexcept
+    [[gnu::always_inline]] explicit section(thread_record& me) noexcept
         : me_{me}, count_{me.sections.load(std::memory_order_relaxed) + 1} {
         if (me.asymmetric) [[likely]] {
             me.sections.store(count_, std::memory_order_relaxed);

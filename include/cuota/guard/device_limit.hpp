@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include <cuota/guard/ledger.hpp>
+#include <cuota/guard/ledger_node.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
 
@@ -27,7 +27,7 @@ public:
                  std::chrono::nanoseconds good_for) noexcept
         : device_{where}, most_{most}, keep_free_{keep_free}, good_for_{good_for.count()} {}
 
-    bool look(ledger& root) noexcept override {
+    bool look(ledger_node& root) noexcept override {
         std::size_t limit = 0;
         if (!report_failure_of([&] { limit = limit_now(root); })) return false;
         due_.store(now() + good_for_, std::memory_order_relaxed);
@@ -40,7 +40,7 @@ public:
     [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
 
     /// Throws: cuda_error.
-    [[nodiscard]] std::size_t limit_now(ledger const& root) const {
+    [[nodiscard]] std::size_t limit_now(ledger_node const& root) const {
         std::size_t const held = root.now().held;
         std::size_t const ours = taken_on(device_).load();
         // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What the nodes of one tree of budgets share: a lock, a version that tells readers without it of changes, and who
-/// is concerned. For guard/ledger.hpp.
+/// is concerned. For guard/ledger_node.hpp.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-class ledger;
+class ledger_node;
 class stakeholder;
 
 /// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
@@ -42,7 +42,7 @@ public:
     virtual ~outer_limit() = default;
 
     /// Asks, and sets the limit of `root` by the answer. True when it is higher than before.
-    virtual bool look(ledger& root) noexcept = 0;
+    virtual bool look(ledger_node& root) noexcept = 0;
     /// True when the last answer is too old to go by.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
     /// What a thread may hold ready of a node without looking. Bytes.
@@ -53,10 +53,10 @@ public:
 struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
-    stock* open = nullptr;                                             // all that are open, of all nodes
-    std::vector<std::pair<ledger const*, stakeholder*>> stakeholders;  // each leaves before it dies
-    std::unique_ptr<outer_limit> outer;                                // set before a second node is made
-    onlooker* due = nullptr;  // delivered for when the lock is let go
+    stock* open = nullptr;                                                  // all that are open, of all nodes
+    std::vector<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
+    std::unique_ptr<outer_limit> outer;  // set before a second node is made
+    onlooker* due = nullptr;             // delivered for when the lock is let go
 };
 
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who is told of each change of a budget, and how that is delivered once no lock is held. For guard/ledger.hpp.
+/// Who is told of each change of a budget, and how that is delivered once no lock is held. For guard/ledger_node.hpp.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,7 @@ struct charge_request {
 };
 
 template <class Concerns>
-std::vector<ledger::stake> ledger::stakeholders(Concerns concerns) const {
+std::vector<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
     std::scoped_lock const lock{tree_->guard};
     std::vector<stake> found;
     found.reserve(
@@ -87,7 +87,7 @@ private:
 /// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
 class reclaim_round {
 public:
-    explicit reclaim_round(std::vector<ledger::stake> asked) : left_{std::move(asked)} {
+    explicit reclaim_round(std::vector<ledger_node::stake> asked) : left_{std::move(asked)} {
         std::ranges::stable_sort(left_, std::greater{},
                                  [](auto const& left) { return left.who->priority(); });
     }
@@ -110,7 +110,7 @@ public:
     }
 
 private:
-    using candidates = std::vector<ledger::stake>;
+    using candidates = std::vector<ledger_node::stake>;
 
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept {
         std::size_t sum = 0;
@@ -149,9 +149,9 @@ inline void sum_up(std::vector<holding>& holders) {
 }
 
 /// Who could give back to a node, and how much each of them says.
-[[nodiscard]] inline std::vector<reclaimer_facts> who_could_give(ledger const& to) {
+[[nodiscard]] inline std::vector<reclaimer_facts> who_could_give(ledger_node const& to) {
     std::vector<reclaimer_facts> all;
-    for (auto const& [at, who] : to.stakeholders([&](ledger const& of) { return of.makes_room_in(to); }))
+    for (auto const& [at, who] : to.stakeholders([&](ledger_node const& of) { return of.makes_room_in(to); }))
         if (std::size_t const could = who->reclaimable(unlimited); could != 0)
             all.push_back({who->title(), 0, 0, could});
     return all;
@@ -168,37 +168,38 @@ inline void sum_up(std::vector<holding>& holders) {
 }
 
 /// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
-[[nodiscard]] inline std::size_t most_at(ledger& node) {
-    std::vector<std::pair<ledger const*, budget_facts>> way;
+[[nodiscard]] inline std::size_t most_at(ledger_node& node) {
+    std::vector<std::pair<ledger_node const*, budget_facts>> way;
     (void)node.look_up(
-        0, [&](ledger const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
+        0, [&](ledger_node const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
     std::size_t most = unlimited;
     for (auto const& [at, facts] : way) most = std::min(most, most_of(facts, sum_of(who_could_give(*at))));
     return most;
 }
 
 /// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
-[[nodiscard]] inline refusal facts_of(ledger& node, std::size_t bytes, charge_request const& request) {
+[[nodiscard]] inline refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request) {
     refusal r;
     r.asked = request.asked;
     r.charged = bytes;
     r.granule = request.granule;
     r.request = request.who;
-    std::vector<ledger const*> way;
-    ledger const* const refuser = node.look_up(bytes, [&](ledger const& at, budget_facts facts) {
+    std::vector<ledger_node const*> way;
+    ledger_node const* const refuser = node.look_up(bytes, [&](ledger_node const& at, budget_facts facts) {
         way.push_back(&at);
         r.budgets.push_back(std::move(facts));
     });
     while (refuser && way[r.refused_by] != refuser) ++r.refused_by;
 
-    ledger const& holds = *way[r.refused_by];
+    ledger_node const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
     for (std::size_t i = 0; i != way.size(); ++i) {
         std::vector<reclaimer_facts> givers = who_could_give(*way[i]);
         reclaimable[i] = sum_of(givers);
         if (i == r.refused_by) r.reclaimers = std::move(givers);
     }
-    for (auto const& [at, who] : node.stakeholders([&](ledger const& of) { return of.is_under(holds); })) {
+    for (auto const& [at, who] :
+         node.stakeholders([&](ledger_node const& of) { return of.is_under(holds); })) {
         who->holdings(r.holders);
         r.largest_free = std::max(r.largest_free, who->largest_free());
     }
@@ -208,7 +209,7 @@ inline void sum_up(std::vector<holding>& holders) {
     r.would_fit = round_down(room, request.granule);
     r.reclaimable = reclaimable[r.refused_by];
     if (budget_facts const& last = r.budgets.back(); last.is_prepaid && !last.has_ended)
-        r.room_to_grow = most_at(*way.back()->parent());
+        r.room_to_grow = most_at(*way.back()->above());
 
     std::size_t named = 0;
     for (holding const& h : r.holders) named = saturating_add(named, h.bytes);
@@ -229,17 +230,17 @@ inline void sum_up(std::vector<holding>& holders) {
 /// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
 /// False when that was of no use: nothing is charged then.
 template <class Attempt>
-[[nodiscard]] bool try_charge_by(Attempt attempt, ledger& node, std::size_t bytes,
+[[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
                                  std::vector<reclaimer_facts>& told) {
     node.look_if_stale();
     for (;;) {
-        ledger::outcome const met = attempt();
+        ledger_node::outcome const met = attempt();
         if (!met.refuser) return true;
         if (node.look_again(met)) continue;
         // What is more than the whole limit will not fit whatever is given back.
         if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
         reclaim_round round{
-            node.stakeholders([&](ledger const& at) { return at.makes_room_in(*met.refuser); })};
+            node.stakeholders([&](ledger_node const& at) { return at.makes_room_in(*met.refuser); })};
         // Not met.missing: what idles with other threads is not a cache's to give.
         std::size_t const missing = met.refuser->missing_for(bytes);
         if (missing != 0 && round.ask_for(missing, told) == 0) return false;
@@ -249,7 +250,7 @@ template <class Attempt>
 /// As try_charge_by, before it gives up.
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt>
-void charge_by(Attempt attempt, ledger& node, std::size_t bytes, charge_request const& request) {
+void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request) {
     std::vector<reclaimer_facts> told;
     while (!try_charge_by(attempt, node, bytes, told)) {
         refusal r = facts_of(node, bytes, request);

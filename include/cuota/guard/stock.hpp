@@ -10,7 +10,7 @@
 
 namespace cuota::inline v0::detail {
 
-class ledger;
+class ledger_node;
 
 /// Bytes of one node that are set apart for one thread, its owner: it uses them and puts them back without a lock.
 ///
@@ -53,10 +53,10 @@ public:
 
     // Under the tree's lock from here on.
     [[nodiscard]] bool is_open() const noexcept { return node_ != nullptr; }
-    [[nodiscard]] ledger* node() const noexcept { return node_; }
+    [[nodiscard]] ledger_node* node() const noexcept { return node_; }
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
-    void open(ledger& node, thread_record& me) noexcept {
+    void open(ledger_node& node, thread_record& me) noexcept {
         node_ = &node;
         begin_tenure(me);
     }
@@ -78,7 +78,7 @@ public:
 private:
     atomic<std::size_t> grant_ = 0;
     atomic<std::size_t> used_ = 0;  // at most grant_
-    ledger* node_ = nullptr;
+    ledger_node* node_ = nullptr;
     stock* next_open_ = nullptr;
 };
 

@@ -48,9 +48,13 @@ class block_heap {
 public:
     explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
 
-    /// Both also without the lock: what sizes are multiples of, and the bytes that a request is served with.
+    /// What sizes are multiples of, and the bytes that a request is served with. All three also without the lock.
     [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
+    /// As size_of, for bytes that are far from all a std::size_t holds.
+    [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept {
+        return round_down(bytes + (granule_ - 1), granule_);
+    }
 
     // --- blocks ---
 
@@ -69,13 +73,22 @@ public:
     }
     /// Makes a live or held block free, to be used again after `waits`.
     void give(block& b, wait_set waits) noexcept {
+        requested_ -= b.requested;
         allocated_ -= b.size;
         blocks_.release(b, std::move(waits));
     }
-    /// True when taking that much more would be a peak.
-    [[nodiscard]] bool would_peak(std::size_t size) const noexcept {
-        return allocated_ + size > peak_allocated_;
+    /// True when to serve such a request would be a peak.
+    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept {
+        return allocated_ + size_of(bytes) > peak_allocated_ || requested_ + bytes > peak_requested_;
     }
+    /// Counts as many bytes as requested, up to `most`, as is no peak; returns how many.
+    [[nodiscard]] std::size_t lend(std::size_t most) noexcept {
+        std::size_t const lent = std::min(most, peak_requested_ - requested_);
+        requested_ += lent;
+        return lent;
+    }
+    /// Of what was lent, or was requested of a block that was given back when it had nothing requested any more.
+    void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
     // --- segments ---
 
@@ -117,8 +130,13 @@ public:
     }
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
-    /// A held window, of which nothing is mapped, is as it was.
-    void give_up(grow_window const& window) noexcept { blocks_.undo_window(*window.first, window.end); }
+    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
+    /// nobody. Returns the bytes.
+    std::size_t give_up(grow_window const& window) noexcept {
+        std::size_t const kept = blocks_.undo_window(*window.first, window.end);
+        count_reserved(kept);
+        return kept;
+    }
 
     // --- what leaves ---
 
@@ -156,9 +174,11 @@ public:
 
     // --- what there is ---
 
-    /// Without what is asked of others: requested and its peak, and what threads took again.
+    /// Without what threads took again.
     [[nodiscard]] pool_stats stats() noexcept {
         pool_stats now;
+        now.requested = requested_;
+        now.peak_requested = peak_requested_;
         now.allocated = allocated_;
         now.peak_allocated = peak_allocated_;
         now.active = allocated_ + bytes_in_flight(blocks_, order_);
@@ -199,6 +219,8 @@ private:
         auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
         block& taken =
             blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.meant}, from, r.alignment);
+        requested_ += taken.requested;
+        peak_requested_ = std::max(peak_requested_, requested_);
         allocated_ += taken.size;
         peak_allocated_ = std::max(peak_allocated_, allocated_);
         return taken;
@@ -243,6 +265,8 @@ private:
     stream_order order_;
     step_clock steps_;
     std::vector<segment> segments_;
+    std::size_t requested_ = 0;
+    std::size_t peak_requested_ = 0;
     std::size_t allocated_ = 0;
     std::size_t peak_allocated_ = 0;
     std::size_t peak_active_ = 0;

@@ -117,8 +117,8 @@ public:
         become_hole(pages);
     }
 
-    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`. `first` is the
-    /// block or hole in which `at` lies. Returns the first one held. Throws: std::bad_alloc; unchanged then.
+    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds it
+    /// says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies. Returns the first one held. Throws: std::bad_alloc; unchanged then.
     block& hold_window(block& first, std::byte* at, std::byte* end) {
         store_.reserve_two();
         block* begin = &first;
@@ -135,6 +135,7 @@ public:
             } else {
                 if (b->end() > end) put_hole(split(*b, end));
                 pull_hole(*b);
+                b->requested = 0;
                 b->become(block::state::growing);
             }
             if (is_last) return *begin;
@@ -154,12 +155,14 @@ public:
         while (first.end() < end) swallow_next(first);
         return free_again(first, std::move(waits));
     }
-    /// A held window is what it was.
-    void undo_window(block& first, std::byte const* end) noexcept {
-        for_each_part(first, end, [this](block& b) {
-            if (b.has_state(block::state::growing)) become_hole(b);
+    /// A held window is what it was, but that what has memory of its growing parts stays held, for good. Returns the bytes.
+    std::size_t undo_window(block& first, std::byte const* end) noexcept {
+        std::size_t kept = 0;
+        for_each_part(first, end, [&](block& b) {
+            if (b.has_state(block::state::growing)) kept += undo_growing(b);
             else free_again(b, std::move(b.waits));
         });
+        return kept;
     }
 
     // --- all free blocks ---
@@ -345,6 +348,15 @@ private:
         }
         put_hole(*kept);
         return *kept;
+    }
+    std::size_t undo_growing(block& b) noexcept {
+        if (b.requested == 0) return become_hole(b), 0;
+        b.become(block::state::held);
+        try {
+            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
+        } catch (std::bad_alloc const&) {  // then all of it stays held
+        }
+        return b.size;
     }
 
     void link_before(block& b, block& lower) noexcept {

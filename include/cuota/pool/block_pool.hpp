@@ -19,7 +19,6 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/guard/ledger.hpp>
 #include <cuota/pool/block_heap.hpp>
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/live_report.hpp>
@@ -38,19 +37,53 @@ public:
 
     // --- blocks; a null stream stands for the host, which waits for itself ---
 
+    /// What this thread gave back in order of s, and would have again: without the lock. Null when it holds no such block
+    /// ready, and for no bytes. What is taken by value stays in registers.
+    [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                   place where, lifespan meant) noexcept {
+        thread_record* const me = this_thread_record();
+        if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
+        if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
+        auto const write = [&](block& b) {
+            b.requested = bytes;
+            b.name = name;
+            b.where = where;
+            b.born = {heap_.steps().now(), meant};
+            b.become(block::state::live);
+        };
+        block* const b = fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
+        return b ? b->at : nullptr;
+    }
+    /// Keeps ready what this thread gives back in order of s, without the lock; false when it cannot.
+    [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
+        thread_record* const me = this_thread_record();
+        if (!me || bytes > front::largest || !s.is_owned()) return false;
+        return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
+    }
+
     /// What is asked for of what is there, in order of s; null when nothing fits. Throws: misuse after close() and out of
     /// step, cuda_error, std::bad_alloc; nothing is taken then.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r) {
-        if (void* const p = s ? take_ready(*s, r) : nullptr) return p;
-        return take_by_lock(s, r);
+        std::scoped_lock const lock{guard_};
+        if (is_out_of_step(r.meant))
+            throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
+        if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
+        make_peak_known(r.bytes);
+        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
+        block* b = heap_.find(r, user.lane);
+        if (!b) {
+            collect();
+            b = heap_.find(r, user.lane);
+        }
+        return b ? found(heap_.take(*b, r, user), s) : nullptr;
     }
 
     /// Enters a segment, and takes of it what needs no more alignment than 256.
     /// Throws: cuda_error, std::bad_alloc, and the segment is not entered.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
         std::scoped_lock const lock{guard_};
-        make_peak_known(heap_.size_of(r.bytes));
-        return count(heap_.take_of_new(fresh, r), s);
+        make_peak_known(r.bytes);
+        return found(heap_.take_of_new(fresh, r), s);
     }
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh) {
@@ -61,7 +94,7 @@ public:
     /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. True when the pool is
     /// closed: a segment may have become free for good.
     [[nodiscard]] bool give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
-        if (!p || (s && put_ready(*s, p, bytes))) return false;
+        if (!p) return false;
         std::exception_ptr unordered;
         bool closed = false;
         report_failure_of([&] {
@@ -137,19 +170,20 @@ public:
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s,
                                       block_request const& r) {
         std::scoped_lock const lock{guard_};
-        make_peak_known(heap_.size_of(r.bytes));
+        make_peak_known(r.bytes);
         block_user const user = user_of(s);  // first: what is held ready may become free beside the window
-        return count(heap_.take_of_grown(window, r, user), s);
+        return found(heap_.take_of_grown(window, r, user), s);
     }
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) {
         std::scoped_lock const lock{guard_};
         heap_.add_grown(window);
     }
-    /// A held window, of which nothing is mapped, is as it was.
-    void give_up(grow_window const& window) noexcept {
+    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
+    /// nobody. Returns the bytes.
+    std::size_t give_up(grow_window const& window) noexcept {
         std::scoped_lock const lock{guard_};
-        heap_.give_up(window);
+        return heap_.give_up(window);
     }
     /// The largest request that fits when pages of `spent` bytes are to be had, what is idle among them.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
@@ -186,9 +220,6 @@ public:
     [[nodiscard]] pool_stats stats() const noexcept {
         auto const lock = lock_all();
         pool_stats now = heap_.stats();
-        budget_facts const asked = requested_->now();
-        now.requested = asked.held;
-        now.peak_requested = asked.peak;
         now.taken_again = fronts_.taken();
         return now;
     }
@@ -241,59 +272,17 @@ public:
     }
 
 private:
-    // --- without the lock: what this thread holds ready ---
-
-    [[nodiscard]] void* take_ready(stream_ref s, block_request const& r) noexcept {
-        thread_record* const me = this_thread();
-        if (!me || r.bytes > front::largest || !s.is_owned()) return nullptr;
-        if (r.meant == lifespan::persistent || is_out_of_step(r.meant)) return nullptr;
-        if (r.alignment > heap_.granule()) return nullptr;
-        auto const write = [&](block& b) {
-            b.requested = r.bytes;
-            b.name = r.who.name;
-            b.where = r.who.where;
-            b.born = {heap_.steps().now(), r.meant};
-            b.become(block::state::live);
-        };
-        block* const b = fronts_.of(*me).try_take(*me, s.id(), heap_.size_of(r.bytes), write);
-        if (!b) return nullptr;
-        (void)requested_->try_charge(r.bytes);  // it has no limit
-        return b->at;
-    }
-    [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
-        if (!me || bytes > front::largest || !s.is_owned()) return false;
-        if (!fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of(bytes))) return false;
-        (void)requested_->try_refund(bytes);
-        return true;
-    }
     [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept {
         return meant == lifespan::step && !heap_.steps().is_open();
     }
 
     // --- all that follows under the lock ---
 
-    [[nodiscard, gnu::noinline]] void* take_by_lock(stream_ref const* s, block_request const& r) {
-        std::scoped_lock const lock{guard_};
-        if (is_out_of_step(r.meant))
-            throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
-        if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
-        make_peak_known(heap_.size_of(r.bytes));
-        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
-        block* b = heap_.find(r, user.lane);
-        if (!b) {
-            collect();
-            b = heap_.find(r, user.lane);
-        }
-        return b ? count(heap_.take(*b, r, user), s) : nullptr;
+    // What is held ready counts as requested and allocated, and is no part of a peak.
+    void make_peak_known(std::size_t bytes) noexcept {
+        if (heap_.would_peak(bytes)) collect();
     }
-
-    // What is held ready counts as allocated, and is no part of a peak.
-    void make_peak_known(std::size_t size) noexcept {
-        if (heap_.would_peak(size)) collect();
-    }
-    void* count(block& b, stream_ref const* s) noexcept {
-        (void)requested_->try_charge(b.requested);  // it has no limit
+    [[nodiscard]] void* found(block& b, stream_ref const* s) noexcept {
         if (s && may_be_ready(b, *s)) expect_back(b, *s);
         return b.at;
     }
@@ -311,7 +300,6 @@ private:
             b->become(block::state::live);
             throw wrong;
         }
-        (void)requested_->try_refund(bytes);
         return *b;
     }
 
@@ -341,8 +329,11 @@ private:
         if (!lane) return;
         b.stream = s.id();
         b.lane = *lane;
-        if (thread_record* const me = this_thread(); me && fronts_.of(*me).is_of(*me))
-            fronts_.of(*me).remember(b);
+        thread_record* const me = this_thread();
+        if (!me || !fronts_.of(*me).is_of(*me)) return;
+        front& mine = fronts_.of(*me);
+        mine.remember(b);
+        if (mine.credit() < front::loan) mine.lend(heap_.lend(front::loan));
     }
     // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
@@ -358,7 +349,7 @@ private:
         heap_.give(b, wait_set{heap_.order().release_on_owned(b.lane)});
     }
     void collect() const noexcept {
-        fronts_.collect([this](block& b) { give_ready(b); });
+        heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));
     }
     // The lock, with nothing held ready by anybody: every block is free, or somebody's.
     [[nodiscard]] std::unique_lock<std::mutex> lock_all() const noexcept {
@@ -395,7 +386,6 @@ private:
     }
 
     tag const name_;
-    shared<ledger> const requested_ = shared<ledger>::make(std::string{}, unlimited, shared<ledger>{});
 
     // For all below. What is ready is collected also by who only looks: to him nothing has changed.
     mutable std::mutex guard_;

@@ -15,6 +15,8 @@
 namespace cuota::inline v0::detail {
 
 /// Small blocks of one pool that are set apart for one thread, its owner. To the pool they are neither free nor live.
+/// With them goes a credit of bytes: what was asked for when they were given back, and may be asked for again. To the pool
+/// that is still asked for, so nothing that a front does makes a peak.
 ///
 /// Owner:     try_take, try_put, on its own thread, without a lock.
 /// Collector: everything else, under the pool's lock.
@@ -22,24 +24,25 @@ class alignas(64) front : public thread_tenure {
 public:
     /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
     static constexpr std::size_t largest = 64 * 1024;
+    /// What it is lent when it has less: its owner may ask for more than he gave back, and most differ by little. Bytes.
+    static constexpr std::size_t loan = 16 * block::granule;
 
-    /// A block of that size that was given back in order of that stream; held, and the caller's. Null when there is
-    /// none. write(block) comes before anybody who calls in can look at it; it enters no section itself.
+    /// A block of that size that was given back in order of that stream, for `bytes` of it; held, and the caller's. Null
+    /// when there is none, or no credit for so many bytes. write(block) comes before anybody who calls in can look at it;
+    /// it enters no section itself.
     template <class Write>
-    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size,
-                                  Write write) noexcept {
+    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t bytes,
+                                  std::size_t size, Write write) noexcept {
         section const here{me};
         if (!is_mine(me)) return nullptr;
         shelf& s = shelf_for(stream, size);
-        if (!s.first || s.stream != stream || s.size != size) return nullptr;
+        if (!s.first || !s.is_for(stream, size) || bytes > credit_) return nullptr;
         --s.count;
         ++taken_;
+        credit_ -= bytes;
         block* const b = std::exchange(s.first, s.first->next);
         write(*b);
         return b;
-    }
-    [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t size) noexcept {
-        return try_take(me, stream, size, [](block&) {});
     }
 
     /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is
@@ -57,6 +60,7 @@ public:
             return false;
         }
         s.put(*b, stream, size);
+        credit_ += std::exchange(b->requested, 0);
         return true;
     }
 
@@ -74,19 +78,29 @@ public:
     template <class PutAway>
     [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
         shelf& s = shelf_for(b.stream, b.size);
-        if (s.stream != b.stream || s.size != b.size) s.clear(put_away);
+        if (!s.is_for(b.stream, b.size)) s.clear(put_away);
         if (!s.has_room_for(b.stream, b.size)) return false;
         remember(b);
         s.put(b, b.stream, b.size);
+        credit_ += std::exchange(b.requested, 0);
         return true;
     }
 
-    /// After its owner's section has ended: puts away all there is. Returns how many blocks were taken meanwhile.
+    /// By its owner: he may ask for so many bytes more.
+    void lend(std::size_t bytes) noexcept { credit_ += bytes; }
+    [[nodiscard]] std::size_t credit() const noexcept { return credit_; }
+
+    /// What its owner did not use, and what he did.
+    struct account {
+        std::size_t credit;  ///< bytes
+        std::size_t taken;   ///< blocks
+    };
+    /// After its owner's section has ended: puts away all there is.
     template <class PutAway>
-    std::size_t clear(PutAway put_away) noexcept {
+    account clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
         is_open_ = false;
-        return std::exchange(taken_, 0);
+        return {std::exchange(credit_, 0), std::exchange(taken_, 0)};
     }
 
 private:
@@ -99,12 +113,17 @@ private:
         block* first = nullptr;
         std::uint32_t count = 0;
 
+        [[nodiscard]] bool is_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
+            return stream == its_stream && size == its_size;
+        }
         [[nodiscard]] bool has_room_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
-            return count == 0 || (count != most && stream == its_stream && size == its_size);
+            return count == 0 || (count != most && is_for(its_stream, its_size));
         }
         void put(block& b, std::uint64_t its_stream, std::size_t its_size) noexcept {
-            stream = its_stream;
-            size = its_size;
+            if (!is_for(its_stream, its_size)) {
+                stream = its_stream;
+                size = its_size;
+            }
             b.next = std::exchange(first, &b);
             ++count;
         }
@@ -125,7 +144,8 @@ private:
     }
 
     bool is_open_ = false;
-    std::size_t taken_ = 0;  // since it was opened
+    std::size_t credit_ = 0;  // of bytes that count as asked for, those that are not
+    std::size_t taken_ = 0;   // blocks, since it was opened
     std::array<shelf, 16> shelves_{};
     std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
 };
@@ -147,10 +167,10 @@ public:
         return &mine;
     }
 
-    /// Closes them, and puts away all that threads held ready.
+    /// Closes them, and puts away all that threads held ready. Returns the credit they had left. Bytes.
     template <class PutAway>
-    void collect(PutAway put_away) noexcept {
-        if (open_ == 0) return;
+    [[nodiscard]] std::size_t collect(PutAway put_away) noexcept {
+        if (open_ == 0) return 0;
         thread_record const* const me = this_thread_record();
         bool others = false;
         for (front& f : all_) {
@@ -159,15 +179,19 @@ public:
             others |= f.holder() != me;
         }
         if (others && fences_are_asymmetric()) heavy_fence();
+        std::size_t credit = 0;
         for (front& f : all_) {
             if (!f.is_open()) continue;
             if (f.holder() != me) {
                 see_section_end(*f.holder());
                 f.note_collected();
             }
-            taken_ += f.clear(put_away);
+            front::account const left = f.clear(put_away);
+            credit += left.credit;
+            taken_ += left.taken;
         }
         open_ = 0;
+        return credit;
     }
     /// How many blocks threads took of their fronts, up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }

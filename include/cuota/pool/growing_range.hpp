@@ -29,8 +29,9 @@ public:
     [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
-    /// Puts memory behind whole pages. False when there is too little. Then, and on a throw, there is as much as before.
-    [[nodiscard]] virtual bool map(std::byte* at, std::size_t bytes, label const& who) = 0;
+    /// Puts memory behind whole pages, from the first on. False when there is too little. Then, and on a throw, what has
+    /// come may not be used, but unmapped: the first `done` bytes.
+    [[nodiscard]] virtual bool map(std::byte* at, std::size_t bytes, label const& who, std::size_t& done) = 0;
     /// Gives the memory of whole pages back, which no work may still use. The bytes from the start that it gave back: all,
     /// or a failure was reported, and the rest is as it was.
     virtual std::size_t unmap(std::byte* at, std::size_t bytes) noexcept = 0;
@@ -59,22 +60,13 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return page_; }
 
-    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, label const& who) override {
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, label const& who, std::size_t& done) override {
+        done = 0;
         device_scope const here{where_};
-        std::size_t done = 0;
-        try {
-            for (; done != bytes; done += page_)
-                if (!map_page(at + done, who)) break;
-            if (done == bytes) {
-                rt::allow_access(where_, at, bytes);
-                return true;
-            }
-        } catch (...) {
-            (void)unmap_pages(at, done);
-            throw;
-        }
-        (void)unmap_pages(at, done);
-        return false;
+        for (; done != bytes; done += page_)
+            if (!map_page(at + done, who)) return false;
+        rt::allow_access(where_, at, bytes);
+        return true;
     }
     std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override {
         std::size_t done = 0;
@@ -128,7 +120,10 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
     [[nodiscard]] std::size_t page() const noexcept override { return page_bytes; }
-    [[nodiscard]] bool map(std::byte*, std::size_t, label const&) override { return true; }
+    [[nodiscard]] bool map(std::byte*, std::size_t bytes, label const&, std::size_t& done) override {
+        done = bytes;
+        return true;
+    }
     std::size_t unmap(std::byte*, std::size_t bytes) noexcept override { return bytes; }
 
 private:

@@ -77,6 +77,15 @@ public:
         next_ = count_;
     }
 
+    /// Which request of the step is next by the plan.
+    [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
+    /// What brought it from `before` to `after` came to nothing, so it is where it was; unless others have come since.
+    void go_back(std::uint32_t before, std::uint32_t after) noexcept {
+        if (before == after || next_ != after) return;
+        skipped_ -= after - 1 - before;
+        next_ = before;
+    }
+
     struct result {
         plan_answer answer;
         void* at = nullptr;

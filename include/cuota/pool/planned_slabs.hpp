@@ -59,6 +59,9 @@ public:
     void end_step() noexcept {
         if (now_) now_->end_step();
     }
+    /// Both as planned_slab's, of the slab, which is there.
+    [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
+    void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
     /// As planned_slab::try_take, of the slab, which is there.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who) {
         return now_->try_take(order_, s, order_.index_of(s), bytes, who);

@@ -66,6 +66,19 @@ public:
         if (phase_ == phase::between) ++outside_;
         return nullptr;
     }
+    /// Where in the plan of which step it is.
+    struct position {
+        std::size_t step = 0;
+        std::uint32_t next = 0;
+    };
+    [[nodiscard]] position now() const noexcept {
+        return {steps_, phase_ == phase::served ? slabs_.position() : 0};
+    }
+    /// Others refused a request that was left to them, which had brought the plan from `before` to `after`: it is where it
+    /// was, for the next request, perhaps the same again.
+    void note_refused(position before, position after) noexcept {
+        if (phase_ == phase::served && before.step == steps_) slabs_.go_back(before.next, after.next);
+    }
     /// Others served a request that was left to them. Throws: std::bad_alloc; unchanged then.
     void note_taken(void const* p, std::size_t bytes, label const& who) {
         if (!recorder_) return;

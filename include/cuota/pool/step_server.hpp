@@ -13,6 +13,7 @@
 #include <cuota/core/tenured_lock.hpp>
 #include <cuota/pool/step_router.hpp>
 #include <cuota/resource/any_resource.hpp>
+#include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -28,7 +29,7 @@ public:
         while (auto const slab = router_.slabs().take_any()) {
             bool const is_over =
                 slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
-            if (!is_over) report_failure_of([] { device::current().synchronize(); });
+            if (!is_over) report_failure_of([&] { wait_for_device_of(slab->at()); });
             give_back(*slab);
         }
     }
@@ -39,16 +40,22 @@ public:
             if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
         }
         if (bytes == 0) return nullptr;
-        if (void* const planned = lock_.run([&] { return router_.try_take(s, bytes, who); })) [[likely]]
+        step_router::position before;
+        step_router::position after;
+        void* const planned = lock_.run([&] {
+            before = router_.now();
+            void* const p = router_.try_take(s, bytes, who);
+            if (!p) after = router_.now();
+            return p;
+        });
+        if (planned) [[likely]]
             return planned;
-        void* const p = upstream_.allocate(s, bytes, alignment, who);
         try {
-            lock_.run([&] { router_.note_taken(p, bytes, who); });
+            return allocate_unplanned(s, bytes, alignment, who);
         } catch (...) {
-            upstream_.deallocate(s, p, bytes, alignment);
+            lock_.run([&] { router_.note_refused(before, after); });
             throw;
         }
-        return p;
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
@@ -109,12 +116,26 @@ public:
     }
 
 private:
+    [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                           label const& who) {
+        void* const p = upstream_.allocate(s, bytes, alignment, who);
+        try {
+            lock_.run([&] { router_.note_taken(p, bytes, who); });
+        } catch (...) {
+            upstream_.deallocate(s, p, bytes, alignment);
+            throw;
+        }
+        return p;
+    }
     // What a slab has no such places for: honoured by the upstream, or refused.
     [[nodiscard, gnu::noinline]] void* allocate_outside(stream_ref s, std::size_t bytes,
                                                         std::size_t alignment, label const& who) {
         if (bytes == 0) return nullptr;
         lock_.run([&] { router_.note_outside(who); });
         return upstream_.allocate(s, bytes, alignment, who);
+    }
+    static void wait_for_device_of(void const* p) {
+        rt::device_of(p).value_or(device::current()).synchronize();
     }
     [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes) {
         return lock_.run([&] { return router_.try_give(s, p, bytes); });

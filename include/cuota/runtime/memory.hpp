@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <cuota/runtime/stream.hpp>
 
@@ -74,6 +75,14 @@ inline bool pinned_free(void* p) noexcept {
 [[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
     void* p = nullptr;
     return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
+}
+
+/// The device that memory is on; nothing when it is the host's, or nothing that CUDA knows. Throws: cuda_error.
+[[nodiscard]] inline std::optional<device> device_of(void const* p) {
+    cudaPointerAttributes at{};
+    check(cudaPointerGetAttributes(&at, p), "cudaPointerGetAttributes");
+    if (at.type != cudaMemoryTypeDevice && at.type != cudaMemoryTypeManaged) return std::nullopt;
+    return device{at.device};
 }
 
 }  // namespace cuota::inline v0::rt

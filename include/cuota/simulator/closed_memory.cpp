@@ -15,7 +15,6 @@
 namespace cuota::inline v0::simulator::closed_memory {
 namespace {
 
-constexpr std::size_t page = 4096;
 constexpr std::size_t alignment = 256;
 constexpr std::size_t arena_bytes = std::size_t{1} << 38;  // of addresses, not of memory
 constexpr std::size_t most_arenas = 64;
@@ -49,7 +48,7 @@ tables& known() {
 std::atomic<bool> any_arena{false}, ever_watched{false};
 thread_local constinit kernel_run* running = nullptr;
 
-std::size_t in_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+std::size_t in_pages(std::size_t bytes) { return (bytes + host_page - 1) / host_page * host_page; }
 void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 arena const* arena_of(std::uintptr_t address) {
@@ -76,7 +75,7 @@ bool add_arena() {
     }
     madvise(open, arena_bytes, MADV_DONTDUMP);
     auto const shift = static_cast<std::byte*>(open) - static_cast<std::byte*>(closed);
-    t.arenas.push_back({reinterpret_cast<std::uintptr_t>(closed), shift, file, page});
+    t.arenas.push_back({reinterpret_cast<std::uintptr_t>(closed), shift, file, host_page});
     any_arena = true;
     return true;
 }
@@ -84,7 +83,7 @@ bool add_arena() {
 /// Addresses that were never used; only when there are none left, those that have rested longest.
 std::optional<extent> take_extent(std::size_t bytes) {
     auto& t = known();
-    if (bytes > arena_bytes - page) return std::nullopt;
+    if (bytes > arena_bytes - host_page) return std::nullopt;
     if (t.arenas.empty() || t.arenas.back().next + bytes > arena_bytes) add_arena();
     if (!t.arenas.empty() && t.arenas.back().next + bytes <= arena_bytes) {
         auto& a = t.arenas.back();
@@ -310,7 +309,7 @@ void* take(backing& out, std::size_t bytes) {
     std::lock_guard lock{known().mutex};
     auto const aligned = (bytes + alignment - 1) / alignment * alignment;
     auto const pages = in_pages(aligned);
-    auto const lent = take_extent(pages + page);
+    auto const lent = take_extent(pages + host_page);
     if (!lent) return nullptr;
     known().lent[lent->first] = lent->bytes;
     auto const address = lent->first + pages - aligned;

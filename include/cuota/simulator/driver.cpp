@@ -15,7 +15,7 @@ struct error_text {
 
 #define E(code, text)                                                                                        \
     { code, #code, text }
-constexpr error_text known[] = {
+constexpr error_text texts[] = {
     E(CUDA_SUCCESS, "no error"),
     E(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
     E(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
@@ -48,7 +48,7 @@ constexpr error_text known[] = {
 #undef E
 
 error_text const* find(CUresult code) {
-    for (auto const& e : known)
+    for (auto const& e : texts)
         if (e.code == code) return &e;
     return nullptr;
 }

@@ -2,5 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What the simulated runtime's library shows of itself: everything else in it is hidden.
+#pragma GCC visibility push(default)
+#include <cuda_runtime_api.h>
+#pragma GCC visibility pop
+
+/// What the simulated runtime's library shows of itself, beside CUDA's functions: everything else in it is hidden.
 #define CUOTA_SIMULATOR_API [[gnu::visibility("default")]]

@@ -8,7 +8,7 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-using step = graph_exec::step;
+using launch_step = graph_exec::step;
 using places = std::vector<std::size_t>;
 
 cudaError_t bad_exec() {
@@ -17,7 +17,7 @@ cudaError_t bad_exec() {
 }
 
 /// Adds the steps of a graph, which come after `first`, and gives the ones that it ends with.
-places add_steps(std::vector<step>& steps, graph const& g, places const& first) {
+places add_steps(std::vector<launch_step>& steps, graph const& g, places const& first) {
     places stands_for;
     std::vector<bool> followed(g.nodes.size());
     for (auto const& n : g.nodes) {
@@ -106,7 +106,7 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
 }
 
 /// The work of a step in this launch. What it keeps of the node outlives graph and exec.
-operation_ref work_of(step const& what) {
+operation_ref work_of(launch_step const& what) {
     if (!what.node) return make_task([] {});
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();
@@ -140,7 +140,7 @@ public:
     }
 
 private:
-    void put(step const& what) {
+    void put(launch_step const& what) {
         auto const& s = lane(what.lane);
         auto const work = work_of(what);
         if (what.after.empty() && s != on_) come_after(*s, *work, begin_);

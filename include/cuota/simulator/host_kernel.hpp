@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
 #include <cuota/simulator/export.hpp>
 
 /// What kernels compiled by nvcc do on the simulated runtime, where code for a device cannot run.

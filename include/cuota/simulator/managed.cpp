@@ -12,14 +12,12 @@ namespace cuota::inline v0::simulator {
 #if CUDART_VERSION >= 13000  // 12 names locations by a number
 namespace {
 
-constexpr std::size_t page = 4096;
-
 struct pages {
     std::uintptr_t first, end;  ///< whole pages
 
     pages(void const* start, std::size_t bytes)
-        : first{reinterpret_cast<std::uintptr_t>(start) / page * page},
-          end{(reinterpret_cast<std::uintptr_t>(start) + bytes + page - 1) / page * page} {}
+        : first{reinterpret_cast<std::uintptr_t>(start) / host_page * host_page},
+          end{(reinterpret_cast<std::uintptr_t>(start) + bytes + host_page - 1) / host_page * host_page} {}
 };
 
 /// The managed allocation that holds all of the range, or null.

@@ -9,7 +9,6 @@ namespace cuota::inline v0::simulator {
 namespace {
 
 constexpr std::size_t pinned_alignment = 512;
-constexpr std::size_t managed_alignment = 4096;  // advice is kept by pages
 constexpr std::size_t freed_kept = 4096;
 
 void count(allocation const& a, bool more) {
@@ -58,7 +57,7 @@ cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, un
     if (bytes == 0) return kind == memory_kind::managed ? cudaErrorInvalidValue : cudaSuccess;
     if (too_large(bytes)) return cudaErrorMemoryAllocation;
     backing block;
-    auto const alignment = kind == memory_kind::managed ? managed_alignment : pinned_alignment;
+    auto const alignment = kind == memory_kind::managed ? host_page : pinned_alignment;
     void* const address = take_heap(block, alignment, bytes);
     if (!address) return cudaErrorMemoryAllocation;
     fill_new(address, block, bytes);

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
 #include <cuota/simulator/export.hpp>
 
 /// Control of the simulated CUDA runtime, for tests and for programs that run where there is no GPU.

@@ -2,11 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#pragma GCC visibility push(default)
-#include <cuda_runtime_api.h>
-#pragma GCC visibility pop
-
 #include "call_site.hpp"
+#include "export.hpp"
 #include "functions.hpp"
 #include "memory.hpp"
 #include "order.hpp"
@@ -94,6 +91,7 @@ struct misuse_counters {
 };
 
 inline constexpr int most_devices = 16;
+inline constexpr std::size_t host_page = 4096;
 
 struct machine {
     machine();

@@ -18,7 +18,6 @@ namespace cuota::inline v0::simulator {
 namespace {
 
 constexpr std::size_t granularity = std::size_t{2} << 20;
-constexpr std::size_t page = 4096;
 
 bool in_granules(std::size_t bytes) { return bytes != 0 && bytes % granularity == 0; }
 
@@ -356,8 +355,8 @@ CUresult mem_get_allocation_granularity(std::size_t* out, CUmemAllocationProp co
 CUresult mem_address_reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint,
                              unsigned long long flags) {
     return driver_api(function::cuMemAddressReserve, [&](guard&) {
-        bool const makes_sense = out && bytes != 0 && bytes % page == 0 && hint % page == 0 && flags == 0 &&
-                                 (alignment == 0 || std::has_single_bit(alignment));
+        bool const makes_sense = out && bytes != 0 && bytes % host_page == 0 && hint % host_page == 0 &&
+                                 flags == 0 && (alignment == 0 || std::has_single_bit(alignment));
         if (!makes_sense) return CUDA_ERROR_INVALID_VALUE;
         auto const start = find_space(bytes, std::max(alignment, granularity), hint);
         if (start == 0) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#pragma GCC visibility push(default)
-#include <cuda_runtime_api.h>
-#pragma GCC visibility pop
+#include "export.hpp"
 
 #include "call_site.hpp"
 #include "order.hpp"

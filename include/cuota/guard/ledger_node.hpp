@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// One node of a tree of budgets: what it counts, and what follows from that, all under the tree's lock.
+///
+/// Of every node the tree knows what is *taken*: what is held there and below, and what stocks (see stock.hpp) hold
+/// ready. So held <= taken, and taken is never over the limit, nor over the most that was ever held: with that, no stock
+/// can pass a limit or a peak, and both are exact although nobody tells them of each charge. Who needs bytes that idle in
+/// the stocks of others calls those in, and knows then exactly what is held.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/guard/ledger_tree.hpp>
+#include <cuota/guard/stock.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What a ledger is to the others of its tree, and to those who ask. A prepaid node's limit was charged to its parent
+/// before.
+class ledger_node : public ref_counted {
+public:
+    /// What a charge met: the node that cannot take it and how much it lacks; no node when it was charged.
+    struct outcome {
+        ledger_node* refuser = nullptr;
+        std::size_t missing = 0;
+    };
+
+    /// Who holds bytes, and of which node. The node is alive while the tree's lock, or he, is held.
+    struct stake {
+        ledger_node const* at;
+        shared<stakeholder> who;
+    };
+
+    /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
+    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
+        return bytes - std::min(bytes, room_here()) + over;
+    }
+
+    /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
+    void look_if_stale() noexcept {
+        if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
+    }
+    /// Asks it again before a refusal. True when that may have changed something.
+    [[nodiscard]] bool look_again(outcome const& met) noexcept {
+        return tree_->outer && met.refuser == &root() && tree_->outer->look(root());
+    }
+    /// For an outer limit: a new limit, which may be under what is held; then nothing more is charged.
+    bool set_limit(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        bool const is_higher = bytes > limit_;
+        limit_ = bytes;
+        if (taken_ > limit_) collect_under(*this, nullptr);
+        tell();
+        return is_higher;
+    }
+    void set_outer_limit(std::unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
+    [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
+
+    /// Charges the parent of a prepaid node and makes the bytes spendable here.
+    [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept {
+        ledger_change const change{*tree_};
+        if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
+            return {refuser, bytes - refuser->room_here()};
+        limit_ += bytes;
+        tell();
+        above_->take(bytes, nullptr, who);
+        return {};
+    }
+    /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
+    [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        if (bytes > room_here()) return false;
+        shrink(bytes);
+        return true;
+    }
+    /// A prepaid node gives back what nobody uses, now, and from now on what is refunded.
+    void settle() noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        settled_ = true;
+        shrink(room_here());
+    }
+
+    [[nodiscard]] std::string const& name() const noexcept { return name_; }
+    [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< its parent; null for a root
+    [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
+    /// What was charged to this node itself and not refunded. Bytes.
+    [[nodiscard]] std::size_t charged_here() const noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        std::size_t used = 0;
+        for (stock* s = tree_->open; s; s = s->next_open())
+            if (s->node() == this) used += s->used();
+        return own_ + used;
+    }
+    /// Exact while no other thread charges; else each thread's part is of its own moment.
+    [[nodiscard]] budget_facts now() const {
+        std::scoped_lock const lock{tree_->guard};
+        return facts_with(held());
+    }
+    /// The most that can be charged here at this moment, by every node up to the root.
+    [[nodiscard]] std::size_t room() const noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        std::size_t room = unlimited;
+        for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
+        return room;
+    }
+    void reset_peak() noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        peak_ = taken_;
+    }
+
+    /// Calls `see(node, its facts)` from here up to the root, all of one instant; returns the node that would refuse
+    /// `bytes` then, if any.
+    template <class See>
+    [[nodiscard]] ledger_node* look_up(std::size_t bytes, See see) {
+        ledger_change const change{*tree_};
+        ledger_node* refuser = nullptr;
+        collect_under(top(), nullptr);
+        for (ledger_node* node = this; node; node = node->next()) {
+            if (!refuser && bytes > node->room_here()) refuser = node;
+            see(*node, node->facts_with(node->taken_));
+        }
+        return refuser;
+    }
+
+    /// Those who hold bytes that `concerns(node)`.
+    template <class Concerns>
+    [[nodiscard]] std::vector<stake> stakeholders(Concerns concerns) const;
+    void join(stakeholder& s) {
+        std::scoped_lock const lock{tree_->guard};
+        tree_->stakeholders.emplace_back(this, &s);
+    }
+    void leave(stakeholder& s) noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
+    }
+
+    /// From now on `o` is told of each change here, and first of what is. No stock is open below: all changes go by
+    /// the lock, and what is taken is what is held.
+    void join(onlooker& o) noexcept {
+        ledger_change const change{*tree_};
+        collect_under(*this, nullptr);
+        o.next_here = std::exchange(onlookers_, &o);
+        tell(o, nullptr);
+    }
+    void leave(onlooker& o) noexcept {
+        std::scoped_lock const lock{tree_->guard};
+        onlooker** at = &onlookers_;
+        while (*at != &o) at = &(*at)->next_here;
+        *at = o.next_here;
+    }
+
+    /// Keeps the refusal here and at every ancestor, until the next one.
+    void remember(budget_exceeded const& refused) {
+        for (ledger_node* node = this; node; node = node->above_) {
+            std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
+            std::scoped_lock const lock{tree_->guard};
+            std::swap(node->last_refusal_, before);
+        }
+    }
+    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const {
+        std::scoped_lock const lock{tree_->guard};
+        return last_refusal_;
+    }
+
+    [[nodiscard]] bool is_under(ledger_node const& ancestor) const noexcept {
+        for (ledger_node const* node = this; node; node = node->above_)
+            if (node == &ancestor) return true;
+        return false;
+    }
+    /// As is_under, but what is refunded under a prepaid node stays there.
+    [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept {
+        for (ledger_node const* node = this; node; node = node->next())
+            if (node == &ancestor) return true;
+        return false;
+    }
+
+    /// True when what is refunded here is room there: what is under a prepaid node stays there, until that has ended;
+    /// then it goes on to its parent. Under the tree's lock, as in stakeholders(concerns).
+    [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept {
+        ledger_node const* node = this;
+        while (node && node != &ancestor) node = node->settled_ ? node->above_ : node->next();
+        return node && !node->settled_;
+    }
+
+protected:
+    /// `above` lives as long as this does.
+    ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_prepaid)
+        : name_{std::move(name)},
+          limit_{limit},
+          prepaid_{is_prepaid},
+          above_{above},
+          tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {}
+    ~ledger_node() = default;
+
+private:
+    friend class ledger;
+
+    [[nodiscard]] ledger_node* next() const noexcept { return prepaid_ ? nullptr : above_; }
+
+    // Of figures that may not belong together: then the answer means nothing. Where no limit is below what is held.
+    [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept {
+        return need > limit_ - (taken_ - lent_ + granted);
+    }
+
+    // All of these under the tree's lock.
+
+    [[nodiscard]] budget_facts facts_with(std::size_t held) const {
+        return {name_, limit_, held, peak_, prepaid_, settled_};
+    }
+    [[nodiscard]] std::size_t room_here() const noexcept {
+        return limit_ - std::min<std::size_t>(limit_, taken_);
+    }
+    [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
+    [[nodiscard]] std::size_t held() const noexcept {
+        std::size_t idle = 0;
+        for (stock* s = tree_->open; s; s = s->next_open())
+            if (s->node()->refunds_to(*this)) idle += s->idle();
+        return taken_ - std::min<std::size_t>(taken_, idle);
+    }
+    [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
+    [[nodiscard]] ledger_node& top() noexcept {
+        ledger_node* node = this;
+        while (ledger_node* const above = node->next()) node = above;
+        return *node;
+    }
+    // False where each charge is somebody's business: who looks on, or whom a settled node gives back to.
+    [[nodiscard]] bool may_lend() const noexcept {
+        ledger_node const* node = this;
+        for (; !node->onlookers_; node = node->next())
+            if (!node->next()) return !node->settled_;
+        return false;
+    }
+
+    // The first node that cannot take the bytes, not even with what is called in from stocks other than `mine`.
+    [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept {
+        std::size_t const granted = mine ? mine->grant() : 0;
+        for (ledger_node* node = this; node; node = node->next()) {
+            if (need <= node->room_here()) continue;
+            if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);
+            if (need > node->room_here()) return node;
+        }
+        return nullptr;
+    }
+
+    // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
+    void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept {
+        std::size_t const granted = mine ? mine->grant() : 0;
+        for (ledger_node* node = this; node; node = node->next()) node->taken_ += need;
+        for (ledger_node* node = this; node; node = node->next()) {
+            if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+            node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+            node->tell(who);
+        }
+    }
+    void drop(std::size_t bytes) noexcept {
+        for (ledger_node* node = this; node; node = node->next()) node->taken_ -= bytes;
+        if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
+        for (ledger_node* node = this; node; node = node->next()) node->tell();
+    }
+    void shrink(std::size_t bytes) noexcept {
+        limit_ -= bytes;
+        tell();
+        above_->drop(bytes);
+    }
+
+    void tell(label const* who = nullptr) noexcept {
+        for (onlooker* o = onlookers_; o; o = o->next_here) tell(*o, who);
+    }
+    void tell(onlooker& o, label const* who) noexcept {
+        if (!o.note({taken_, limit_, peak_, who})) return;
+        o.next_due = nullptr;
+        onlooker** at = &tree_->due;
+        while (*at) at = &(*at)->next_due;
+        *at = &o;
+    }
+
+    void collect_under(ledger_node const& node, stock const* but) noexcept {
+        collect([&](stock& s) { return &s != but && s.node()->refunds_to(node); }, this_thread());
+    }
+
+    // Closes the open stocks that `chosen`; what they hold ready is given back, what is used belongs to their node.
+    template <class Chosen>
+    void collect(Chosen chosen, thread_record const* me) noexcept {
+        stock* closed = nullptr;
+        bool others = false;
+        for (stock** at = &tree_->open; *at;) {
+            stock& s = **at;
+            if (!chosen(s)) {
+                at = &s.next_open();
+                continue;
+            }
+            s.close();
+            others |= s.holder() != me;
+            *at = s.next_open();
+            s.next_open() = std::exchange(closed, &s);
+        }
+        if (others && fences_are_asymmetric()) heavy_fence();
+        for (; closed; closed = closed->next_open()) {
+            if (closed->holder() != me) {
+                see_section_end(*closed->holder());
+                closed->note_collected();
+            }
+            closed->node()->take_back(*closed);
+        }
+    }
+    void take_back(stock& s) noexcept {
+        own_ += s.used();
+        for (ledger_node* node = this; node; node = node->next()) {
+            node->taken_ -= s.idle();
+            node->lent_ -= s.grant();
+        }
+        s.clear();
+    }
+
+    std::string const name_;
+    figure limit_;
+    figure taken_;          // held here and below, or idle in a stock here or below
+    figure lent_;           // granted to stocks here and below: all that may change without the lock
+    std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
+    std::size_t peak_ = 0;  // the most that was held at an instant
+    bool const prepaid_;
+    bool settled_ = false;
+    onlooker* onlookers_ = nullptr;
+    std::optional<budget_exceeded> last_refusal_;
+    ledger_node* const above_;
+    shared<ledger_tree> const tree_;
+};
+
+}  // namespace cuota::inline v0::detail

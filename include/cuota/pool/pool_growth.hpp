@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a pool comes to have more: by pages beside what lies free, by a segment where pages do not do, or not at all, and
+/// then why.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/pool/pool_release.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What becomes of memory that has come: its first block, taken for a request.
+struct taking {
+    block_pool& blocks;
+    stream_ref const* s;
+    block_request const& r;
+
+    [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
+    [[nodiscard]] void* operator()(grow_window const& window) const {
+        return blocks.take_of_grown(window, s, r);
+    }
+};
+/// What becomes of memory that has come: a free block.
+struct adding {
+    block_pool& blocks;
+
+    void* operator()(segment const& fresh) const {
+        blocks.add(fresh);
+        return fresh.at;
+    }
+    void* operator()(grow_window const& window) const {
+        blocks.add_grown(window);
+        return window.at;
+    }
+};
+
+/// Charges what comes, and enters it as `taking` or `adding` says. Outside every lock: the budget may ask other pools for
+/// memory, and they this one. Threads: any.
+class pool_growth {
+public:
+    pool_growth(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
+
+    /// Room for `bytes`, of a request for `asked` of them. Throws: out_of_memory, budget_exceeded when it is the budget
+    /// that has too little; cuda_error, std::bad_alloc, misuse. Nothing has come then.
+    template <class Enter>
+    void* grow(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
+        if (memory_.page() != 0)
+            if (void* const p = by_pages(bytes, who, enter)) return p;
+        return by_segment(bytes, asked, who, enter);
+    }
+    /// As grow, but to the byte: a budget may have been made for what is planned.
+    void reserve(std::size_t bytes, label const& who) {
+        adding const enter{memory_.blocks()};
+        bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
+        if (is_whole_pages && map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
+        (void)by_segment(bytes, bytes, who, enter);
+    }
+
+private:
+    static constexpr std::size_t granule = pool_memory::granule;
+
+    [[nodiscard]] ledger& node() const noexcept { return memory_.node(); }
+
+    // --- pages ---
+
+    // By pages, or by a segment where the account has room for that and for no page; then by what others can give back
+    // for pages. Null when all that was of no use.
+    template <class Enter>
+    [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, Enter enter) {
+        if (void* const p = map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return p;
+        std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
+        if (node().try_charge(exact))
+            if (auto const fresh = memory_.take_segment(exact)) return use(*fresh, enter);
+        if (void* const p = map(bytes, who, growth_aim::least_missing, asking::all_who_can_give, enter))
+            return p;
+        return map(bytes, who, growth_aim::least_in_all, asking::all_who_can_give, enter);
+    }
+
+    enum class asking { nobody, all_who_can_give };
+    [[nodiscard]] bool try_charge(std::size_t bytes, asking asks) {
+        if (asks == asking::nobody) return node().try_charge(bytes);
+        std::vector<reclaimer_facts> told;
+        return try_charge_by([&] { return node().charge_or_say(bytes); }, node(), bytes, told);
+    }
+
+    // Charges what a window for the request lacks, maps that, and makes it a block by enter(window).
+    // Null, and nothing done, when the budget, the device or the addresses do not suffice.
+    template <class Enter>
+    [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, asking asks, Enter enter) {
+        for (;;) {
+            auto const plan = memory_.blocks().could_grow(bytes, aim);
+            if (!plan) return nullptr;
+            pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
+            if (!try_charge(plan->missing, asks)) return nullptr;
+            auto const held = hold(bytes, aim, plan->missing);
+            if (!held) continue;  // others have been there meanwhile
+            if (void* const p = memory_.map(*held, who, enter)) return p;
+            // The device has less than the budget says. What lies free elsewhere in this pool may be what is missing.
+            if (asks == asking::nobody || release_.reclaim(held->missing) == 0) return nullptr;
+        }
+    }
+    // A window for what is charged; what it does not need, and everything if there is none, is refunded.
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged) {
+        std::optional<grow_window> window;
+        try {
+            window = memory_.blocks().hold(bytes, aim, charged);
+        } catch (...) {
+            memory_.refund(charged);
+            throw;
+        }
+        std::size_t const needed = window ? window->missing : 0;
+        if (charged != needed) memory_.refund(charged - needed);
+        return window;
+    }
+
+    // --- segments ---
+
+    template <class Enter>
+    void* by_segment(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
+        return use(take_segment(round_up(bytes, granule), asked, who), enter);
+    }
+    // On a throw it goes back.
+    template <class Enter>
+    void* use(segment const& fresh, Enter enter) {
+        try {
+            return enter(fresh);
+        } catch (...) {
+            memory_.give_back(fresh);
+            throw;
+        }
+    }
+
+    // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
+    // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
+    // in whole multiples of the request, so that requests of one size fill the account to its last byte.
+    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who) {
+        std::size_t const step = memory_.segment_granule();
+        std::size_t const exact = round_up(size, step);
+        std::size_t const ample =
+            std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+        if (ample > exact && node().try_charge(ample))
+            if (auto const s = memory_.take_segment(ample)) return *s;
+
+        charge_request const request{asked, std::max(step, granule), who, memory_.on()};
+        charge_or_explain(exact, request);
+        if (auto const s = memory_.take_segment(exact)) return *s;
+        // The device has less than the budget says. What this pool does not use may be what is missing.
+        std::size_t const trimmed = release_.trim(0);
+        if (trimmed != 0) {
+            charge_or_explain(exact, request);
+            if (auto const s = memory_.take_segment(exact)) return *s;
+        }
+        refuse(exact, request, trimmed);
+    }
+
+    // --- what is refused ---
+
+    void charge_or_explain(std::size_t bytes, charge_request const& request) {
+        try {
+            charge(node(), bytes, request);
+        } catch (budget_exceeded const& refused) {
+            refusal facts = refused.facts();
+            facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
+            facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
+            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
+            throw budget_exceeded{std::move(facts)};
+        }
+    }
+    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
+        refusal r = facts_of(node(), exact, request);
+        auto const title = memory_.blocks().title();
+        if (trimmed != 0) r.reclaimers->insert(r.reclaimers->begin(), {title, exact, trimmed, 0});
+        r.reclaimed = trimmed;
+        r.cause = "the budget would allow it, but " + title + " got too little memory from its source";
+        r.largest_free = r.would_fit = memory_.blocks().largest_free();
+        if (r.device) {
+            std::size_t const left = std::min(r.device->free, node().room());
+            r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
+        }
+        r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
+        throw out_of_memory{std::move(r)};
+    }
+    // What is perhaps lost before an aligned address.
+    [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept {
+        return exact - std::min(exact, round_up(request.asked, request.granule));
+    }
+    // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
+    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
+        return memory_.page() != 0 ? memory_.blocks().largest_grown(spent) : 0;
+    }
+
+    pool_memory& memory_;
+    pool_release& release_;
+};
+
+}  // namespace cuota::inline v0::detail

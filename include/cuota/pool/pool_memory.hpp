@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a pool has: blocks, and the pages and segments that they are cut from, paid for by an account.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/block_pool.hpp>
+#include <cuota/pool/growing_range.hpp>
+#include <cuota/resource/any_resource.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What comes has been charged, and what is gone is refunded. When it comes and goes is for pool_growth and pool_release
+/// to say. Threads: any.
+class pool_memory {
+public:
+    static constexpr std::size_t granule = block::granule;
+
+    /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
+    pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
+                std::unique_ptr<page_range> pages, std::size_t alignment)
+        : account_{std::move(account)},
+          source_{std::move(source)},
+          device_{where},
+          name_{name},
+          pages_{std::move(pages)},
+          blocks_{name, alignment} {
+        if (pages_) blocks_.add_range(pages_->at(), pages_->bytes(), pages_->page());
+    }
+    pool_memory(pool_memory const&) = delete;
+    pool_memory& operator=(pool_memory const&) = delete;
+    ~pool_memory() {
+        // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
+        // stream, and not every source waits for that.
+        blocks_.wait_for_freed();
+        if (pages_ && device_ &&
+            blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
+            report_failure_of([&] { device_->synchronize(); });
+        blocks_.for_each_segment([this](segment const& s) { give_back(s); });
+        blocks_.for_each_mapped([this](std::byte* at, std::size_t bytes) {
+            for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
+                done += pages_->unmap(at + done, bytes - done);
+            account_.refund(bytes);
+        });
+    }
+
+    // --- what comes: charged by the caller ---
+
+    /// Nothing, and refunded, when the source has too little. Throws: misuse when the source does not align it, and what
+    /// the source throws; refunded then.
+    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes) {
+        void* p = nullptr;
+        try {
+            p = source_.allocate_sync(bytes, granule, label{name_, {}});
+        } catch (out_of_memory const&) {
+            account_.refund(bytes);
+            return std::nullopt;
+        } catch (...) {
+            account_.refund(bytes);
+            throw;
+        }
+        if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
+            give_back(segment{p, bytes});
+            throw misuse{blocks_.title() + ": its source does not align memory to the " +
+                         std::to_string(granule) + " bytes that it was asked for"};
+        }
+        return segment{p, bytes};
+    }
+
+    /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
+    /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
+    /// A page that cannot be given back for that is reported, and stays charged until this ends.
+    template <class Enter>
+    [[nodiscard]] void* map(grow_window const& window, label const& who, Enter enter) {
+        try {
+            if (map_holes(window, who)) return enter(window);
+        } catch (...) {
+            give_up(window);
+            throw;
+        }
+        give_up(window);
+        return nullptr;
+    }
+
+    // --- what goes ---
+
+    /// A segment in which there are no blocks.
+    void give_back(segment const& s) noexcept {
+        source_.deallocate_sync(s.at, s.bytes, granule);
+        account_.refund(s.bytes);
+    }
+    /// What was taken out of the blocks. Returns the bytes that are gone; pages beyond them are free as before.
+    std::size_t give_back(idle_memory const& out) noexcept {
+        std::size_t bytes = out.bytes;
+        if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
+        else source_.deallocate_sync(out.at, out.bytes, granule);
+        ++refunding_;
+        blocks_.gone(out, bytes);
+        if (bytes != 0) account_.refund(bytes);
+        --refunding_;
+        return bytes;
+    }
+    /// What was charged and did not come.
+    void refund(std::size_t bytes) noexcept { account_.refund(bytes); }
+    /// What is gone is refunded in an instant. Not waited for without end: who watches the budget is called then, by the
+    /// thread that refunds, and may wait for this one, or be this one.
+    void wait_for_refunds() const noexcept {
+        for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
+    }
+
+    // --- what there is ---
+
+    [[nodiscard]] block_pool& blocks() noexcept { return blocks_; }
+    [[nodiscard]] block_pool const& blocks() const noexcept { return blocks_; }
+    [[nodiscard]] budget const& account() const noexcept { return account_; }
+    [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
+    [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
+    [[nodiscard]] memory_kind kind() const noexcept { return source_.kind(); }
+    /// What segments are accounted in. Bytes.
+    [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
+    /// 0 when there are no pages. Bytes.
+    [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
+
+private:
+    [[nodiscard]] bool map_holes(grow_window const& window, label const& who) {
+        bool all = true;
+        for_each_hole(window, [&](block& hole) {
+            all = all && pages_->map(hole.at, hole.size, {name_, who.where}, hole.requested);
+        });
+        return all;
+    }
+    // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
+    void give_up(grow_window const& window) noexcept {
+        for_each_hole(window, [&](block& hole) {
+            while (hole.requested != 0 && pages_->unmap(hole.at + hole.requested - page(), page()) != 0)
+                hole.requested -= page();
+        });
+        account_.refund(window.missing - blocks_.give_up(window));
+    }
+    // Of a held window.
+    template <class Visit>
+    static void for_each_hole(grow_window const& window, Visit visit) {
+        block_index::for_each_part(*window.first, window.end, [&](block& part) {
+            if (part.has_state(block::state::growing)) visit(part);
+        });
+    }
+
+    budget account_;
+    any_resource source_;
+    std::optional<device> const device_;
+    tag const name_;
+    std::unique_ptr<page_range> const pages_;
+    block_pool blocks_;
+    std::atomic<int> refunding_ = 0;  // threads that give back what is gone already
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a pool comes to have less: what it gives back when it is trimmed, and when its budget is short.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/pool/idle_choice.hpp>
+#include <cuota/pool/pool_memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Whole pages and segments that are free, once no work uses them any more. Threads: any.
+class pool_release {
+public:
+    explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}
+
+    /// Until at most `keep` bytes are reserved, or none is left to give. Returns the bytes given back.
+    std::size_t trim(std::size_t keep) noexcept {
+        return give_back_all([&](std::size_t) { return memory_.blocks().take_out_above(keep); });
+    }
+    /// At least `wanted` bytes, or all there are; what is kept on this thread is not among them. Waits for what other
+    /// threads are giving back when that is needed. Returns the bytes given back.
+    std::size_t reclaim(std::size_t wanted) noexcept {
+        kept_addresses const kept = kept_here();
+        std::size_t const given = give_back_all([&](std::size_t so_far) {
+            return memory_.blocks().take_out(wanted - std::min(wanted, so_far), kept);
+        });
+        return given >= wanted ? given : given + wait_for_others();
+    }
+    /// What reclaim(wanted) would come to. Bytes.
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept {
+        memory_.wait_for_refunds();
+        return memory_.blocks().could_take_out(wanted, kept_here());
+    }
+
+    /// While one lives, its thread reclaims nothing of these addresses: the pool is about to grow there.
+    class keeping {
+    public:
+        keeping(pool_release const& of, kept_addresses const& kept) noexcept
+            : of_{&of}, kept_{kept}, outer_{std::exchange(innermost(), this)} {}
+        keeping(keeping const&) = delete;
+        keeping& operator=(keeping const&) = delete;
+        ~keeping() { innermost() = outer_; }
+
+        [[nodiscard]] static kept_addresses here(pool_release const& pool) noexcept {
+            for (keeping const* k = innermost(); k; k = k->outer_)
+                if (k->of_ == &pool) return k->kept_;
+            return {};
+        }
+
+    private:
+        [[nodiscard]] static keeping const*& innermost() noexcept {
+            static thread_local keeping const* scope = nullptr;
+            return scope;
+        }
+
+        pool_release const* of_;
+        kept_addresses kept_;
+        keeping const* outer_;
+    };
+
+private:
+    [[nodiscard]] kept_addresses kept_here() const noexcept { return keeping::here(*this); }
+
+    // take_out(so_far) until it has no more.
+    template <class TakeOut>
+    std::size_t give_back_all(TakeOut take_out) noexcept {
+        std::size_t given = 0;
+        for (;;) {
+            std::optional<idle_memory> out;
+            report_failure_of([&] { out = take_out(given); });
+            if (!out) return given;
+            std::size_t const bytes = memory_.give_back(*out);
+            given += bytes;
+            if (bytes == 0) return given;
+        }
+    }
+    // What other threads are giving back could be had as well. Returns the bytes.
+    std::size_t wait_for_others() noexcept {
+        std::size_t const gone = memory_.blocks().wait_for_leaving();
+        memory_.wait_for_refunds();
+        return gone;
+    }
+
+    pool_memory& memory_;
+};
+
+}  // namespace cuota::inline v0::detail
