@@ -117,8 +117,9 @@ public:
         become_hole(pages);
     }
 
-    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds it
-    /// says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies. Returns the first one held. Throws: std::bad_alloc; unchanged then.
+    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds
+    /// it says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies.
+    /// Returns the first one held. Throws: std::bad_alloc; unchanged then.
     block& hold_window(block& first, std::byte* at, std::byte* end) {
         store_.reserve_two();
         block* begin = &first;
@@ -228,8 +229,8 @@ public:
     /// The live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours: the merged
-    /// block waits for what each of its parts did.
+    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours:
+    /// the merged block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
         return free_again(b, std::move(waits));
