@@ -314,6 +314,14 @@ private:
         put_free(*kept);
         return *kept;
     }
+    std::size_t undo_growing(block& b) noexcept {
+        if (b.requested == 0) return become_hole(b), 0;
+        b.become(block::state::held);
+        try {
+            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
+        } catch (std::bad_alloc const&) {}  // then all of it stays held
+        return b.size;
+    }
 
     [[nodiscard]] static std::uintptr_t address(void const* p) noexcept {
         return reinterpret_cast<std::uintptr_t>(p);
@@ -353,16 +361,6 @@ private:
         }
         put_hole(*kept);
         return *kept;
-    }
-
-    std::size_t undo_growing(block& b) noexcept {
-        if (b.requested == 0) return become_hole(b), 0;
-        b.become(block::state::held);
-        try {
-            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
-        } catch (std::bad_alloc const&) {  // then all of it stays held
-        }
-        return b.size;
     }
 
     static void link(block& b, block& next) noexcept {
