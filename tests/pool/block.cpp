@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 
@@ -17,13 +18,9 @@ using cuota::detail::block;
 using cuota::detail::block_store;
 using cuota::detail::wait_point;
 using cuota::detail::wait_set;
+using pool_tests::address;
 
 namespace {
-
-// A record never touches the memory it speaks of, so any address will do.
-std::byte* address(std::size_t offset) {
-    return reinterpret_cast<std::byte*>(std::uintptr_t{0x10'0000} + offset);
-}
 
 // As far as a free block is concerned: what a live one has is set when it becomes live.
 bool is_new(block const& b, std::byte* at, std::size_t size) {

@@ -10,6 +10,7 @@
 
 #include <cuota/core/bytes.hpp>
 
+#include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 #include "support/gate.hpp"
@@ -25,14 +26,10 @@ using cuota::detail::idle_memory;
 using cuota::detail::stream_mark;
 using cuota::detail::stream_order;
 using cuota::detail::wait_set;
+using pool_tests::address;
+using pool_tests::offset_of;
 
 namespace {
-
-// Nothing is behind these addresses: the blocks of a pool are never touched.
-std::byte* address(std::size_t offset) {
-    return reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40 | offset);
-}
-std::size_t offset_of(block const& b) { return static_cast<std::size_t>(b.at - address(0)); }
 
 block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::granule,
             lifespan meant = lifespan::scratch, block_user const& user = {}) {

@@ -11,6 +11,7 @@
 
 #include <cuota/core/bytes.hpp>
 
+#include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
 
 using namespace cuota::literals;
@@ -18,51 +19,19 @@ using cuota::detail::block;
 using cuota::detail::block_index;
 using cuota::detail::grow_window;
 using cuota::detail::growth_aim;
+using pool_tests::address;
+using pool_tests::page;
 
 namespace {
 
-constexpr std::size_t page = 2_MiB;
+// Pages of a range, and which of them a request would get.
+struct pages : pool_tests::paged_blocks {
+    using paged_blocks::paged_blocks;
 
-// Nothing is behind these addresses.
-std::byte* address(std::size_t offset) {
-    return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
-}
-
-// Pages of a range; what is not said to be there is a hole.
-struct pages {
-    explicit pages(std::size_t count) { index.add_range(address(0), count * page, page); }
-
-    // Maps [from, until), free then.
-    void map(std::size_t from, std::size_t until) {
-        block* at = nullptr;
-        index.for_each_hole([&](block& hole) {
-            if (hole.at <= address(from) && address(until) <= hole.end()) at = &hole;
-        });
-        REQUIRE(at);
-        block& held = index.hold_window(*at, address(from), address(until));
-        index.join_window(held, address(until), {});
-    }
-    // Makes `bytes` live of the free block at an offset.
-    block& take(std::size_t from, std::size_t bytes) {
-        block* at = nullptr;
-        index.for_each_free([&](block& b) {
-            if (b.at <= address(from) && address(from) < b.end()) at = &b;
-        });
-        REQUIRE(at);
-        if (at->at != address(from)) {  // what is before it is free again at once
-            block& before = index.take(*at, static_cast<std::size_t>(address(from) - at->at), 0, {});
-            block& taken = take(from, bytes);
-            index.release(before, {});
-            return taken;
-        }
-        return index.take(*at, bytes, bytes, {});
-    }
     [[nodiscard]] std::optional<grow_window> choose(std::size_t size,
                                                     growth_aim aim = growth_aim::least_missing) const {
         return cuota::detail::choose_window(index, size, aim);
     }
-
-    block_index index;
 };
 
 bool lies_at(std::optional<grow_window> const& w, std::size_t from, std::size_t until) {

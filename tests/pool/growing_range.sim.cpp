@@ -672,7 +672,7 @@ TEST_CASE(
             u.give(2);
             auto const injected = simulator::faults_injected();
             simulator::fail_call(nullptr, nth, cudaErrorUnknown);
-            for (std::uint64_t const first : {1, 2})
+            for (std::uint64_t const first : {1U, 2U})
                 simulator::fail_call("cuMemUnmap", first, cudaErrorUnknown);
             void* p = nullptr;
             try {

@@ -13,6 +13,7 @@
 
 #include <cuota/core/bytes.hpp>
 
+#include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
 
 using namespace cuota::literals;
@@ -22,39 +23,18 @@ using cuota::detail::choose_idle;
 using cuota::detail::could_be_idle;
 using cuota::detail::idle_memory;
 using cuota::detail::kept_addresses;
+using pool_tests::address;
+using pool_tests::page;
 
 namespace {
 
-constexpr std::size_t page = 2_MiB;
-
-// Nothing is behind these addresses.
-std::byte* address(std::size_t offset) {
-    return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
-}
-
 // 32 pages with memory behind all but the last, as one free block.
-struct mapped_range {
-    mapped_range() {
-        index.add_range(address(0), 32 * page, page);
-        block* whole = nullptr;
-        index.for_each_hole([&](block& hole) { whole = &hole; });
-        block& held = index.hold_window(*whole, address(0), address(31 * page));
-        index.join_window(held, address(31 * page), {});
-    }
-    block& take(std::size_t from, std::size_t bytes) {
-        block* at = nullptr;
-        index.for_each_free([&](block& b) {
-            if (b.at == address(from)) at = &b;
-        });
-        REQUIRE(at);
-        return index.take(*at, bytes, bytes, {});
-    }
+struct mapped_range : pool_tests::paged_blocks {
+    mapped_range() : paged_blocks{32} { map(0, 31 * page); }
     void drop(idle_memory const& idle) {
         if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes), idle.bytes);
         else index.remove_segment(*idle.in);
     }
-
-    block_index index;
 };
 
 bool is_pages(std::optional<idle_memory> const& idle, std::size_t from, std::size_t until) {

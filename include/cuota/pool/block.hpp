@@ -18,7 +18,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// The record of a run of bytes inside one segment, or one range of pages. A free block needs the first half of it, a live one the second.
+/// The record of a run of bytes inside one segment, or one range of pages. A free block needs the first half of it, a
+/// live one the second.
 struct alignas(128) block {
     /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
     static constexpr std::size_t granule = 256;

@@ -80,8 +80,8 @@ enum class fit_slack { same_size_if_small, quarter };
     return best;
 }
 
-/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or run of pages, in
-/// the largest free block there, or the largest of all. Null when none fits.
+/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or
+/// run of pages, in the largest free block there, or the largest of all. Null when none fits.
 /// Cost: up to 32 blocks are looked at.
 [[nodiscard]] inline block* choose_block_to_keep(block_index const& blocks,
                                                  place_needed const& needed) noexcept {

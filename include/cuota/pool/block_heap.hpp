@@ -141,7 +141,8 @@ public:
     // --- what leaves ---
 
     /// Holds what serves best to give back `surplus` bytes, none that are kept; nothing when there is none. It counts as
-    /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc; unchanged then.
+    /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc;
+    /// unchanged then.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
                                                       std::vector<shared<stream_mark>>& busy) {
         auto out = choose_idle(blocks_, surplus, kept);

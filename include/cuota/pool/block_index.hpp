@@ -117,8 +117,9 @@ public:
         become_hole(pages);
     }
 
-    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds it
-    /// says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies. Returns the first one held. Throws: std::bad_alloc; unchanged then.
+    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds
+    /// it says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies.
+    /// Returns the first one held. Throws: std::bad_alloc; unchanged then.
     block& hold_window(block& first, std::byte* at, std::byte* end) {
         store_.reserve_two();
         block* begin = &first;
@@ -210,8 +211,8 @@ public:
     /// The live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours: the merged
-    /// block waits for what each of its parts did.
+    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours:
+    /// the merged block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
         return free_again(b, std::move(waits));
@@ -309,6 +310,14 @@ private:
         put_free(*kept);
         return *kept;
     }
+    std::size_t undo_growing(block& b) noexcept {
+        if (b.requested == 0) return become_hole(b), 0;
+        b.become(block::state::held);
+        try {
+            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
+        } catch (std::bad_alloc const&) {}  // then all of it stays held
+        return b.size;
+    }
 
     [[nodiscard]] static std::uintptr_t address(void const* p) noexcept {
         return reinterpret_cast<std::uintptr_t>(p);
@@ -349,16 +358,6 @@ private:
         put_hole(*kept);
         return *kept;
     }
-    std::size_t undo_growing(block& b) noexcept {
-        if (b.requested == 0) return become_hole(b), 0;
-        b.become(block::state::held);
-        try {
-            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
-        } catch (std::bad_alloc const&) {  // then all of it stays held
-        }
-        return b.size;
-    }
-
     void link_before(block& b, block& lower) noexcept {
         lower.after = &b;
         lower.before = std::exchange(b.before, &lower);

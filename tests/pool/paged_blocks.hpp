@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks at addresses that nothing is behind: who has only their records never touches them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/pool/block_index.hpp>
+
+#include "support/catch.hpp"
+
+namespace pool_tests {
+
+[[nodiscard]] inline std::byte* address(std::size_t offset) {
+    return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
+}
+[[nodiscard]] inline std::size_t offset_of(cuota::detail::block const& b) {
+    return static_cast<std::size_t>(b.at - address(0));
+}
+
+inline constexpr std::size_t page = std::size_t{2} << 20;
+
+/// The pages of a range at address(0); what is not said to be mapped is a hole.
+struct paged_blocks {
+    using block = cuota::detail::block;
+
+    explicit paged_blocks(std::size_t count) { index.add_range(address(0), count * page, page); }
+
+    /// Maps [from, until), free then.
+    void map(std::size_t from, std::size_t until) {
+        block* at = nullptr;
+        index.for_each_hole([&](block& hole) {
+            if (hole.at <= address(from) && address(until) <= hole.end()) at = &hole;
+        });
+        REQUIRE(at);
+        block& held = index.hold_window(*at, address(from), address(until));
+        index.join_window(held, address(until), {});
+    }
+    /// Makes `bytes` live, at an offset in a free block.
+    block& take(std::size_t from, std::size_t bytes) {
+        block* at = nullptr;
+        index.for_each_free([&](block& b) {
+            if (b.at <= address(from) && address(from) < b.end()) at = &b;
+        });
+        REQUIRE(at);
+        if (at->at != address(from)) {  // what is before it is free again at once
+            block& before = index.take(*at, static_cast<std::size_t>(address(from) - at->at), 0, {});
+            block& taken = take(from, bytes);
+            index.release(before, {});
+            return taken;
+        }
+        return index.take(*at, bytes, bytes, {});
+    }
+
+    cuota::detail::block_index index;
+};
+
+}  // namespace pool_tests
