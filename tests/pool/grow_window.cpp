@@ -20,9 +20,10 @@ using cuota::detail::block_index;
 using cuota::detail::grow_window;
 using cuota::detail::growth_aim;
 using pool_tests::address;
-using pool_tests::page;
 
 namespace {
+
+constexpr std::size_t page = pool_tests::paged_blocks::page;
 
 // Pages of a range, and which of them a request would get.
 struct pages : pool_tests::paged_blocks {

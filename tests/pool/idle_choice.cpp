@@ -24,9 +24,10 @@ using cuota::detail::could_be_idle;
 using cuota::detail::idle_memory;
 using cuota::detail::kept_addresses;
 using pool_tests::address;
-using pool_tests::page;
 
 namespace {
+
+constexpr std::size_t page = pool_tests::paged_blocks::page;
 
 // 32 pages with memory behind all but the last, as one free block.
 struct mapped_range : pool_tests::paged_blocks {

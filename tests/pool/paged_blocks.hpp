@@ -21,11 +21,11 @@ namespace pool_tests {
     return static_cast<std::size_t>(b.at - address(0));
 }
 
-inline constexpr std::size_t page = std::size_t{2} << 20;
-
 /// The pages of a range at address(0); what is not said to be mapped is a hole.
 struct paged_blocks {
     using block = cuota::detail::block;
+
+    static constexpr std::size_t page = std::size_t{2} << 20;
 
     explicit paged_blocks(std::size_t count) { index.add_range(address(0), count * page, page); }
 
