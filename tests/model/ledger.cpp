@@ -183,6 +183,21 @@ TEST_CASE("who reads what is published without the lock is answered as if one at
     tell(explore_random({}, 20, 2, 2, 3));
 }
 
+TEST_CASE("figures of two instants refuse nothing that fits at both", "[model][ledger]") {
+    in_steps const as_they_are;
+    int const level = GENERATE(0, 1);  // 1: the refusal would be by a node that is not looked at first
+    tally sum;
+    // All the root has is idle with a thread that does nothing. While another calls that in, and has less: what was taken
+    // before, without what is idle then, leaves no room.
+    program const one_idle{{}, {}, {{0, 2}, {0, -2}}};
+    holds({}, {{{level, 1}}, {{0, 1}, {0, -1}}}, 2, 4, one_idle, sum);
+    // Nothing is idle. While one comes to hold some ready, and another takes as much: what is idle before, and what is
+    // taken then.
+    program const none_idle{{{0, 2}, {0, -2}}, {{0, -1}}};
+    holds({}, {{{level, 1}}, {{0, 1}, {0, -1}}, {{0, 1}}}, 2, 4, none_idle, sum);
+    tell(sum);
+}
+
 TEST_CASE("three threads of three operations each at two levels, with many states", "[.][long][ledger]") {
     tally sum;
     program const run{{{1, 2}, {1, -2}, {0, 1}}, {{1, 1}, {1, -1}, {1, 2}}, {{0, 2}, {0, -2}, {1, 1}}};
