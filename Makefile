@@ -12,11 +12,12 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: one seed; sanitizers without the examples, under ThreadSanitizer only
 # files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the compiler's time; by
-# nvcc the examples, and the tests of what stands on CUDA itself.
+# nvcc the examples, the benchmarks, and the tests of what stands on CUDA itself.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
-by_nvcc = $(if $(SHORT),--target all-examples test-runtime test-resource test-buffer)
+by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer)
+left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
@@ -52,6 +53,7 @@ modes = CUOTA_SIM_CHECKS=strict $(SEEDS:%=CUOTA_SIM_SCHEDULE=late:%)
 .PHONY: modes
 modes: ## the same tests on stricter devices: memory closed to the host, then work as late as it may be, by two seeds
 	@$(SETUP)
+	@$(call left_out,the second seed)
 	@$(call build,dev)
 	@for mode in $(modes); do \
 	    echo "==== $$mode"; \
@@ -62,6 +64,7 @@ modes: ## the same tests on stricter devices: memory closed to the host, then wo
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
+	@$(call left_out,examples; UndefinedBehaviorSanitizer for $(pointers); ThreadSanitizer for files that start no threads)
 	@$(call build,asan)
 	@$(call ctest,asan)
 	@$(call build,tsan)
@@ -101,6 +104,7 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
 	mkdir -p build; $(call configure,cuda); \
 	if grep -q 'no GPU on this machine' build/cuda.log; then \
+	    $(or $(call left_out,other tests than those of runtime resource buffer),true); \
 	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && \
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi

@@ -108,4 +108,15 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
                              std::make_unique<fake_pages>(mapped, most));
 }
 
+/// A pool's memory on such pages, and on nothing else.
+[[nodiscard]] inline cuota::detail::pool_memory paged_memory(cuota::budget const& budget, std::size_t& mapped,
+                                                             std::size_t most) {
+    return {budget,
+            empty_source{},
+            std::nullopt,
+            "main",
+            std::make_unique<fake_pages>(mapped, most),
+            cuota::detail::block::granule};
+}
+
 }  // namespace pool_tests

@@ -70,12 +70,7 @@ TEST_CASE("what a source refuses is charged no more", "[pool][pool_memory]") {
 TEST_CASE("a window that does not become a block is refunded, and as it was", "[pool][pool_memory]") {
     cuota::budget budget{"test", 64_MiB};
     std::size_t mapped = 0;
-    pool_memory memory{budget,
-                       pool_tests::empty_source{},
-                       std::nullopt,
-                       "main",
-                       std::make_unique<pool_tests::fake_pages>(mapped, 8_MiB),
-                       block::granule};
+    pool_memory memory = pool_tests::paged_memory(budget, mapped, 8_MiB);
     auto const grow = [&](std::size_t bytes, auto enter) {
         auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);
         REQUIRE(memory.node().try_charge(window.value().missing));

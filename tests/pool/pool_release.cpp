@@ -120,12 +120,7 @@ TEST_CASE("who is about to grow beside free pages keeps those, on this thread an
 TEST_CASE("what is kept is no part of what could be given back, nor given", "[pool][pool_release]") {
     cuota::budget budget{"test", 64_MiB};
     std::size_t mapped = 0;
-    pool_memory memory{budget,
-                       pool_tests::empty_source{},
-                       std::nullopt,
-                       "main",
-                       std::make_unique<pool_tests::fake_pages>(mapped, 64_MiB),
-                       block::granule};
+    pool_memory memory = pool_tests::paged_memory(budget, mapped, 64_MiB);
     pool_release release{memory};
     cuota::detail::pool_growth growth{memory, release};
     growth.reserve(8_MiB, {});
