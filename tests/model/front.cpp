@@ -80,9 +80,9 @@ public:
     explicit small_pool(bool alike) : alike_{alike} {
         for (std::size_t i = 0; i != blocks; ++i) {
             block& b = records_[i];
-            b.at = static_cast<std::byte*>(address_of(i));
             b.size = size_of(i);
-            b.become(block::state::free);
+            b.note = &notes_[i];
+            b.stand_at(address_of(i), block::state::free);
             at_[i] = &b;
             free_[i] = true;
         }
@@ -91,14 +91,14 @@ public:
     // The number of the block, from 1 up; 0 for none.
     long take(thread_record& me, std::size_t wanted) {
         std::size_t const size = size_of(wanted);
+        long ready = 0;
         auto const write = [&](block& b) {
-            b.requested = size;
-            b.become(block::state::live);
-        };
-        if (block* const ready = fronts_.of(me).try_take(me, stream, size, size, write)) {
             model::check(!is_emptied_, "nothing is taken out of a front while it is emptied");
-            return number_of(*ready);
-        }
+            b.requested = size;
+            ready = static_cast<long>(number_of(b));
+            b.stand_at(address_of(number_of(b) - 1), block::state::live);
+        };
+        if (fronts_.of(me).try_take(me, stream, size, size, write)) return ready;
         std::scoped_lock const lock{guard_};
         block* b = find(wanted);
         if (!b) {
@@ -106,13 +106,13 @@ public:
             b = find(wanted);
         }
         if (!b) return 0;
-        long const number = number_of(*b);
-        free_[static_cast<std::size_t>(number) - 1] = false;
+        std::size_t const number = number_of(*b);
+        free_[number - 1] = false;
         requested_ += b->requested = size;
-        b->stream = stream;
-        b->become(block::state::live);
+        b->note->stream = stream;
+        b->stand_at(address_of(number - 1), block::state::live);
         if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(*b);
-        return number;
+        return static_cast<long>(number);
     }
     bool give(thread_record& me, std::size_t i) {
         if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i), size_of(i))) return true;
@@ -139,9 +139,8 @@ public:
         if (!free_[0] || !free_[1]) return false;
         std::swap(at_[0], at_[1]);
         for (std::size_t i = 0; i != blocks; ++i) {
-            at_[i]->at = static_cast<std::byte*>(address_of(i));
             at_[i]->size = size_of(i);
-            at_[i]->become(block::state::free);
+            at_[i]->stand_at(address_of(i), block::state::free);
         }
         return true;
     }
@@ -153,9 +152,8 @@ private:
     [[nodiscard]] std::size_t size_of(std::size_t i) const {
         return alike_ ? block::granule : (i + 1) * block::granule;
     }
-    [[nodiscard]] static long number_of(block const& b) {
-        return static_cast<long>(reinterpret_cast<std::uintptr_t>(b.at) >> 20);
-    }
+    // Not by its word, which would be one more thing for others to come between.
+    [[nodiscard]] std::size_t number_of(block const& b) const { return &b == at_[0] ? 1 : 2; }
     [[nodiscard]] block* find(std::size_t wanted) const {
         for (std::size_t const i : {wanted, 1 - wanted})
             if (free_[i] && (alike_ || i == wanted)) return at_[i];
@@ -164,8 +162,8 @@ private:
     [[nodiscard]] static void* address_of(std::size_t i) { return reinterpret_cast<void*>((i + 1) << 20); }
     void put_away(block& b) {
         requested_ -= std::exchange(b.requested, 0);
-        b.become(block::state::free);
-        free_[static_cast<std::size_t>(number_of(b)) - 1] = true;
+        b.stand_at(address_of(number_of(b) - 1), block::state::free);
+        free_[number_of(b) - 1] = true;
     }
     void collect() {
         requested_ -= fronts_.collect([this](block& b) {
@@ -180,6 +178,7 @@ private:
     cuota::detail::mutex guard_;
     fronts fronts_;
     std::array<block, blocks> records_;
+    std::array<cuota::detail::block_note, blocks> notes_;
     std::array<block*, blocks> at_{};
     std::array<bool, blocks> free_{};
     std::size_t requested_ = 0;

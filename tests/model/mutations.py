@@ -51,10 +51,10 @@ FRONT_MUTATIONS = [
     ("a block that is not live is not claimed", BLOCK, "return word.load(std::memory_order_relaxed) == expected &&",
      "expected = word.load(std::memory_order_relaxed); return "),
     ("what is taken out of a front is asked for", FRONT, "        credit_ -= bytes;\n", ""),
-    ("a block goes out of a front when it is taken", FRONT, "block* const b = std::exchange(s.first, s.first->next);",
+    ("a block goes out of a front when it is taken", FRONT, "block* const b = std::exchange(s.first, s.first->left);",
      "block* const b = s.first;"),
-    ("a front is put away block by block", FRONT, "while (first) put_away(*std::exchange(first, first->next));",
-     "first = nullptr; (void)put_away;"),
+    ("a front is put away block by block", FRONT, "                put_away(b);\n",
+     "                (void)put_away;\n"),
 ]
 TENURED_LOCK_MUTATIONS = [
     ("who calls a tenured_lock in fences", TENURED, "        if (fences_are_asymmetric()) heavy_fence();\n", ""),

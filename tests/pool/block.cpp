@@ -15,6 +15,7 @@
 #include "support/failing_heap.hpp"
 
 using cuota::detail::block;
+using cuota::detail::block_note;
 using cuota::detail::block_store;
 using cuota::detail::wait_point;
 using cuota::detail::wait_set;
@@ -24,16 +25,13 @@ namespace {
 
 // As far as a free block is concerned: what a live one has is set when it becomes live.
 bool is_new(block const& b, std::byte* at, std::size_t size) {
-    return b.at == at && b.size == size && !b.before && !b.after && !b.left && !b.right &&
+    return b.at() == at && b.size == size && !b.before && !b.after && !b.left && !b.right &&
            b.has_state(block::state::free) && b.waits.is_empty();
 }
 
 void fill(block& b, block& other) {
     b.before = b.after = b.left = b.right = &other;
     b.become(block::state::live);
-    b.requested = 17;
-    b.name = cuota::tag{"weights"};
-    b.where = {"train.cpp", 17};
     b.waits = wait_set{{1, 2}};
     wait_set more{wait_point{3, 4}};
     b.waits.merge(more);
@@ -54,10 +52,9 @@ TEST_CASE("a block knows whether it is a whole segment", "[pool][block]") {
 
 TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
     block b;
-    b.at = address(512);
     b.size = 512;
-    b.become(block::state::free);
-    CHECK_FALSE(b.claim(b.at));
+    b.stand_at(address(512), block::state::free);
+    CHECK_FALSE(b.claim(b.at()));
     CHECK(b.may_merge());
     b.become(block::state::live);
     CHECK_FALSE(b.may_merge());
@@ -71,21 +68,36 @@ TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
     CHECK_FALSE(b.may_merge());
 }
 
-TEST_CASE("what a free block needs lies in one line of the cache, and what a live one needs in another",
-          "[pool][block]") {
-    block const b;
-    auto const* const from = reinterpret_cast<std::byte const*>(&b);
-    auto const line_of = [&](auto const& member) {
-        auto const* const at = reinterpret_cast<std::byte const*>(&member);
-        CHECK((at - from) / 64 == (at + sizeof(member) - 1 - from) / 64);
-        return (at - from) / 64;
-    };
+TEST_CASE("a block keeps its address whatever its state", "[pool][block]") {
+    block b;
+    for (auto const now : {block::state::live, block::state::held, block::state::hole, block::state::growing,
+                           block::state::free}) {
+        b.stand_at(address(768), now);
+        CHECK(b.at() == address(768));
+        CHECK(b.has_state(now));
+        b.become(block::state::held);
+        CHECK(b.at() == address(768));
+    }
+    b.size = 512;
+    CHECK(b.end() == address(768 + 512));
+}
 
-    CHECK(reinterpret_cast<std::uintptr_t>(&b) % 128 == 0);
-    CHECK((line_of(b.at) == 0 && line_of(b.size) == 0 && line_of(b.before) == 0 && line_of(b.after) == 0));
-    CHECK((line_of(b.left) == 0 && line_of(b.right) == 0 && line_of(b.waits) == 0));
-    CHECK((line_of(b.word) == 1 && line_of(b.requested) == 1 && line_of(b.name) == 1));
-    CHECK((line_of(b.where) == 1 && line_of(b.stream) == 1 && line_of(b.lane) == 1 && line_of(b.next) == 1));
+TEST_CASE("a record lies in one line of the cache, and its number beside its waits", "[pool][block]") {
+    std::vector<block> const blocks(3);
+    for (block const& b : blocks) CHECK(reinterpret_cast<std::uintptr_t>(&b) % 64 == 0);
+
+    block b;
+    b.number = 17;
+    b.waits = wait_set{{1, 2}};
+    wait_set more{wait_point{3, 4}};
+    b.waits.merge(more);
+    CHECK(b.number == 17);
+    b.number = ~std::uint32_t{0};
+    std::vector<wait_point> points;
+    b.waits.for_each([&](wait_point point) { points.push_back(point); });
+    CHECK(points == std::vector<wait_point>{{1, 2}, {3, 4}});
+    b.waits = {};
+    CHECK(b.number == ~std::uint32_t{0});
 }
 
 TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]") {
@@ -126,7 +138,7 @@ TEST_CASE("the addresses of records stay, and what is in them, while others are 
         auto const [at, size] = live.back();
         live.pop_back();
         REQUIRE(at->size == size);
-        REQUIRE(at->at == address(size));
+        REQUIRE(at->at() == address(size));
         REQUIRE(at->before == at);
         taken.erase(at);
         store.drop(*at);
@@ -135,7 +147,7 @@ TEST_CASE("the addresses of records stay, and what is in them, while others are 
     REQUIRE(live.size() > 500);
     for (entry const& one : live) {
         CHECK(one.at->size == one.size);
-        CHECK(one.at->name == cuota::tag{"weights"});
+        CHECK(one.at->has_state(block::state::live));
     }
 }
 
@@ -209,4 +221,51 @@ TEST_CASE("a block_store is as it was when the host has no memory for more recor
     support::failing_heap const heap{0};
     for (std::size_t i = 0; i != 1000; ++i) (void)store.make(address(0), 256);
     CHECK(heap.refused() == 0);
+}
+
+TEST_CASE("a record is found by its number, however many there are", "[pool][block]") {
+    block_store store;
+    std::vector<block*> made;
+    for (std::size_t i = 0; i != 1000; ++i) made.push_back(&store.make(address(i * 256), 256));
+    for (std::size_t i = 0; i < made.size(); i += 3) store.drop(*made[i]);
+
+    std::set<std::uint32_t> numbers;
+    for (block* b : made) {
+        CHECK(&store[b->number] == b);
+        CHECK(numbers.insert(b->number).second);
+    }
+}
+
+TEST_CASE("notes are each of one's own, and used again without the host's heap", "[pool][block]") {
+    block_store store;
+    std::set<block_note*> first;
+    for (std::size_t i = 0; i != 300; ++i) {
+        store.reserve_note();
+        REQUIRE(first.insert(&store.make_note()).second);
+    }
+
+    std::vector<block_note*> again;
+    again.reserve(first.size());
+    {
+        support::failing_heap const heap{0};
+        for (block_note* note : first) store.drop_note(*note);
+        for (std::size_t i = 0; i != first.size(); ++i) {
+            store.reserve_note();
+            again.push_back(&store.make_note());
+        }
+        CHECK(heap.refused() == 0);
+    }
+    CHECK(std::set<block_note*>(again.begin(), again.end()) == first);
+}
+
+TEST_CASE("a host without memory gets no note, and loses none", "[pool][block]") {
+    block_store store;
+    {
+        support::failing_heap const heap{0};
+        CHECK_THROWS_AS(store.reserve_note(), std::bad_alloc);
+    }
+    store.reserve_note();
+    block_note& made = store.make_note();
+    store.drop_note(made);
+    CHECK(&store.make_note() == &made);
 }

@@ -194,7 +194,7 @@ TEST_CASE("a walk of aligned requests: each is served where it fits, and all com
                 REQUIRE(heap.stats().largest_free < cuota::round_up(bytes, 256) + alignment);
                 continue;
             }
-            REQUIRE(reinterpret_cast<std::uintptr_t>(b->at) % alignment == 0);
+            REQUIRE(reinterpret_cast<std::uintptr_t>(b->at()) % alignment == 0);
             REQUIRE(b->size == cuota::round_up(bytes, 256));
             allocated += b->size;
             live.push_back({b, alignment});

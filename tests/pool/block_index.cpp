@@ -21,7 +21,7 @@ namespace {
 // The index never touches the memory it speaks of, so any address will do.
 void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_t{0x10'0000} + offset); }
 std::size_t offset_of(block const& b) {
-    return reinterpret_cast<std::uintptr_t>(b.at) - std::uintptr_t{0x10'0000};
+    return reinterpret_cast<std::uintptr_t>(b.at()) - std::uintptr_t{0x10'0000};
 }
 
 struct extent {
@@ -70,8 +70,8 @@ TEST_CASE("block_index gives the front of a block and keeps the rest free", "[po
     CHECK(offset_of(taken) == 0);
     CHECK(taken.size == 1024);
     CHECK(taken.requested == 1000);
-    CHECK(taken.name == cuota::tag{"weights"});
-    CHECK(taken.where.line == 17);
+    CHECK(taken.note->name == cuota::tag{"weights"});
+    CHECK(taken.note->where.line == 17);
     CHECK(taken.has_state(block::state::live));
     CHECK(free_extents(blocks) == std::vector<extent>{{1024, 3072}});
     CHECK(blocks.largest_free() == 3072);
@@ -414,9 +414,9 @@ TEST_CASE("block_index knows what is mapped when the first block of its range is
     block& low = take(blocks, page);
     block& next = take(blocks, 256);
 
-    CHECK(low.at == address(0));
-    CHECK(next.at == address(page));
-    CHECK(whole.at == address(page + 256));  // the same record: it is what is left
+    CHECK(low.at() == address(0));
+    CHECK(next.at() == address(page));
+    CHECK(whole.at() == address(page + 256));  // the same record: it is what is left
     CHECK(blocks.free_pages() == 2 * page);
     std::vector<extent> mapped;
     blocks.for_each_mapped([&](std::byte* at, std::size_t bytes) {
@@ -436,7 +436,7 @@ TEST_CASE("pages at the high end of a free block that are taken are free no more
     block* hole = nullptr;
     blocks.for_each_hole([&](block& h) { hole = &h; });
     auto* const end = static_cast<std::byte*>(address(4 * page));
-    blocks.join_window(blocks.hold_window(*hole, hole->at, end), end, {});
+    blocks.join_window(blocks.hold_window(*hole, hole->at(), end), end, {});
     REQUIRE(blocks.free_pages() == 4 * page);
 
     block& high = blocks.take(first_fit(blocks, 1), page + 256, page + 256, {}, {}, block_index::side::high);

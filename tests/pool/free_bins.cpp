@@ -31,7 +31,7 @@ std::byte* address(std::size_t offset) {
 std::vector<block> blocks_of(std::vector<std::size_t> const& sizes) {
     std::vector<block> blocks(sizes.size());
     for (std::size_t i = 0; i != sizes.size(); ++i) {
-        blocks[i].at = address(i << 44);
+        blocks[i].stand_at(address(i << 44), block::state::free);
         blocks[i].size = sizes[i];
     }
     return blocks;
@@ -137,7 +137,7 @@ TEST_CASE("a block that is made smaller in free_bins is found by its new size an
 
     bins.resize(blocks[1], address(granule), to);
 
-    CHECK(blocks[1].at == address(granule));
+    CHECK(blocks[1].at() == address(granule));
     CHECK(blocks[1].size == to);
     CHECK(blocks[1].may_merge());
     CHECK(bins.count() == (is_alone ? 1 : 3));
@@ -217,7 +217,7 @@ public:
         friend auto operator<=>(entry const&, entry const&) = default;
     };
     void insert(block const& b) {
-        entry const one{b.size, is_list(b) ? ~next_ : reinterpret_cast<std::uintptr_t>(b.at), &b};
+        entry const one{b.size, is_list(b) ? ~next_ : reinterpret_cast<std::uintptr_t>(b.at()), &b};
         ++next_;
         entries_.insert(one);
         orders_[&b] = one.order;
@@ -265,7 +265,8 @@ bool agree_from_largest(free_bins const& bins, reference const& expected) {
 TEST_CASE("free_bins agree with an ordered set over a million random steps", "[pool][free_bins]") {
     std::mt19937_64 random{20'261'121};
     std::vector<block> blocks(600);
-    for (std::size_t i = 0; i != blocks.size(); ++i) blocks[i].at = address((i * 599 % 600) << 44);
+    for (std::size_t i = 0; i != blocks.size(); ++i)
+        blocks[i].stand_at(address((i * 599 % 600) << 44), block::state::free);
     std::vector<block*> in;
     std::vector<block*> out;
     for (block& b : blocks) out.push_back(&b);
@@ -286,7 +287,7 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
             block& b = *in[random() % in.size()];
             std::size_t const size = b.size - random() % (b.size / granule) / (1 + random() % 100) * granule;
             expected.erase(b);
-            bins.resize(b, b.at + random() % 3 * granule, size);
+            bins.resize(b, b.at() + random() % 3 * granule, size);
             expected.insert(b);
         } else if (inserts) {
             block& b = *take_one(out);
@@ -339,7 +340,7 @@ TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular di
                                           std::size_t{1} << 26, 6765 * granule);
     std::vector<block> blocks(50'000);
     for (std::size_t i = 0; i != blocks.size(); ++i) {
-        blocks[i].at = address(i * distance);
+        blocks[i].stand_at(address(i * distance), block::state::free);
         blocks[i].size = size;
     }
     free_bins bins;

@@ -19,6 +19,7 @@
 #include "support/thrown.hpp"
 
 using cuota::detail::block;
+using cuota::detail::block_note;
 using cuota::detail::front;
 using cuota::detail::fronts;
 using cuota::detail::thread_record;
@@ -35,14 +36,15 @@ std::byte* address(std::size_t offset) {
 // Records of live blocks of 512 bytes, side by side, all of stream 7.
 struct row {
     std::vector<block> blocks = std::vector<block>(64);
+    std::vector<block_note> notes = std::vector<block_note>(64);
     row() {
         for (std::size_t i = 0; i != blocks.size(); ++i) {
             block& b = blocks[i];
-            b.at = address(i * 512);
             b.size = 512;
             b.requested = 500;
-            b.stream = 7;
-            b.become(block::state::live);
+            b.note = &notes[i];
+            b.note->stream = 7;
+            b.stand_at(address(i * 512), block::state::live);
         }
     }
     block& operator[](std::size_t i) { return blocks[i]; }
@@ -89,14 +91,14 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     thread_record me;
     thread_record other;
     auto const f = std::make_unique<front>();
-    REQUIRE(!f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));  // not open
+    REQUIRE(!f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));  // not open
     f->open(me);
     f->remember(r[0]);
     f->remember(r[1]);
 
-    CHECK(!f->try_put(other, r[0].at, 7, 500, cuota::round_up(500, 256)));
-    REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
-    REQUIRE(f->try_put(me, r[1].at, 7, 500, cuota::round_up(500, 256)));
+    CHECK(!f->try_put(other, r[0].at(), 7, 500, cuota::round_up(500, 256)));
+    REQUIRE(f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
+    REQUIRE(f->try_put(me, r[1].at(), 7, 500, cuota::round_up(500, 256)));
     CHECK(r[1].has_state(block::state::held));
     CHECK(!take(*f, other, 7, 512));
     CHECK(!take(*f, me, 8, 512));
@@ -116,29 +118,30 @@ TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
     f->open(me);
     f->remember(r[0]);
 
-    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at, 8, 500, cuota::round_up(500, 256))); }
-    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at, 7, 501, cuota::round_up(501, 256))); }
+    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at(), 8, 500, cuota::round_up(500, 256))); }
+    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at(), 7, 501, cuota::round_up(501, 256))); }
     SECTION("not in another size that is another's") {
-        CHECK(!f->try_put(me, r[0].at, 7, 5000, cuota::round_up(5000, 256)));
+        CHECK(!f->try_put(me, r[0].at(), 7, 5000, cuota::round_up(5000, 256)));
     }
     SECTION("not from the middle") {
-        CHECK(!f->try_put(me, r[0].at + 256, 7, 500, cuota::round_up(500, 256)));
+        CHECK(!f->try_put(me, r[0].at() + 256, 7, 500, cuota::round_up(500, 256)));
     }
     SECTION("not from a byte further") {
-        CHECK(!f->try_put(me, r[0].at + 1, 7, 500, cuota::round_up(500, 256)));
+        CHECK(!f->try_put(me, r[0].at() + 1, 7, 500, cuota::round_up(500, 256)));
     }
-    SECTION("not what it never saw") { CHECK(!f->try_put(me, r[40].at, 7, 500, cuota::round_up(500, 256))); }
+    SECTION("not what it never saw") {
+        CHECK(!f->try_put(me, r[40].at(), 7, 500, cuota::round_up(500, 256)));
+    }
     SECTION("not a record that is another block's now") {
-        std::byte* const before = r[0].at;
-        r[0].at = address(1 << 20);
-        r[0].become(block::state::live);
+        std::byte* const before = r[0].at();
+        r[0].stand_at(address(1 << 20), block::state::live);
         CHECK(!f->try_put(me, before, 7, 500, cuota::round_up(500, 256)));
     }
     CHECK(r[0].has_state(block::state::live));
 
     SECTION("not twice") {
-        REQUIRE(f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
-        CHECK(!f->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
+        REQUIRE(f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
+        CHECK(!f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
         CHECK(take(*f, me, 7, 512) == &r[0]);
         CHECK(!take(*f, me, 7, 512));
     }
@@ -152,7 +155,7 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
     gathered away;
     std::size_t kept = 0;
     while (kept != r.blocks.size()) {
-        REQUIRE(r[kept].claim(r[kept].at));
+        REQUIRE(r[kept].claim(r[kept].at()));
         if (!f->put(r[kept], std::ref(away))) break;
         ++kept;
     }
@@ -161,9 +164,10 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
 
     // Sooner or later a block of another stream wants the same place.
     block& other = r[kept];
-    for (other.stream = 8; away.blocks.empty() && other.stream != 1000; ++other.stream) {
+    std::uint64_t& stream = other.note->stream;
+    for (stream = 8; away.blocks.empty() && stream != 1000; ++stream) {
         gathered own;
-        if (f->put(other, std::ref(own))) REQUIRE(take(*f, me, other.stream, 512) == &other);
+        if (f->put(other, std::ref(own))) REQUIRE(take(*f, me, stream, 512) == &other);
         away.blocks.insert(away.blocks.end(), own.blocks.begin(), own.blocks.end());
     }
     CHECK(away.blocks.size() == kept);
@@ -183,22 +187,23 @@ TEST_CASE("a front's owner asks for no more bytes than were given back to it, or
             b.become(block::state::live);
         });
     };
-    REQUIRE(f->try_put(me, r[0].at, 7, 500, 512));
-    CHECK(r[0].requested == 0);  // what was asked for it is the front's to give again
+    REQUIRE(f->try_put(me, r[0].at(), 7, 500, 512));
     CHECK(f->credit() == 500);
     CHECK(!take_for(501));
     REQUIRE(take_for(300) == &r[0]);
     CHECK(f->credit() == 200);
 
-    REQUIRE(f->try_put(me, r[0].at, 7, 300, 512));
+    REQUIRE(f->try_put(me, r[0].at(), 7, 300, 512));
     f->lend(12);
     REQUIRE(take_for(512) == &r[0]);
     CHECK(f->credit() == 0);
 
-    REQUIRE(r[1].claim(r[1].at));
+    REQUIRE(r[1].claim(r[1].at()));
     gathered away;
     REQUIRE(f->put(r[1], std::ref(away)));  // with the 500 bytes that it was asked for
     front::account const left = f->clear(std::ref(away));
+    CHECK(away.blocks == std::vector<block*>{&r[1]});
+    CHECK(r[1].requested == 0);  // what was asked for it is the front's to give again
     CHECK(left.credit == 500);
     CHECK(left.taken == 2);
     CHECK(f->credit() == 0);
@@ -211,7 +216,7 @@ TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
     front* const mine = all->open_for(me);
     REQUIRE(mine);
     mine->remember(r[0]);
-    REQUIRE(mine->try_put(me, r[0].at, 7, 500, cuota::round_up(500, 256)));
+    REQUIRE(mine->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
 
     gathered away;
     CHECK(all->collect(std::ref(away)) == 500);

@@ -14,6 +14,7 @@
 #include "support/failing_heap.hpp"
 
 using cuota::detail::block;
+using cuota::detail::block_store;
 using cuota::detail::live_table;
 
 namespace {
@@ -23,11 +24,17 @@ std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>(std::uintptr_t{0x7f3a'4000'0000} + offset);
 }
 
-std::vector<block> blocks_at(std::size_t distance, std::size_t count) {
-    std::vector<block> blocks(count);
-    for (std::size_t i = 0; i != count; ++i) blocks[i].at = address(i * distance);
-    return blocks;
-}
+// Records of one store, at regular distances, and a table of those.
+struct records {
+    block_store store;
+    std::vector<block*> blocks;
+    explicit records(std::size_t count, std::size_t distance = 256) {
+        for (std::size_t i = 0; i != count; ++i)
+            blocks.push_back(&store.make(address(i * distance), block::granule));
+    }
+    block& operator[](std::size_t i) { return *blocks[i]; }
+    [[nodiscard]] std::size_t size() const { return blocks.size(); }
+};
 
 void enter(live_table& table, block& b) {
     table.reserve_one();
@@ -45,7 +52,8 @@ std::set<block const*> visited(live_table const& table) {
 }  // namespace
 
 TEST_CASE("an empty live_table finds nothing", "[pool][live_table]") {
-    live_table table;
+    block_store const none;
+    live_table table{none};
 
     CHECK(table.count() == 0);
     CHECK_FALSE(table.find(address(0)));
@@ -58,8 +66,10 @@ TEST_CASE("an empty live_table finds nothing", "[pool][live_table]") {
 }
 
 TEST_CASE("a live_table finds a block by its first byte only", "[pool][live_table]") {
-    live_table table;
-    block b{.at = address(0), .size = 1024};
+    records blocks{1};
+    live_table table{blocks.store};
+    block& b = blocks[0];
+    b.size = 1024;
     enter(table, b);
 
     CHECK(table.find(address(0)) == &b);
@@ -73,29 +83,54 @@ TEST_CASE("a live_table finds a block by its first byte only", "[pool][live_tabl
 TEST_CASE("a live_table grows with what is in it, and all is found", "[pool][live_table]") {
     std::size_t const distance = GENERATE(std::size_t{256}, std::size_t{512}, std::size_t{1'731'840},
                                           std::size_t{1} << 21, std::size_t{1} << 30);
-    std::vector<block> blocks = blocks_at(distance, 5000);
-    live_table table;
+    records blocks{5000, distance};
+    live_table table{blocks.store};
 
     for (std::size_t i = 0; i != blocks.size(); ++i) {
         enter(table, blocks[i]);
         REQUIRE(table.count() == i + 1);
-        REQUIRE(table.find(blocks[i].at) == &blocks[i]);
-        REQUIRE(table.find(blocks[i / 2].at) == &blocks[i / 2]);
+        REQUIRE(table.find(blocks[i].at()) == &blocks[i]);
+        REQUIRE(table.find(blocks[i / 2].at()) == &blocks[i / 2]);
     }
 
-    for (block& b : blocks) REQUIRE(table.find(b.at) == &b);
+    for (block* b : blocks.blocks) REQUIRE(table.find(b->at()) == b);
     CHECK(visited(table).size() == blocks.size());
     CHECK_FALSE(table.find(address(blocks.size() * distance)));
-    for (block& b : blocks) {
-        table.erase(b);
-        REQUIRE_FALSE(table.find(b.at));
+    for (block* b : blocks.blocks) {
+        table.erase(*b);
+        REQUIRE_FALSE(table.find(b->at()));
     }
     CHECK(visited(table).empty());
 }
 
+TEST_CASE("a live_table tells apart blocks that lie terabytes from each other", "[pool][live_table]") {
+    constexpr std::size_t terabyte = std::size_t{1} << 40;
+    records blocks{120, terabyte};
+    live_table table{blocks.store};
+    for (std::size_t i = 0; i < blocks.size(); i += 2) enter(table, blocks[i]);
+
+    for (std::size_t i = 0; i != blocks.size(); ++i)
+        CHECK(table.find(blocks[i].at()) == (i % 2 == 0 ? &blocks[i] : nullptr));
+    for (std::size_t i = 0; i < blocks.size(); i += 4) table.erase(blocks[i]);
+    for (std::size_t i = 0; i != blocks.size(); ++i)
+        CHECK(table.find(blocks[i].at()) == (i % 4 == 2 ? &blocks[i] : nullptr));
+}
+
+TEST_CASE("a live_table that is told what is to come finds what it did", "[pool][live_table]") {
+    records blocks{100};
+    live_table table{blocks.store};
+    table.expect(blocks[0].at());
+    for (std::size_t i = 0; i != 50; ++i) enter(table, blocks[i]);
+    for (std::size_t i = 0; i != 100; ++i) table.expect(blocks[i].at());
+    table.expect(nullptr);
+
+    for (std::size_t i = 0; i != 100; ++i)
+        CHECK(table.find(blocks[i].at()) == (i < 50 ? &blocks[i] : nullptr));
+}
+
 TEST_CASE("what is erased from a live_table makes room, without the host's heap", "[pool][live_table]") {
-    std::vector<block> blocks = blocks_at(256, 4000);
-    live_table table;
+    records blocks{4000};
+    live_table table{blocks.store};
     for (std::size_t i = 0; i != 20; ++i) enter(table, blocks[i]);
 
     support::failing_heap const heap{0};
@@ -112,23 +147,23 @@ TEST_CASE("what is erased from a live_table makes room, without the host's heap"
 // come by the thousand among so many addresses.
 TEST_CASE("a small live_table agrees with a map over many random steps", "[pool][live_table]") {
     std::mt19937_64 random{20'261'121};
-    std::vector<block> blocks(32);
+    records blocks{32};
 
     for (int round = 0; round != 2000; ++round) {
-        live_table table;
+        live_table table{blocks.store};
         std::unordered_map<std::byte*, block*> expected;
         std::vector<std::byte*> gone;
         for (int step = 0; step != 200; ++step) {
             block& b = blocks[random() % blocks.size()];
-            if (auto const found = expected.find(b.at); found != expected.end() && found->second == &b) {
+            if (auto const found = expected.find(b.at()); found != expected.end() && found->second == &b) {
                 table.erase(b);
-                expected.erase(b.at);
-                gone.push_back(b.at);
+                expected.erase(b.at());
+                gone.push_back(b.at());
             } else {
-                b.at = address((random() % (1 << 20)) * block::granule);
-                if (expected.contains(b.at)) continue;
+                b.stand_at(address((random() % (1 << 20)) * block::granule), block::state::free);
+                if (expected.contains(b.at())) continue;
                 enter(table, b);
-                expected[b.at] = &b;
+                expected[b.at()] = &b;
             }
             bool right = table.count() == expected.size();
             for (auto const& [at, one] : expected) right = right && table.find(at) == one;
@@ -146,9 +181,9 @@ TEST_CASE("a small live_table agrees with a map over many random steps", "[pool]
 
 TEST_CASE("a large live_table agrees with a map over a million random steps", "[pool][live_table]") {
     std::mt19937_64 random{20'261'122};
-    std::vector<block> blocks(3000);
+    records blocks{3000};
     std::vector<char> is_in(blocks.size());
-    live_table table;
+    live_table table{blocks.store};
     std::unordered_map<std::byte*, block*> expected;
     std::size_t const distance = GENERATE(std::size_t{256}, std::size_t{1} << 16);
 
@@ -157,13 +192,13 @@ TEST_CASE("a large live_table agrees with a map over a million random steps", "[
         block& b = blocks[i];
         if (is_in[i]) {
             table.erase(b);
-            expected.erase(b.at);
+            expected.erase(b.at());
             is_in[i] = false;
         } else {
-            b.at = address(random() % 6000 * distance);
-            if (expected.contains(b.at)) continue;
+            b.stand_at(address(random() % 6000 * distance), block::state::free);
+            if (expected.contains(b.at())) continue;
             enter(table, b);
-            expected[b.at] = &b;
+            expected[b.at()] = &b;
             is_in[i] = true;
         }
         std::byte* const at = address(random() % 6000 * distance);
@@ -179,8 +214,8 @@ TEST_CASE("a large live_table agrees with a map over a million random steps", "[
 }
 
 TEST_CASE("a live_table is as it was when the host has no memory for it to grow", "[pool][live_table]") {
-    std::vector<block> blocks = blocks_at(256, 1000);
-    live_table table;
+    records blocks{1000};
+    live_table table{blocks.store};
     std::size_t failed = 0;
 
     for (std::size_t i = 0; i != blocks.size(); ++i) {
@@ -195,17 +230,17 @@ TEST_CASE("a live_table is as it was when the host has no memory for it to grow"
             ++failed;
             REQUIRE(table.count() == i);
             for (std::size_t j = 0; j != blocks.size(); ++j)
-                REQUIRE(table.find(blocks[j].at) == (j < i ? &blocks[j] : nullptr));
+                REQUIRE(table.find(blocks[j].at()) == (j < i ? &blocks[j] : nullptr));
             REQUIRE(visited(table).size() == i);
             table.reserve_one();
         }
         table.insert(blocks[i]);
         if (i % 2 == 0) continue;
         table.erase(blocks[i - 1]);
-        REQUIRE_FALSE(table.find(blocks[i - 1].at));
+        REQUIRE_FALSE(table.find(blocks[i - 1].at()));
         enter(table, blocks[i - 1]);
     }
 
     CHECK(failed == 6);  // 64 places, 128, ... 2048
-    for (block& b : blocks) REQUIRE(table.find(b.at) == &b);
+    for (block* b : blocks.blocks) REQUIRE(table.find(b->at()) == b);
 }

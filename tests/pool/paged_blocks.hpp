@@ -18,7 +18,7 @@ namespace pool_tests {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
 }
 [[nodiscard]] inline std::size_t offset_of(cuota::detail::block const& b) {
-    return static_cast<std::size_t>(b.at - address(0));
+    return static_cast<std::size_t>(b.at() - address(0));
 }
 
 /// The pages of a range at address(0); what is not said to be mapped is a hole.
@@ -33,7 +33,7 @@ struct paged_blocks {
     void map(std::size_t from, std::size_t until) {
         block* at = nullptr;
         index.for_each_hole([&](block& hole) {
-            if (hole.at <= address(from) && address(until) <= hole.end()) at = &hole;
+            if (hole.at() <= address(from) && address(until) <= hole.end()) at = &hole;
         });
         REQUIRE(at);
         block& held = index.hold_window(*at, address(from), address(until));
@@ -43,11 +43,11 @@ struct paged_blocks {
     block& take(std::size_t from, std::size_t bytes) {
         block* at = nullptr;
         index.for_each_free([&](block& b) {
-            if (b.at <= address(from) && address(from) < b.end()) at = &b;
+            if (b.at() <= address(from) && address(from) < b.end()) at = &b;
         });
         REQUIRE(at);
-        if (at->at != address(from)) {  // what is before it is free again at once
-            block& before = index.take(*at, static_cast<std::size_t>(address(from) - at->at), 0, {});
+        if (at->at() != address(from)) {  // what is before it is free again at once
+            block& before = index.take(*at, static_cast<std::size_t>(address(from) - at->at()), 0, {});
             block& taken = take(from, bytes);
             index.release(before, {});
             return taken;

@@ -55,7 +55,7 @@ public:
         if (dice < 15)
             return {{memory_.allocate(s, bytes, 256, {name, here}), bytes, stream}, name, true, lane, before};
         void* const p = memory_.allocate_sync(bytes, 256, {name, here});
-        return {{p, bytes, stream}, name, true, cuota::detail::block::no_stream, before};
+        return {{p, bytes, stream}, name, true, cuota::detail::block_note::no_stream, before};
     }
     void keep(taken const& t) {
         chunk* in = chunk_of(t.what.p);

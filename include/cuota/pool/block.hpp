@@ -18,41 +18,56 @@
 
 namespace cuota::inline v0::detail {
 
-/// The record of a run of bytes inside one segment, or one range of pages. A free block needs the first half of it, a
-/// live one the second.
-struct alignas(128) block {
-    /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
-    static constexpr std::size_t granule = 256;
+/// Who has a live block. What only its user, his front and reports look at, so that it does not stand between the records
+/// of blocks, which are searched.
+struct block_note {
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
-    /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
-    /// the lock, and who has made it `held` has the second half to himself. A `hole` has addresses, and no memory; one
-    /// that is `growing` is about to get some.
-    enum class state : std::uintptr_t { free, live, held, hole, growing };
-
-    std::byte* at = nullptr;
-    std::size_t size = 0;
-    block* before = nullptr;  // neighbours in the segment, or in the range of pages
-    block* after = nullptr;
-    block* left =
-        nullptr;  // while free: in its bin; a hole: among holes; while there is no such block: the next record of that kind
-    block* right = nullptr;
-    wait_set waits{};  // while free: what must be over before the bytes are used
-
-    atomic<std::uintptr_t> word = 0;  // the address, and the state in its lowest bits
-    std::size_t requested = 0;        // what was asked for
     tag name{};
     place where{};
     std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
     std::uint32_t lane = 0;
     birth born{};
-    block* next = nullptr;  // while held ready: the next one like it
+};
 
-    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
+/// The record of a run of bytes inside one segment, or one range of pages: one line of cache, for a release looks at four
+/// or five of them, and in a large pool none of those is at hand.
+struct alignas(64) block {
+    /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
+    static constexpr std::size_t granule = 256;
+
+    /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
+    /// the lock, and who has made it `held` has to himself what was asked for, and the note. A `hole` has addresses, and
+    /// no memory; one that is `growing` is about to get some.
+    enum class state : std::uintptr_t { free, live, held, hole, growing };
+
+    atomic<std::uintptr_t> word = 0;  // the address, and the state in its lowest bits
+    std::size_t size = 0;
+    block* before = nullptr;  // neighbours in the segment, or in the range of pages
+    block* after = nullptr;
+    [[no_unique_address]] wait_set waits{};  // free: what must be over before the bytes are used
+    std::uint32_t number = 0;  // of the record, in its store; it lies in what the set leaves over
+    union {
+        block* left =
+            nullptr;  // free: in its bin; a hole: among holes; in a front, or in no use: the next one like it
+        std::size_t requested;  // live: what was asked for; growing: how much of it has memory
+    };
+    union {
+        block* right = nullptr;  // free, a hole: as left
+        block_note* note;        // live
+    };
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept {
         return reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uintptr_t>(now);
     }
-    void become(state now) noexcept { word.store(word_for(at, now), std::memory_order_release); }
+    [[nodiscard]] std::byte* at() const noexcept {
+        return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granule - 1));
+    }
+    void become(state now) noexcept { stand_at(at(), now); }
+    /// For who has it to himself.
+    void stand_at(void const* p, state now) noexcept {
+        word.store(word_for(p, now), std::memory_order_release);
+    }
     /// Takes the live block that starts at p from everybody else; false when there is none. It is `held` then.
     [[nodiscard]] bool claim(void const* p) noexcept {
         if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
@@ -65,12 +80,19 @@ struct alignas(128) block {
     }
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
     [[nodiscard]] bool is_hole() const noexcept { return has_state(state::hole); }
-    [[nodiscard]] std::byte* end() const noexcept { return at + size; }
+    [[nodiscard]] std::byte* end() const noexcept { return at() + size; }
     [[nodiscard]] bool is_whole_segment() const noexcept { return !before && !after; }
 };
-static_assert(sizeof(block) == 128);
+static_assert(sizeof(block) == 64);
 
-/// Records of blocks, made by the hundred and used again. Their addresses stay; all go when the store does.
+/// Tells the processor of a line that is about to be written: it is fetched beside what goes on.
+inline void expect_use([[maybe_unused]] void const* line) noexcept {
+#ifdef __GNUC__
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+/// Records of blocks and their notes, made by the hundred and used again. Their addresses stay; all go when the store does.
 class block_store {
 public:
     block_store() = default;
@@ -81,11 +103,9 @@ public:
     [[nodiscard]] block& make(std::byte* at, std::size_t size) {
         if (!unused_) grow();
         block& made = *unused_;
-        unused_ = made.left;
-        made.left = nullptr;
-        made.at = at;
+        if ((unused_ = std::exchange(made.left, nullptr))) expect_use(unused_);
         made.size = size;
-        made.become(block::state::free);
+        made.stand_at(at, block::state::free);
         return made;
     }
     /// After it, two can be made. Throws: std::bad_alloc; unchanged then.
@@ -98,17 +118,49 @@ public:
         b.left = std::exchange(unused_, &b);
     }
 
+    /// The record of that number.
+    [[nodiscard]] block& operator[](std::uint32_t number) const noexcept {
+        return chunks_[number / at_once][number % at_once];
+    }
+
+    /// After it, one note can be made. Throws: std::bad_alloc; unchanged then.
+    void reserve_note() {
+        if (unused_notes_.empty()) grow_notes();
+    }
+    /// After reserve_note. What it says is of who had it last.
+    [[nodiscard]] block_note& make_note() noexcept {
+        block_note& made = *unused_notes_.back();
+        unused_notes_.pop_back();
+        if (!unused_notes_.empty()) expect_use(unused_notes_.back());
+        return made;
+    }
+    void drop_note(block_note& note) noexcept {
+        unused_notes_.push_back(&note);
+        expect_use(&note);
+    }
+
 private:
     static constexpr std::size_t at_once = 128;
 
     void grow() {
+        std::size_t const so_far = chunks_.size() * at_once;
         chunks_.push_back(std::make_unique<block[]>(at_once));
-        for (std::size_t i = at_once; i-- != 0;)
-            chunks_.back()[i].left = std::exchange(unused_, &chunks_.back()[i]);
+        for (std::size_t i = at_once; i-- != 0;) {
+            block& b = chunks_.back()[i];
+            b.number = static_cast<std::uint32_t>(so_far + i);
+            b.left = std::exchange(unused_, &b);
+        }
+    }
+    void grow_notes() {
+        unused_notes_.reserve((note_chunks_.size() + 1) * at_once);  // none that comes back needs memory
+        note_chunks_.push_back(std::make_unique<block_note[]>(at_once));
+        for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
     }
 
     std::vector<std::unique_ptr<block[]>> chunks_;
     block* unused_ = nullptr;
+    std::vector<std::unique_ptr<block_note[]>> note_chunks_;
+    std::vector<block_note*> unused_notes_;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -19,7 +19,7 @@ struct place_needed {
     std::size_t alignment = block::granule;  ///< a power of two
 
     [[nodiscard]] bool fits(block const& b) const noexcept {
-        return alignment <= block::granule || block_index::skipped_for(alignment, b.at) <= b.size - size;
+        return alignment <= block::granule || block_index::skipped_for(alignment, b.at()) <= b.size - size;
     }
     /// As much as there is room in wherever it begins.
     [[nodiscard]] place_needed anywhere() const noexcept {
@@ -87,7 +87,7 @@ enum class fit_slack { same_size_if_small, quarter };
                                                  place_needed const& needed) noexcept {
     constexpr int looked_at = 16;
     auto const stays = [](block const& b) {
-        return b.has_state(block::state::live) && b.born.meant() == lifespan::persistent;
+        return b.has_state(block::state::live) && b.note->born.meant() == lifespan::persistent;
     };
     block* best = nullptr;
     int seen = 0;

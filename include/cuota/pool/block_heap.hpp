@@ -236,7 +236,7 @@ private:
     }
     // The source may have given the address away again, and another thread have entered that by now.
     void forget(block& whole) noexcept {
-        segments_.erase(std::ranges::find(segments_, segment{whole.at, whole.size}));
+        segments_.erase(std::ranges::find(segments_, segment{whole.at(), whole.size}));
         blocks_.remove_segment(whole);
     }
     // What a window waits for, and with it what others have given back beside it since: that will be one block with it.

@@ -50,6 +50,7 @@ public:
     void add_range(std::byte* at, std::size_t size, std::size_t page) {
         first_ = &store_.make(at, size);
         page_ = page;
+        range_ = at;
         range_end_ = at + size;
         put_hole(*first_);
     }
@@ -64,7 +65,7 @@ public:
     void for_each_mapped(Visit visit) const {
         for (block* b = first_; b; b = b->after) {
             if (b->is_hole()) continue;
-            std::byte* const from = b->at;
+            std::byte* const from = b->at();
             while (!b->after->is_hole()) b = b->after;
             visit(from, static_cast<std::size_t>(b->end() - from));
         }
@@ -93,7 +94,7 @@ public:
         try {
             block& pages = cut_out(b, at, bytes);
             pages.become(block::state::held);
-            pages.next = &spare;
+            pages.left = &spare;
             return pages;
         } catch (...) {
             store_.drop(spare);
@@ -102,7 +103,7 @@ public:
     }
     /// Held pages: the first `bytes` of them have no memory any more, the rest is free again.
     void let_go(block& pages, std::size_t bytes) noexcept {
-        block& rest = *std::exchange(pages.next, nullptr);
+        block& rest = *std::exchange(pages.left, nullptr);
         wait_set waits = std::exchange(pages.waits, {});
         if (bytes == 0 || bytes == pages.size) {
             store_.drop(rest);
@@ -110,7 +111,7 @@ public:
             else become_hole(pages);
             return;
         }
-        rest.at = pages.at + bytes;
+        rest.stand_at(pages.at() + bytes, block::state::held);
         rest.size = std::exchange(pages.size, bytes) - bytes;
         link(pages, rest);
         free_again(rest, std::move(waits));
@@ -123,7 +124,7 @@ public:
     block& hold_window(block& first, std::byte* at, std::byte* end) {
         store_.reserve_two();
         block* begin = &first;
-        if (first.is_hole() && first.at != at) {
+        if (first.is_hole() && first.at() != at) {
             begin = &split(first, at);
             put_hole(*begin);
         }
@@ -201,7 +202,8 @@ public:
     /// free, and waits for what the whole did. Throws: std::bad_alloc; unchanged then.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
                 side from = side::low, std::size_t alignment = block::granule) {
-        live_.reserve_one();
+        reserve_live();
+        live_.expect(from == side::low ? b.at() : b.end() - size);
         block& taken = alignment > block::granule ? cut_aligned(b, size, from, alignment)
                        : size < b.size            ? cut_off(b, size, from)
                                                   : cut_all(b);
@@ -215,11 +217,12 @@ public:
     /// the merged block waits for what each of its parts did.
     block& release(block& b, wait_set waits) noexcept {
         live_.erase(b);
+        store_.drop_note(*b.note);
         return free_again(b, std::move(waits));
     }
     /// After it, `take` has no need of memory. Throws: std::bad_alloc.
     void prepare_take() {
-        live_.reserve_one();
+        reserve_live();
         store_.reserve_two();
     }
 
@@ -236,7 +239,7 @@ private:
         store_.reserve_two();
         pull_free(b);  // nothing throws from here on
         block* part = &b;
-        if (b.at != at) {
+        if (b.at() != at) {
             part = &split(b, at);
             part->waits = std::move(b.waits);
             b.waits = std::move(before);
@@ -252,8 +255,8 @@ private:
     // For `take`: blocks in no bin, without waits, for whoever takes one has waited. Throws: std::bad_alloc; unchanged then.
     block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment) {
         std::byte* const highest = b.end() - size;
-        std::byte* const at =
-            from == side::low ? b.at + skipped_for(alignment, b.at) : highest - address(highest) % alignment;
+        std::byte* const at = from == side::low ? b.at() + skipped_for(alignment, b.at())
+                                                : highest - address(highest) % alignment;
         block& part = cut_out(b, at, size);
         part.waits = {};
         return part;
@@ -261,12 +264,12 @@ private:
     // The part gets a record of its own: what is left of a large block is mostly where it was in the bins, and waits on.
     block& cut_off(block& b, std::size_t size, side from) {
         bool const is_low = from == side::low;
-        block& part = store_.make(is_low ? b.at : b.end() - size, size);
-        free_pages_ -= pages_between(b.at, b.end());  // nothing throws from here on
+        block& part = store_.make(is_low ? b.at() : b.end() - size, size);
+        free_pages_ -= pages_between(b.at(), b.end());  // nothing throws from here on
         if (is_low) link_before(b, part);
         else link(b, part);
-        free_.resize(b, is_low ? part.end() : b.at, b.size - size);
-        free_pages_ += pages_between(b.at, b.end());
+        free_.resize(b, is_low ? part.end() : b.at(), b.size - size);
+        free_pages_ += pages_between(b.at(), b.end());
         return part;
     }
     block& cut_all(block& b) noexcept {
@@ -274,13 +277,15 @@ private:
         b.waits = {};
         return b;
     }
-    // After live_.reserve_one: a block that is in no bin becomes live.
+    void reserve_live() {
+        live_.reserve_one();
+        store_.reserve_note();
+    }
+    // After reserve_live: a block that is in no bin becomes live.
     block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept {
         b.requested = requested;
-        b.name = who.name;
-        b.where = who.where;
-        b.stream = block::no_stream;
-        b.born = born;
+        b.note = &store_.make_note();
+        *b.note = {.name = who.name, .where = who.where, .born = born};
         b.become(block::state::live);
         live_.insert(b);
         return b;
@@ -314,7 +319,7 @@ private:
         if (b.requested == 0) return become_hole(b), 0;
         b.become(block::state::held);
         try {
-            if (b.requested != b.size) become_hole(split(b, b.at + b.requested));
+            if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
         } catch (std::bad_alloc const&) {}  // then all of it stays held
         return b.size;
     }
@@ -323,15 +328,15 @@ private:
         return reinterpret_cast<std::uintptr_t>(p);
     }
     [[nodiscard]] bool is_paged(void const* p) const noexcept {
-        return first_ && address(p) >= address(first_->at) && address(p) < address(range_end_);
+        return address(p) >= address(range_) && address(p) < address(range_end_);
     }
     void put_free(block& b) noexcept {
         free_.insert(b);
-        free_pages_ += pages_between(b.at, b.end());
+        free_pages_ += pages_between(b.at(), b.end());
     }
     void pull_free(block& b) noexcept {
         free_.erase(b);
-        free_pages_ -= pages_between(b.at, b.end());
+        free_pages_ -= pages_between(b.at(), b.end());
     }
     void put_hole(block& b) noexcept {
         b.become(block::state::hole);
@@ -386,8 +391,9 @@ private:
 
     block_store store_;
     free_bins free_;
-    live_table live_;
+    live_table live_{store_};
     block* first_ = nullptr;  // of the range; it stays the first, whatever is merged
+    std::byte* range_ = nullptr;
     std::byte* range_end_ = nullptr;
     std::size_t page_ = 0;
     std::size_t free_pages_ = 0;

@@ -44,15 +44,18 @@ public:
         thread_record* const me = this_thread_record();
         if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
         if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
+        void* taken = nullptr;
         auto const write = [&](block& b) {
             b.requested = bytes;
-            b.name = name;
-            b.where = where;
-            b.born = {heap_.steps().now(), meant};
-            b.become(block::state::live);
+            block_note& note = *b.note;
+            note.name = name;
+            note.where = where;
+            note.born = {heap_.steps().now(), meant};
+            taken = b.at();
+            b.stand_at(taken, block::state::live);
         };
-        block* const b = fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
-        return b ? b->at : nullptr;
+        (void)fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
+        return taken;
     }
     /// Keeps ready what this thread gives back in order of s, without the lock; false when it cannot.
     [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
@@ -264,7 +267,8 @@ public:
         auto const lock = lock_all();
         step_time const now = heap_.steps().go_on();
         birth const in_it{now, lifespan::step};
-        return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.born == in_it; }).text();
+        return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->born == in_it; })
+            .text();
     }
 
     [[nodiscard]] std::string title() const {
@@ -284,7 +288,7 @@ private:
     }
     [[nodiscard]] void* found(block& b, stream_ref const* s) noexcept {
         if (s && may_be_ready(b, *s)) expect_back(b, *s);
-        return b.at;
+        return b.at();
     }
 
     // The live block of that many bytes at p, held now: by no other thread, live or ready.
@@ -296,7 +300,7 @@ private:
                 ": a pointer was given back that is not alive here (given back twice, or another's)"};
         if (b->requested != bytes) {
             misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
-                               b->where};
+                               b->note->where};
             b->become(block::state::live);
             throw wrong;
         }
@@ -327,8 +331,8 @@ private:
     void expect_back(block& b, stream_ref s) noexcept {
         auto const lane = heap_.order().find(s);
         if (!lane) return;
-        b.stream = s.id();
-        b.lane = *lane;
+        b.note->stream = s.id();
+        b.note->lane = *lane;
         thread_record* const me = this_thread();
         if (!me || !fronts_.of(*me).is_of(*me)) return;
         front& mine = fronts_.of(*me);
@@ -340,13 +344,13 @@ private:
         thread_record* const me = this_thread();
         front* const mine = me && may_be_ready(b, s) ? fronts_.open_for(*me) : nullptr;
         if (!mine) return false;
-        b.stream = s.id();
-        b.lane = lane;
+        b.note->stream = s.id();
+        b.note->lane = lane;
         return mine->put(b, [this](block& other) { give_ready(other); });
     }
     // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
     void give_ready(block& b) const noexcept {
-        heap_.give(b, wait_set{heap_.order().release_on_owned(b.lane)});
+        heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->lane)});
     }
     void collect() const noexcept {
         heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));

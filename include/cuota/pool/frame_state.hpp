@@ -39,7 +39,7 @@ public:
         check_alignment(alignment, who, pool_state::largest_alignment);
         if (bytes == 0) return nullptr;
         if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
-        std::uint64_t const id = s ? s->id() : block::no_stream;
+        std::uint64_t const id = s ? s->id() : block_note::no_stream;
         if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
         frame_chunk fresh =
             chunk_for(s, bytes, alignment, who);  // without the lock: the pool may ask others for memory
@@ -54,7 +54,7 @@ public:
     /// What cannot be right goes to the error sink, and changes nothing.
     void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept {
         if (!p) return;
-        std::uint64_t id = block::no_stream;
+        std::uint64_t id = block_note::no_stream;
         if (s && !report_failure_of([&] { id = s->id(); })) {
             (void)rt::drain(*s);  // nothing to remember its order by
             s = nullptr;

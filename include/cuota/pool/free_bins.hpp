@@ -54,9 +54,8 @@ public:
         std::size_t const bin = bin_of(b.size);
         bool const stays = bin == bin_of(size) && heads_[bin] == &b && !b.left && !b.right;
         if (!stays) erase(b);
-        b.at = at;
         b.size = size;
-        b.become(block::state::free);
+        b.stand_at(at, block::state::free);
         if (!stays) insert(b);
     }
 
@@ -182,10 +181,10 @@ private:
     // --- treaps: what is left is smaller, or as large and lower; what is above has the higher priority ---
 
     [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept {
-        return a.size != b.size ? a.size < b.size : std::less<>{}(a.at, b.at);
+        return a.size != b.size ? a.size < b.size : std::less<>{}(a.at(), b.at());
     }
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept {
-        return scatter(reinterpret_cast<std::uintptr_t>(b.at));
+        return scatter(reinterpret_cast<std::uintptr_t>(b.at()));
     }
     static void sink(block*& root, block& b) noexcept {
         block** at = &root;

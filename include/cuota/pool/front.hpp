@@ -40,7 +40,7 @@ public:
         --s.count;
         ++taken_;
         credit_ -= bytes;
-        block* const b = std::exchange(s.first, s.first->next);
+        block* const b = std::exchange(s.first, s.first->left);
         write(*b);
         return b;
     }
@@ -55,12 +55,12 @@ public:
         if (!s.has_room_for(stream, size)) return false;
         block* const b = known_[place_of(p)];
         if (!b || !b->claim(p)) return false;
-        if (b->requested != bytes || b->stream != stream) {
+        if (b->requested != bytes || b->note->stream != stream) {
             b->become(block::state::live);
             return false;
         }
+        credit_ += b->requested;
         s.put(*b, stream, size);
-        credit_ += std::exchange(b->requested, 0);
         return true;
     }
 
@@ -72,17 +72,18 @@ public:
         begin_tenure(me);
     }
     /// By its owner: a live block that he will perhaps give back himself.
-    void remember(block& b) noexcept { known_[place_of(b.at)] = &b; }
+    void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
     /// By its owner: takes in a block that is held. What stands in its way, because the owner has come to use others, is
     /// put away by put_away(block). False when there is no room.
     template <class PutAway>
     [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
-        shelf& s = shelf_for(b.stream, b.size);
-        if (!s.is_for(b.stream, b.size)) s.clear(put_away);
-        if (!s.has_room_for(b.stream, b.size)) return false;
+        std::uint64_t const stream = b.note->stream;
+        shelf& s = shelf_for(stream, b.size);
+        if (!s.is_for(stream, b.size)) s.clear(put_away);
+        if (!s.has_room_for(stream, b.size)) return false;
         remember(b);
-        s.put(b, b.stream, b.size);
-        credit_ += std::exchange(b.requested, 0);
+        credit_ += b.requested;
+        s.put(b, stream, b.size);
         return true;
     }
 
@@ -108,7 +109,7 @@ private:
     struct shelf {
         static constexpr std::uint32_t most = 8;
 
-        std::uint64_t stream = block::no_stream;
+        std::uint64_t stream = block_note::no_stream;
         std::size_t size = 0;
         block* first = nullptr;
         std::uint32_t count = 0;
@@ -124,12 +125,16 @@ private:
                 stream = its_stream;
                 size = its_size;
             }
-            b.next = std::exchange(first, &b);
+            b.left = std::exchange(first, &b);
             ++count;
         }
         template <class PutAway>
         void clear(PutAway& put_away) noexcept {
-            while (first) put_away(*std::exchange(first, first->next));
+            while (first) {
+                block& b = *std::exchange(first, first->left);
+                b.requested = 0;
+                put_away(b);
+            }
             count = 0;
         }
     };

@@ -34,7 +34,7 @@ enum class growth_aim { least_missing, least_in_all };
 /// The window of `size` bytes that begins where `first` does; nothing when something lives in it.
 [[nodiscard]] inline std::optional<grow_window> window_from(block_index const& blocks, block& first,
                                                             std::size_t size) {
-    grow_window g{&first, first.at, first.at, 0, 0};
+    grow_window g{&first, first.at(), first.at(), 0, 0};
     for (block* b = &first; b; b = b->after) {
         std::size_t had = 0;
         if (b->is_hole()) {
@@ -43,11 +43,11 @@ enum class growth_aim { least_missing, least_in_all };
             g.missing += had;
         } else if (b->may_merge()) {
             had = std::min(size, b->size);
-            g.idle += blocks.pages_between(b->at, b->end()) - blocks.pages_between(b->at + had, b->end());
+            g.idle += blocks.pages_between(b->at(), b->end()) - blocks.pages_between(b->at() + had, b->end());
         } else {
             return std::nullopt;
         }
-        g.end = b->at + had;
+        g.end = b->at() + had;
         if (had >= size) return g;
         size -= had;
     }
@@ -65,7 +65,7 @@ enum class growth_aim { least_missing, least_in_all };
             g.missing += had;
         } else if (b->may_merge()) {
             had = std::min(size, b->size);
-            g.idle += blocks.pages_between(b->at, b->end()) - blocks.pages_between(b->at, b->end() - had);
+            g.idle += blocks.pages_between(b->at(), b->end()) - blocks.pages_between(b->at(), b->end() - had);
         } else {
             return std::nullopt;
         }
@@ -101,10 +101,11 @@ enum class growth_aim { least_missing, least_in_all };
                                               std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
-        std::size_t const pages = b->after ? blocks.pages_between(b->at, b->end()) : b->size - blocks.page();
+        std::size_t const pages =
+            b->after ? blocks.pages_between(b->at(), b->end()) : b->size - blocks.page();
         if (pages > spent || !b->after) {
             // A part of a page before the first whole one costs nothing.
-            auto const at = reinterpret_cast<std::uintptr_t>(b->at);
+            auto const at = reinterpret_cast<std::uintptr_t>(b->at());
             return length + round_up(at, blocks.page()) - at + std::min(pages, spent);
         }
         length += b->size;
@@ -118,7 +119,7 @@ enum class growth_aim { least_missing, least_in_all };
                                                std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &last; b && (b->is_hole() || b->may_merge()); b = b->before) {
-        std::size_t const pages = blocks.pages_between(b->at, b->end());
+        std::size_t const pages = blocks.pages_between(b->at(), b->end());
         if (pages > spent) {
             auto const end = reinterpret_cast<std::uintptr_t>(b->end());
             return length + end - round_down(end, blocks.page()) + spent;

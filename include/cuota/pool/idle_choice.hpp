@@ -19,7 +19,7 @@ struct kept_addresses {
     std::byte const* end = nullptr;
     std::size_t idle = 0;  ///< of whole pages in free blocks there. Bytes
 
-    [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at < end; }
+    [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at() < end; }
 };
 
 /// A whole segment, or pages in a free block.
@@ -52,11 +52,11 @@ struct idle_memory {
     std::optional<idle_memory> chosen;
     std::size_t const page = blocks.page();
     blocks.for_each_fit(page, [&](block& b) {
-        std::byte* from = b.at;
+        std::byte* from = b.at();
         std::byte* to = b.end();
         if (kept.touches(b)) {
-            if (kept.at <= b.at) from = b.at + std::min<std::ptrdiff_t>(kept.end - b.at, to - from);
-            else to = b.at + (kept.at - b.at);
+            if (kept.at <= b.at()) from = b.at() + std::min<std::ptrdiff_t>(kept.end - b.at(), to - from);
+            else to = b.at() + (kept.at - b.at());
         }
         std::size_t const idle = blocks.pages_between(from, to);
         if (idle == 0) return true;
@@ -85,7 +85,7 @@ struct idle_memory {
     if (has_pages && (!segment || segment->size < surplus || segment->size > page))
         if (auto const one = choose_pages(blocks, page, kept)) return one;
     if (!segment) return std::nullopt;
-    return idle_memory{segment, segment->at, segment->size, false};
+    return idle_memory{segment, segment->at(), segment->size, false};
 }
 
 /// What comes of asking by choose_idle until `wanted` bytes are given, or all. Bytes.

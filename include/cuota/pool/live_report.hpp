@@ -24,16 +24,16 @@ namespace cuota::inline v0::detail {
 
 /// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
 [[nodiscard]] inline std::string describe(block const& b) {
-    return survivors::line_of(b.name, b.where, b.requested);
+    return survivors::line_of(b.note->name, b.note->where, b.requested);
 }
 
 /// Appends the bytes of live blocks, one entry for each tag and place. Throws: std::bad_alloc.
 inline void append_holdings(block_index const& blocks, std::vector<holding>& into) {
     std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
     blocks.for_each_live([&](block const& b) {
-        auto& h = by_tag[{b.name.text(), {b.where.file, b.where.line}}];
-        h.name = b.name;
-        h.where = b.where;
+        auto& h = by_tag[{b.note->name.text(), {b.note->where.file, b.note->where.line}}];
+        h.name = b.note->name;
+        h.where = b.note->where;
         h.bytes += b.size;
     });
     for (auto const& [key, h] : by_tag) into.push_back(h);
@@ -43,12 +43,12 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
 [[nodiscard]] inline std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
     blocks.for_each_live([&](block const& b) {
-        tag_stats& t = by_tag[b.name.text()];
-        t.name = b.name;
+        tag_stats& t = by_tag[b.note->name.text()];
+        t.name = b.note->name;
         ++t.live_blocks;
         t.requested += b.requested;
         t.allocated += b.size;
-        t.oldest = std::max<std::size_t>(t.oldest, b.born.age(now));
+        t.oldest = std::max<std::size_t>(t.oldest, b.note->born.age(now));
     });
     std::vector<tag_stats> most_first;
     for (auto const& [name, t] : by_tag) most_first.push_back(t);
@@ -77,7 +77,7 @@ template <class Which>
 [[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
     survivors alive;
     blocks.for_each_live([&](block const& b) {
-        if (is_meant(b)) alive.add(b.name, b.where, b.requested, b.born.age(now));
+        if (is_meant(b)) alive.add(b.note->name, b.note->where, b.requested, b.note->born.age(now));
     });
     return alive;
 }

@@ -14,33 +14,42 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table with linear probing, at most half full (Knuth, The Art of Computer Programming 3, 6.4). Not thread-safe.
+/// A hash table with linear probing, at most half full (Knuth, The Art of Computer Programming 3, 6.4): the records of one
+/// store, by number. Eight bytes for each, for a search in a large pool finds no part of it at hand. Not thread-safe.
 class live_table {
 public:
+    explicit live_table(block_store const& records) noexcept : records_{records} {}
+
     /// After it one more can be inserted. Throws: std::bad_alloc; unchanged then.
     void reserve_one() {
         if (2 * (count_ + 1) > size_) grow();
     }
+    /// A search for it, or its insertion, is soon to come.
+    void expect(void const* at) const noexcept {
+        if (size_ != 0) expect_use(&slots_[home_of(key_of(at))]);
+    }
 
     /// After reserve_one.
-    void insert(block& b) noexcept {
-        put(b.at, b);
+    void insert(block const& b) noexcept {
+        put({key_of(b.at()), b.number + 1});
         ++count_;
     }
 
     [[nodiscard]] block* find(void const* at) const noexcept {
         if (size_ == 0) return nullptr;
-        std::size_t i = home_of(at);
-        while (slots_[i].b && slots_[i].at != at) i = next(i);
-        return slots_[i].b;
+        std::uint32_t const key = key_of(at);
+        for (std::size_t i = home_of(key); !slots_[i].is_empty(); i = next(i))
+            if (slots_[i].key == key)
+                if (block& b = record_of(slots_[i]); b.at() == at) return &b;
+        return nullptr;
     }
 
     /// What stands behind it in its run moves up, so that no search ends too early.
     void erase(block const& b) noexcept {
-        std::size_t hole = home_of(b.at);
-        while (slots_[hole].b != &b) hole = next(hole);
-        for (std::size_t i = next(hole); slots_[i].b; i = next(i)) {
-            std::size_t const home = home_of(slots_[i].at);
+        std::size_t hole = home_of(key_of(b.at()));
+        while (slots_[hole].number != b.number + 1) hole = next(hole);
+        for (std::size_t i = next(hole); !slots_[i].is_empty(); i = next(i)) {
+            std::size_t const home = home_of(slots_[i].key);
             bool const may_move = ((i - home) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
             if (!may_move) continue;
             slots_[hole] = slots_[i];
@@ -53,30 +62,36 @@ public:
     template <class Visit>
     void for_each(Visit visit) const {
         for (std::size_t i = 0; i != size_; ++i)
-            if (slots_[i].b) visit(*slots_[i].b);
+            if (!slots_[i].is_empty()) visit(record_of(slots_[i]));
     }
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
-    // With the address beside it, so that a search does not look at the records of others.
+    // With a part of the address, so that a search hardly ever looks at the records of others.
     struct slot {
-        void const* at = nullptr;
-        block* b = nullptr;
+        std::uint32_t key = 0;
+        std::uint32_t number = 0;  // of the record, counted from 1; 0: there is none
+
+        [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    [[nodiscard]] std::size_t home_of(void const* at) const noexcept {
+    // All of an address that matters within a terabyte.
+    [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept {
+        return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / block::granule);
+    }
+    [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept {
         // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, crowd together.
         constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
-        auto const address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(at));
-        std::uint64_t const once = address / block::granule * odd;
+        std::uint64_t const once = key * odd;
         return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);
     }
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
+    [[nodiscard]] block& record_of(slot s) const noexcept { return records_[s.number - 1]; }
 
-    void put(void const* at, block& b) noexcept {
-        std::size_t i = home_of(at);
-        while (slots_[i].b) i = next(i);
-        slots_[i] = {at, &b};
+    void put(slot s) noexcept {
+        std::size_t i = home_of(s.key);
+        while (!slots_[i].is_empty()) i = next(i);
+        slots_[i] = s;
     }
     void grow() {
         std::size_t const before = size_;
@@ -85,9 +100,10 @@ private:
         size_ = now;
         shift_ = 64 - std::countr_zero(now);
         for (std::size_t i = 0; i != before; ++i)
-            if (old[i].b) put(old[i].at, *old[i].b);
+            if (!old[i].is_empty()) put(old[i]);
     }
 
+    block_store const& records_;
     std::unique_ptr<slot[]> slots_;
     std::size_t size_ = 0;  // a power of two, or 0
     int shift_ = 0;

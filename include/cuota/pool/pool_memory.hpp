@@ -135,14 +135,14 @@ private:
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who) {
         bool all = true;
         for_each_hole(window, [&](block& hole) {
-            all = all && pages_->map(hole.at, hole.size, {name_, who.where}, hole.requested);
+            all = all && pages_->map(hole.at(), hole.size, {name_, who.where}, hole.requested);
         });
         return all;
     }
     // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
     void give_up(grow_window const& window) noexcept {
         for_each_hole(window, [&](block& hole) {
-            while (hole.requested != 0 && pages_->unmap(hole.at + hole.requested - page(), page()) != 0)
+            while (hole.requested != 0 && pages_->unmap(hole.at() + hole.requested - page(), page()) != 0)
                 hole.requested -= page();
         });
         account_.refund(window.missing - blocks_.give_up(window));
