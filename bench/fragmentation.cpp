@@ -10,8 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <list>
-#include <mutex>
+#include <latch>
 #include <optional>
 #include <random>
 #include <vector>
@@ -68,20 +67,25 @@ std::size_t run(std::size_t streams, double live_share, unsigned seed, Take take
     return refusals;
 }
 
-// Work that does not end before this does.
+// Work on some streams that does not end before this does. After it, all that is enqueued there has run.
 class busy {
 public:
-    explicit busy(cuota::stream const& s) {
-        held_.lock();
-        cuota::rt::check(
-            cudaLaunchHostFunc(
-                s.get(), [](void* held) { std::scoped_lock{*static_cast<std::mutex*>(held)}; }, &held_),
-            "cudaLaunchHostFunc");
+    explicit busy(std::vector<cuota::stream> const& streams) : streams_{streams} {
+        for (cuota::stream const& s : streams_)
+            cuota::rt::check(cudaLaunchHostFunc(
+                                 s.get(), [](void* end) { static_cast<std::latch*>(end)->wait(); }, &end_),
+                             "cudaLaunchHostFunc");
     }
-    ~busy() { held_.unlock(); }
+    ~busy() {
+        end_.count_down();
+        for (cuota::stream const& s : streams_) (void)cudaStreamSynchronize(s.get());
+    }
+    busy(busy const&) = delete;
+    busy& operator=(busy const&) = delete;
 
 private:
-    std::mutex held_;
+    std::vector<cuota::stream> const& streams_;
+    std::latch end_{1};
 };
 
 void streams_on_one_pool(benchmark::State& state) {
@@ -93,8 +97,7 @@ void streams_on_one_pool(benchmark::State& state) {
         std::vector<cuota::stream> lanes(streams);
         std::size_t refusals = 0;
         {
-            std::list<busy> work;
-            for (cuota::stream const& s : lanes) work.emplace_back(s);
+            busy const work{lanes};
             refusals = run<void*>(
                 streams, share, static_cast<unsigned>(state.range(2)),
                 [&](request r) -> std::optional<void*> {

@@ -314,6 +314,71 @@ BENCHMARK(random_live_blocks)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMilli
 BENCHMARK(random_live_blocks_on_a_list)->Arg(10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(random_live_blocks_on_a_list)->Arg(100'000)->Iterations(1)->Unit(benchmark::kMillisecond);
 
+// What RMM's random_allocations measures: of 2 n steps, 73 in a hundred take up to 1 MiB, while fewer than n have been taken
+// and less than 16,000 MiB are live; the others give back one at random, in the end all. The steps are chosen before, so
+// that no random number is timed; the pool stays, as RMM's does.
+struct step {
+    std::size_t bytes;
+    std::size_t given;  // of what is live; taken: none
+    static constexpr std::size_t none = ~std::size_t{0};
+};
+std::vector<step> random_steps(std::size_t n) {
+    constexpr std::size_t most = 16'000_MiB;
+    std::mt19937_64 random{1};
+    std::vector<step> steps;
+    std::vector<std::size_t> live;
+    std::size_t taken = 0;
+    std::size_t bytes_live = 0;
+    for (std::size_t i = 0; i != 2 * n; ++i) {
+        std::size_t const bytes = 1 + random() % 1_MiB;
+        bool const takes = random() % 100 < 73 && taken != n && bytes_live + bytes < most;
+        if (live.empty() || takes) {
+            steps.push_back({bytes, step::none});
+            live.push_back(bytes);
+            bytes_live += bytes;
+            ++taken;
+        } else {
+            std::size_t const which = random() % live.size();
+            steps.push_back({live[which], which});
+            bytes_live -= live[which];
+            live[which] = live.back();
+            live.pop_back();
+        }
+    }
+    return steps;
+}
+template <class Pool>
+void random_steps_of(benchmark::State& state, Pool& pool) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    std::vector<step> const steps = random_steps(n);
+    cuota::stream const stream;
+    std::vector<void*> live;
+    live.reserve(n);
+    for (auto _ : state)
+        for (step const& s : steps) {
+            if (s.given == step::none) {
+                live.push_back(pool.allocate(stream, s.bytes));
+            } else {
+                void* const p = std::exchange(live[s.given], live.back());
+                live.pop_back();
+                pool.deallocate(stream, p, s.bytes);
+            }
+        }
+}
+constexpr std::size_t for_random_steps = 24'000_MiB;
+void random_allocations(benchmark::State& state) {
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, bench::addresses{},
+                            cuota::pool_options{.initial = for_random_steps}};
+    random_steps_of(state, pool);
+}
+void random_allocations_on_a_list(benchmark::State& state) {
+    best_fit_list list{for_random_steps};
+    random_steps_of(state, list);
+}
+BENCHMARK(random_allocations)->Arg(1'000)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_allocations_on_a_list)->Arg(1'000)->Arg(10'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_allocations_on_a_list)->Arg(100'000)->Iterations(1)->Unit(benchmark::kMillisecond);
+
 void device_buffer_on_a_warm_pool(benchmark::State& state) {
     holed_pool all{10};
     for (auto _ : state) {

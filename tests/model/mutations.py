@@ -47,7 +47,7 @@ FRONT_MUTATIONS = [
      "word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel)",
      "(word.store(word_for(p, state::held), std::memory_order_release), true)"),
     ("a block is claimed by its address", BLOCK, "std::uintptr_t expected = word_for(p, state::live);",
-     "p = at; std::uintptr_t expected = word_for(p, state::live);"),
+     "p = at(); std::uintptr_t expected = word_for(p, state::live);"),
     ("a block that is not live is not claimed", BLOCK, "return word.load(std::memory_order_relaxed) == expected &&",
      "expected = word.load(std::memory_order_relaxed); return "),
     ("what is taken out of a front is asked for", FRONT, "        credit_ -= bytes;\n", ""),
