@@ -44,6 +44,7 @@ std::vector<block const*> fits(free_bins const& bins, std::size_t size, std::siz
         found.push_back(&b);
         return found.size() != at_most;
     });
+    CHECK(bins.first_fit(size) == (found.empty() ? nullptr : found.front()));
     return found;
 }
 
@@ -237,7 +238,7 @@ private:
 // The first few blocks of at least that size are those of the reference, in its order.
 bool agree(free_bins const& bins, reference const& expected, std::size_t size, std::size_t at_most) {
     auto next = expected.from(size);
-    bool same = true;
+    bool same = bins.first_fit(size) == (next == expected.entries().end() ? nullptr : next->at);
     std::size_t seen = 0;
     bins.for_each_fit(size, [&](block& b) {
         same = next != expected.entries().end() && (next++)->at == &b;

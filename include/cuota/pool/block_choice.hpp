@@ -48,6 +48,13 @@ enum class fit_slack { same_size_if_small, quarter };
                                          place_needed const& needed, std::uint32_t stream, fit_slack slack) {
     constexpr int looked_at = 16;
     constexpr std::size_t many_of_one_size = 16'384;
+    auto const waits_for_nothing = [&](block const& b) {
+        bool ordered = true;
+        b.waits.for_each([&](wait_point point) { ordered = ordered && order.is_ordered(point, stream); });
+        return ordered;
+    };
+    block* const tightest = blocks.first_fit(needed.size);
+    if (!tightest || (needed.fits(*tightest) && waits_for_nothing(*tightest))) return tightest;
     // 0: nothing to wait for; 1: that took a look at an event; else how many waits it would take, and one more.
     auto const rank_of = [&](block const& b) {
         bool looked = false;
@@ -59,9 +66,9 @@ enum class fit_slack { same_size_if_small, quarter };
         });
         return looked + waits;
     };
-    auto const too_large_beside = [&](std::size_t tightest) {
-        if (slack == fit_slack::quarter) return tightest + tightest / 4;
-        return tightest + (tightest < many_of_one_size ? 1 : 0);
+    auto const too_large_beside = [&](std::size_t least) {
+        if (slack == fit_slack::quarter) return least + least / 4;
+        return least + (least < many_of_one_size ? 1 : 0);
     };
     block* best = nullptr;
     int best_rank = 0;

@@ -169,6 +169,8 @@ public:
 
     // --- all free blocks ---
 
+    /// The first that for_each_fit visits; null when there is none.
+    [[nodiscard]] block* first_fit(std::size_t size) const noexcept { return free_.first_fit(size); }
     /// The free blocks of at least `size` bytes, the smallest first, until visit(block) says false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {

@@ -33,7 +33,7 @@ public:
     static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granule;
 
     void insert(block& b) noexcept {
-        std::size_t const bin = bin_of(b.size);
+        std::size_t const bin = bin_of(b);
         if (is_list(bin)) push(heads_[bin], b);
         else sink(heads_[bin], b);
         mark(bin);
@@ -41,7 +41,7 @@ public:
     }
 
     void erase(block& b) noexcept {
-        std::size_t const bin = bin_of(b.size);
+        std::size_t const bin = bin_of(b);
         if (is_list(bin)) unlink(heads_[bin], b);
         else pull(heads_[bin], b);
         b.left = b.right = nullptr;
@@ -51,7 +51,7 @@ public:
 
     /// A free block that is in has other bytes from here on. Where it stays in its bin, alone, nothing else is touched.
     void resize(block& b, std::byte* at, std::size_t size) noexcept {
-        std::size_t const bin = bin_of(b.size);
+        std::size_t const bin = bin_of(b);
         bool const stays = bin == bin_of(size) && heads_[bin] == &b && !b.left && !b.right;
         if (!stays) erase(b);
         b.size = size;
@@ -59,6 +59,17 @@ public:
         if (!stays) insert(b);
     }
 
+    /// The first that for_each_fit visits; null when there is none.
+    [[nodiscard]] block* first_fit(std::size_t size) const noexcept {
+        std::size_t bin = bin_of(size);
+        if (!is_list(bin)) {
+            if (block* const first = smallest_in(heads_[bin], size)) return first;
+            ++bin;
+        }
+        bin = next_marked(bin);
+        if (bin == bins) return nullptr;
+        return is_list(bin) ? heads_[bin] : smallest_in(heads_[bin], 0);
+    }
     /// Those of at least `size` bytes, the smallest first, until visit(block) says false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
@@ -93,7 +104,12 @@ private:
 
     // 0 bytes up: the bin in which a block of that size is.
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
-        std::size_t const granules = size / block::granule + (size % block::granule != 0);
+        return bin_of_granules(size / block::granule + (size % block::granule != 0));
+    }
+    [[nodiscard]] static std::size_t bin_of(block const& b) noexcept {
+        return bin_of_granules(b.size / block::granule);
+    }
+    [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept {
         if (granules < lists) return granules;
         auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 1 - list_bits;
         return lists + octave * per_octave + (granules >> (octave + list_bits - octave_bits)) % per_octave;
@@ -223,6 +239,16 @@ private:
             }
         }
         *at = less ? less : rest;
+    }
+    // The smallest of at least `size` bytes, at the lowest address.
+    [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept {
+        block* first = nullptr;
+        for (block* b = root; b;) {
+            bool const fits = b->size >= size;
+            if (fits) first = b;
+            b = fits ? b->left : b->right;
+        }
+        return first;
     }
     template <class Visit>
     [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {
