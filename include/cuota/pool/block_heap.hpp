@@ -212,7 +212,8 @@ private:
     void order_before_use(wait_set const& waits, block_user const& user) {
         if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
         waits.for_each([&](wait_point point) {
-            if (!order_.is_ready(point, user.lane)) order_.wait(*user.stream, user.lane, point);
+            if (order_.is_ordered(point, user.lane) || order_.is_ready(point, user.lane)) return;
+            order_.wait(*user.stream, user.lane, point);
         });
     }
     // What a step takes comes from the other end than what stays, so that it leaves one hole behind.

@@ -325,7 +325,7 @@ private:
 
     // What is held ready is not merged, and others may have to go around it: it must be little of the whole.
     [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept {
-        return s.is_owned() && b.size <= std::min(front::largest, heap_.reserved() / 2048);
+        return b.size <= front::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
     }
     // A block that this thread will perhaps give back to its front.
     void expect_back(block& b, stream_ref s) noexcept {
@@ -341,8 +341,9 @@ private:
     }
     // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
+        if (!may_be_ready(b, s)) return false;
         thread_record* const me = this_thread();
-        front* const mine = me && may_be_ready(b, s) ? fronts_.open_for(*me) : nullptr;
+        front* const mine = me ? fronts_.open_for(*me) : nullptr;
         if (!mine) return false;
         b.note->stream = s.id();
         b.note->lane = lane;

@@ -57,20 +57,9 @@ public:
     /// Takes over all points of `other`, which is empty then. Throws: std::bad_alloc, both unchanged then; only for
     /// points of several streams.
     void merge(wait_set& other) {
-        if (other.is_empty()) return;
-        if (is_empty()) {
-            *this = std::move(other);
-        } else if (stream_ != many && stream_ == other.stream_) {
-            ticket_ = std::max(ticket_, other.ticket_);
-        } else {
-            auto all = std::make_unique<points>();
-            for_each([&](wait_point point) { all->push_back(point); });
-            other.for_each([&](wait_point point) { add(*all, point); });
-            clear();
-            several_ = all.release();
-            stream_ = many;
-        }
-        other.clear();
+        if (stream_ != other.stream_ || stream_ == many) return merge_others(other);
+        if (stream_ != none) ticket_ = std::max(ticket_, other.ticket_);
+        other.stream_ = none;
     }
 
 private:
@@ -85,6 +74,20 @@ private:
                 return;
             }
         all.push_back(point);
+    }
+    [[gnu::noinline]] void merge_others(wait_set& other) {
+        if (other.is_empty()) return;
+        if (is_empty()) {
+            *this = std::move(other);
+            return;
+        }
+        auto all = std::make_unique<points>();
+        for_each([&](wait_point point) { all->push_back(point); });
+        other.for_each([&](wait_point point) { add(*all, point); });
+        clear();
+        several_ = all.release();
+        stream_ = many;
+        other.clear();
     }
     void take_over(wait_set& other) noexcept {
         if (other.stream_ == many) several_ = other.several_;
