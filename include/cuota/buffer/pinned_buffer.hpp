@@ -47,92 +47,91 @@ public:
     pinned_buffer(std::size_t count, budget const& account, tag name = {}, place where = place::here())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
     // Device memory as host memory: the first access would fault.
-    template <class R, class... Rest>
-        requires resource<R> &&(!host_resource<R>)pinned_buffer(std::size_t, R, Rest...) = delete;
+    template <device_only_resource R, class... Rest>
+    pinned_buffer(std::size_t, R, Rest...) = delete;
 
-        pinned_buffer(pinned_buffer&& other) noexcept
-            : data_{std::exchange(other.data_, nullptr)},
-              count_{std::exchange(other.count_, 0)},
-              memory_{other.memory_},
-              uses_{std::move(other.uses_)} {}
-        pinned_buffer& operator=(pinned_buffer&& other) noexcept {
-            if (this == &other) return *this;
-            release();
-            data_ = std::exchange(other.data_, nullptr);
-            count_ = std::exchange(other.count_, 0);
-            memory_ = other.memory_;
-            uses_ = std::move(other.uses_);
-            return *this;
-        }
-        pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too dear to copy by accident
-        pinned_buffer& operator=(pinned_buffer const&) = delete;
-        ~pinned_buffer() { release(); }
+    pinned_buffer(pinned_buffer&& other) noexcept
+        : data_{std::exchange(other.data_, nullptr)},
+          count_{std::exchange(other.count_, 0)},
+          memory_{other.memory_},
+          uses_{std::move(other.uses_)} {}
+    pinned_buffer& operator=(pinned_buffer&& other) noexcept {
+        if (this == &other) return *this;
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        count_ = std::exchange(other.count_, 0);
+        memory_ = other.memory_;
+        uses_ = std::move(other.uses_);
+        return *this;
+    }
+    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too dear to copy by accident
+    pinned_buffer& operator=(pinned_buffer const&) = delete;
+    ~pinned_buffer() { release(); }
 
-        [[nodiscard]] std::size_t size() const noexcept { return count_; }
-        [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
-        [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
+    [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
-        /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.
-        [[nodiscard]] std::span<T const> read() const {
-            if (uses_) uses_->wait_on_host(true);
-            return {data_, count_};
-        }
-        /// The elements, to change: waits until no copy into or out of them is under way. Throws: cuda_error.
-        [[nodiscard]] std::span<T> write() {
-            if (uses_) uses_->wait_on_host(false);
-            return {data_, count_};
-        }
+    /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.
+    [[nodiscard]] std::span<T const> read() const {
+        if (uses_) uses_->wait_on_host(true);
+        return {data_, count_};
+    }
+    /// The elements, to change: waits until no copy into or out of them is under way. Throws: cuda_error.
+    [[nodiscard]] std::span<T> write() {
+        if (uses_) uses_->wait_on_host(false);
+        return {data_, count_};
+    }
 
-        /// Copies all elements to a buffer of the same count, in order of s; the host goes on.
-        /// Throws: misuse when the counts differ; cuda_error.
-        void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
-            check_count(to.size(), where);
-            auto const target = to.write(s, where);
-            transfer(s, false, where,
-                     [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
-        }
-        /// Copies all elements of a buffer of the same count here, in order of s; the host goes on until it looks.
-        /// Throws: misuse when the counts differ; cuda_error.
-        void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
-            check_count(from.size(), where);
-            auto const source = from.read(s, where);
-            transfer(s, true, where,
-                     [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
-        }
+    /// Copies all elements to a buffer of the same count, in order of s; the host goes on.
+    /// Throws: misuse when the counts differ; cuda_error.
+    void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
+        check_count(to.size(), where);
+        auto const target = to.write(s, where);
+        transfer(s, false, where,
+                 [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
+    }
+    /// Copies all elements of a buffer of the same count here, in order of s; the host goes on until it looks.
+    /// Throws: misuse when the counts differ; cuda_error.
+    void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
+        check_count(from.size(), where);
+        auto const source = from.read(s, where);
+        transfer(s, true, where, [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
+    }
 
-    private:
-        // The host is the home of this memory, so every stream's use leaves an event.
-        template <class Copy>
-        void transfer(stream_ref s, bool writes, place where, Copy copy) const {
-            if (!uses_) uses_ = shared<detail::stream_uses>::make();
-            std::uint64_t const id = uses_->begin(s, writes, where);
-            try {
-                copy();
-            } catch (...) {
-                uses_->end(id);
-                throw;
-            }
+private:
+    // The host is the home of this memory, so every stream's use leaves an event.
+    template <class Copy>
+    void transfer(stream_ref s, bool writes, place where, Copy copy) const {
+        if (!uses_) uses_ = shared<detail::stream_uses>::make();
+        std::uint64_t const id = uses_->begin(s, writes, where);
+        try {
+            copy();
+        } catch (...) {
             uses_->end(id);
+            throw;
         }
+        uses_->end(id);
+    }
 
-        void release() noexcept {
-            if (uses_) uses_->join_host();
-            uses_ = {};
-            if (data_) memory_.deallocate_sync(std::exchange(data_, nullptr), bytes());
-            count_ = 0;
-        }
+    void release() noexcept {
+        if (uses_) uses_->join_host();
+        uses_ = {};
+        if (data_) memory_.deallocate_sync(std::exchange(data_, nullptr), bytes());
+        count_ = 0;
+    }
 
-        void check_count(std::size_t count, place where) const {
-            if (count != count_)
-                throw misuse{"a copy between " + std::to_string(count_) + " pinned elements and " +
-                                 std::to_string(count) + " on the device",
-                             where};
-        }
+    void check_count(std::size_t count, place where) const {
+        if (count != count_)
+            throw misuse{"a copy between " + std::to_string(count_) + " pinned elements and " +
+                             std::to_string(count) + " on the device",
+                         where};
+    }
 
-        T* data_ = nullptr;
-        std::size_t count_ = 0;
-        any_resource memory_;
-        mutable shared<detail::stream_uses> uses_;
+    T* data_ = nullptr;
+    std::size_t count_ = 0;
+    any_resource memory_;
+    mutable shared<detail::stream_uses> uses_;
 };
 
 }  // namespace cuota::inline v0

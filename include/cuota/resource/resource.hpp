@@ -78,6 +78,12 @@ concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pin
 template <class R>
 concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
+/// Kernels cannot use memory of R, and host code cannot, as its type tells.
+template <class R>
+concept host_only_resource = resource<R> && !device_resource<R>;
+template <class R>
+concept device_only_resource = resource<R> && !host_resource<R>;
+
 /// r.allocate with the label where r takes one.
 template <resource R>
 [[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
