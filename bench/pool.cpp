@@ -318,27 +318,28 @@ BENCHMARK(random_live_blocks_on_a_list)->Arg(100'000)->Iterations(1)->Unit(bench
 // and less than 16,000 MiB are live; the others give back one at random, in the end all. The steps are chosen before, so
 // that no random number is timed; the pool stays, as RMM's does.
 struct step {
-    std::size_t bytes;
-    std::size_t given;  // of what is live; taken: none
-    static constexpr std::size_t none = ~std::size_t{0};
+    std::uint32_t bytes;
+    std::uint32_t given;  // of what is live; taken: none
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
 };
 std::vector<step> random_steps(std::size_t n) {
     constexpr std::size_t most = 16'000_MiB;
     std::mt19937_64 random{1};
+    auto const up_to = [&](std::size_t limit) { return static_cast<std::uint32_t>(random() % limit); };
     std::vector<step> steps;
-    std::vector<std::size_t> live;
+    std::vector<std::uint32_t> live;
     std::size_t taken = 0;
     std::size_t bytes_live = 0;
     for (std::size_t i = 0; i != 2 * n; ++i) {
-        std::size_t const bytes = 1 + random() % 1_MiB;
-        bool const takes = random() % 100 < 73 && taken != n && bytes_live + bytes < most;
+        std::uint32_t const bytes = 1 + up_to(1_MiB);
+        bool const takes = up_to(100) < 73 && taken != n && bytes_live + bytes < most;
         if (live.empty() || takes) {
             steps.push_back({bytes, step::none});
             live.push_back(bytes);
             bytes_live += bytes;
             ++taken;
         } else {
-            std::size_t const which = random() % live.size();
+            std::uint32_t const which = up_to(live.size());
             steps.push_back({live[which], which});
             bytes_live -= live[which];
             live[which] = live.back();

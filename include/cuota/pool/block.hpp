@@ -19,8 +19,8 @@
 namespace cuota::inline v0::detail {
 
 /// Who has a live block. What only its user, his front and reports look at, so that it does not stand between the records
-/// of blocks, which are searched.
-struct block_note {
+/// of blocks, which are searched; a line of cache for each, since threads write their own without the lock.
+struct alignas(64) block_note {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     tag name{};
@@ -152,7 +152,9 @@ private:
         }
     }
     void grow_notes() {
-        unused_notes_.reserve((note_chunks_.size() + 1) * at_once);  // none that comes back needs memory
+        std::size_t const in_all = (note_chunks_.size() + 1) * at_once;
+        if (unused_notes_.capacity() < in_all)
+            unused_notes_.reserve(2 * in_all);  // none that comes back needs memory
         note_chunks_.push_back(std::make_unique<block_note[]>(at_once));
         for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
     }
