@@ -55,6 +55,25 @@ TEST_CASE("a stream keeps its index while it lives", "[pool][stream_order]") {
     CHECK(order.streams() == 2);
 }
 
+TEST_CASE("the stream that was asked for last is known without a search", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const a;
+    cuota::stream const b;
+    CHECK_FALSE(order.was_last(a));
+
+    auto const of_a = order.index_of(a);
+    CHECK(order.was_last(a));
+    CHECK(order.last() == of_a);
+    auto const of_b = order.index_of(b);
+    CHECK(order.was_last(b));
+    CHECK_FALSE(order.was_last(a));
+    CHECK(order.last() == of_b);
+    CHECK(order.find(a) == of_a);
+    CHECK(order.was_last(a));
+    CHECK(order.last() == of_a);
+}
+
 TEST_CASE("a release makes no CUDA call", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;

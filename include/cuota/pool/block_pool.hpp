@@ -367,6 +367,11 @@ private:
     }
     // What is held ready names lanes, which may become others' when a new stream comes.
     [[nodiscard]] std::uint32_t lane_of(stream_ref s) {
+        if (heap_.order().was_last(s)) [[likely]]
+            return heap_.order().last();
+        return look_up(s);
+    }
+    [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
         collect();
         return heap_.order().index_of(s);

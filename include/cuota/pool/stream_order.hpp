@@ -37,6 +37,9 @@ public:
             if (lanes_[i].id == id) return last_ = i;
         return std::nullopt;
     }
+    /// The stream asked for before is s: its index is `last`. Throws: cuda_error.
+    [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
+    [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
     /// The index of a stream, entering it when it is new; perhaps where one was that is over.
     /// Throws: cuda_error, std::bad_alloc; unchanged then.
     [[nodiscard]] std::uint32_t index_of(stream_ref s) {
