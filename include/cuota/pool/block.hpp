@@ -18,8 +18,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Who has a live block. What only its user, his front and reports look at, so that it does not stand between the records
-/// of blocks, which are searched; a line of cache for each, since threads write their own without the lock.
+/// Who has a live block: what only its user, his front and reports look at, so that it does not stand between the
+/// records of blocks, which are searched. A line of cache for each, since threads write their own without the lock.
 struct alignas(64) block_note {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
@@ -30,8 +30,8 @@ struct alignas(64) block_note {
     birth born{};
 };
 
-/// The record of a run of bytes inside one segment, or one range of pages: one line of cache, for a release looks at four
-/// or five of them, and in a large pool none of those is at hand.
+/// The record of a run of bytes inside one segment, or one range of pages: one line of cache, for a release looks at
+/// four or five of them, and in a large pool none of those is at hand.
 struct alignas(64) block {
     /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
     static constexpr std::size_t granule = 256;
@@ -92,7 +92,8 @@ inline void expect_use([[maybe_unused]] void const* line) noexcept {
 #endif
 }
 
-/// Records of blocks and their notes, made by the hundred and used again. Their addresses stay; all go when the store does.
+/// Records of blocks and their notes, made by the hundred and used again. Their addresses stay; all go when the store
+/// does.
 class block_store {
 public:
     block_store() = default;

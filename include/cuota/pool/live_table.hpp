@@ -14,15 +14,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table with linear probing, at most half full (Knuth, The Art of Computer Programming 3, 6.4): the records of one
-/// store, by number. Eight bytes for each, for a search in a large pool finds no part of it at hand. Not thread-safe.
+/// A hash table with linear probing, at most three quarters full (Knuth, The Art of Computer Programming 3, 6.4): the
+/// records of one store, by number. Eight bytes a place: in a large pool no search finds any of it at hand. Not
+/// thread-safe.
 class live_table {
 public:
     explicit live_table(block_store const& records) noexcept : records_{records} {}
 
     /// After it one more can be inserted. Throws: std::bad_alloc; unchanged then.
     void reserve_one() {
-        if (2 * (count_ + 1) > size_) grow();
+        if (4 * (count_ + 1) > 3 * size_) grow();
     }
     /// A search for it, or its insertion, is soon to come.
     void expect(void const* at) const noexcept {
