@@ -11,25 +11,13 @@
 #include <sys/wait.h>
 
 #include "simulator/control.hpp"
+#include "support/sanitizer.hpp"
 
 /// Tests that look at a whole program from outside run this one again on one of its own tests.
 namespace control {
 
-#if defined(__has_feature)
-#define CUOTA_HAS_FEATURE(x) __has_feature(x)
-#else
-#define CUOTA_HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || CUOTA_HAS_FEATURE(thread_sanitizer)
-inline constexpr bool under_thread_sanitizer = true;
-#else
-inline constexpr bool under_thread_sanitizer = false;
-#endif
-#if defined(__SANITIZE_ADDRESS__) || CUOTA_HAS_FEATURE(address_sanitizer)
-inline constexpr bool under_address_sanitizer = true;
-#else
-inline constexpr bool under_address_sanitizer = false;
-#endif
+using support::under_address_sanitizer;
+using support::under_thread_sanitizer;
 
 struct outcome {
     int status = -1;
