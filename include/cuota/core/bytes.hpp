@@ -42,8 +42,9 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 
 /// a * b, or nothing when that is more than a std::size_t holds.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
-    if (a != 0 && b > unlimited / a) return std::nullopt;
-    return a * b;
+    std::size_t product = 0;  // a division would cost more than all else that a small request does here
+    if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+    return product;
 }
 
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {

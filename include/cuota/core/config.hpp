@@ -4,18 +4,38 @@
 /// Every macro of the library, with its default and its effect.
 #pragma once
 
-// CUOTA_HOST_DEVICE marks what a kernel calls: compiled for both sides by nvcc, plain C++ for every other compiler.
+// CUOTA_HOST_DEVICE marks what kernels and host code call: compiled for both sides by nvcc, plain C++ for every other compiler.
 #if defined(__CUDACC__)
 #define CUOTA_HOST_DEVICE __host__ __device__
 #else
 #define CUOTA_HOST_DEVICE
 #endif
 
-// CUOTA_CHECKED: 1 checks every index of a device_span, in kernels too. Default: on unless NDEBUG is set.
+// CUOTA_KERNEL marks a kernel's body and what only kernels call: elements of views are for such code. nvcc compiles it for
+// the host as well, for the simulator to run. With CUOTA_SIMULATED_KERNELS=0, the same in a whole program, it is for the
+// device alone, and nvcc refuses host code that touches an element; the program cannot run on the simulator then.
+#if !defined(CUOTA_SIMULATED_KERNELS)
+#define CUOTA_SIMULATED_KERNELS 1
+#endif
+#if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
+#define CUOTA_KERNEL __device__
+#else
+#define CUOTA_KERNEL CUOTA_HOST_DEVICE
+#endif
+
+// CUOTA_CHECKED: 1 checks every index of a view of device memory, in kernels too. Default: on unless NDEBUG is set.
 #if !defined(CUOTA_CHECKED)
 #if defined(NDEBUG)
 #define CUOTA_CHECKED 0
 #else
 #define CUOTA_CHECKED 1
 #endif
+#endif
+
+// Views of device memory know more of themselves in checked builds. Their names, and those of what hands them out, tell
+// which they are: files that were compiled one way and the other do not link.
+#if CUOTA_CHECKED
+#define CUOTA_VIEWS checked_views
+#else
+#define CUOTA_VIEWS unchecked_views
 #endif

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include <cuota/core/config.hpp>
+
 namespace cuota::inline v0 {
 
 /// A call site. As std::source_location, which clang 14 does not have; `place::here()` as a default argument is the
@@ -39,7 +41,8 @@ public:
     /// Throws: std::bad_alloc. Cost: a lock and a look-up.
     [[nodiscard]] static tag named(std::string_view name) {
         static std::mutex guard;
-        static std::set<std::string, std::less<>> names;
+        // Never destroyed: reports at the very end of the program still name them.
+        static auto& names = *new std::set<std::string, std::less<>>;
         std::scoped_lock const lock{guard};
         auto found = names.find(name);
         if (found == names.end()) found = names.emplace(name).first;
@@ -60,7 +63,7 @@ private:
 
 /// What one counts in when speaking of a T: "floats", "bytes"; "elements" where English has no word for it.
 template <class T>
-[[nodiscard]] constexpr char const* unit_name() noexcept {
+[[nodiscard]] CUOTA_HOST_DEVICE constexpr char const* unit_name() noexcept {
     using U = std::remove_cv_t<T>;
     if constexpr (std::is_same_v<U, float>) return "floats";
     else if constexpr (std::is_same_v<U, double>) return "doubles";

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/pool/survivors.hpp>
+#include <cuota/core/survivors.hpp>
 
 #include <string>
 
@@ -9,7 +9,7 @@
 
 using cuota::detail::survivors;
 
-TEST_CASE("survivors are grouped by tag and place, most bytes first", "[pool][survivors]") {
+TEST_CASE("survivors are grouped by tag and place, most bytes first", "[core][survivors]") {
     survivors alive;
     CHECK(alive.text().empty());
     alive.add("ids", {"load.cpp", 3}, 1024);
@@ -22,7 +22,7 @@ TEST_CASE("survivors are grouped by tag and place, most bytes first", "[pool][su
           "weights 2.0 KiB (train.cpp:11, 1 step ago), ids 1.0 KiB (load.cpp:3)");
 }
 
-TEST_CASE("survivors of several sizes are added up, and of no name or place said so", "[pool][survivors]") {
+TEST_CASE("survivors of several sizes are added up, and of no name or place said so", "[core][survivors]") {
     survivors alive;
     alive.add({}, {}, 100);
     CHECK(alive.text() == "1 allocation is still alive: untagged 100 B");
@@ -30,7 +30,7 @@ TEST_CASE("survivors of several sizes are added up, and of no name or place said
     CHECK(alive.text() == "2 allocations are still alive: untagged 300 B in 2 (oldest 2 steps ago)");
 }
 
-TEST_CASE("of many groups of survivors the largest are named, and the rest counted", "[pool][survivors]") {
+TEST_CASE("of many groups of survivors the largest are named, and the rest counted", "[core][survivors]") {
     survivors alive;
     for (unsigned line = 1; line != 8; ++line) alive.add("x", {"a.cpp", line}, line * 100);
     CHECK(alive.text() ==

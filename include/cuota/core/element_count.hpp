@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How many: a count that was never a negative number.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// A number of elements, as a parameter. A negative one is refused at the caller's line: as a std::size_t it would be
+/// a very large one. Of any integer; what is none (a double, a bool) does not convert.
+/// Throws: misuse.
+class element_count {
+public:
+    template <std::integral I>
+        requires(!std::same_as<I, bool> && sizeof(I) <= sizeof(std::size_t))  //
+    constexpr element_count(I count, place where = place::here()) : value_{static_cast<std::size_t>(count)} {
+        if constexpr (std::signed_integral<I>)
+            if (count < 0) refuse(static_cast<long long>(count), where);
+    }
+    constexpr operator std::size_t() const noexcept { return value_; }
+
+private:
+    [[noreturn, gnu::cold]] static void refuse(long long count, place where) {
+        throw misuse{"a count of " + std::to_string(count) + " elements", where};
+    }
+    std::size_t value_;
+};
+
+}  // namespace cuota::inline v0
