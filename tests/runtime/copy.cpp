@@ -46,6 +46,20 @@ TEST_CASE("what is copied to a device, on it and back is what it was", "[runtime
     REQUIRE(support::has_pattern(e.host, e.bytes, 3));
 }
 
+TEST_CASE("copy_anywhere finds out where its ends are", "[runtime][copy]") {
+    ends const e{1000};
+    cuota::stream const s;
+    for (std::size_t i = 0; i != e.bytes; ++i) e.host[i] = support::pattern_byte(i, 4);
+    cuota::rt::copy_anywhere(e.device, e.host, e.bytes, s);
+    cuota::rt::copy_anywhere(e.other, e.device, e.bytes, s);
+    s.synchronize();
+    std::memset(e.host, 0, e.bytes);
+    cuota::rt::copy_anywhere(e.host, e.other, e.bytes, s);
+    s.synchronize();
+    REQUIRE(support::has_pattern(e.host, e.bytes, 4));
+    REQUIRE_NOTHROW(cuota::rt::copy_anywhere(nullptr, nullptr, 0, s));
+}
+
 TEST_CASE("fill_bytes sets the bytes it was given, and no more", "[runtime][copy]") {
     ends const e{1000};
     cuota::stream const s;

@@ -28,7 +28,7 @@ static_assert(std::is_trivially_copyable_v<cuota::stream_ref> &&
 static_assert(!std::is_copy_constructible_v<cuota::stream> && !std::is_copy_assignable_v<cuota::stream>);
 static_assert(std::is_nothrow_move_constructible_v<cuota::stream> &&
               std::is_nothrow_move_assignable_v<cuota::stream>);
-static_assert(std::is_nothrow_copy_constructible_v<cuota::stream_share> && sizeof(cuota::stream_share) == 16);
+static_assert(std::is_nothrow_copy_constructible_v<cuota::stream_share> && sizeof(cuota::stream_share) == 8);
 
 TEST_CASE("a stream is the current device's, and never in step with the legacy stream", "[runtime][stream]") {
     support::machine const sim{{2, std::size_t{1} << 20}};

@@ -10,6 +10,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/simulated.hpp>
 
 namespace cuota::inline v0::rt {
@@ -20,6 +21,8 @@ namespace cuota::inline v0::rt {
     std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
     if (is_simulated())
         if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};
+    if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
+        why += "; a kernel stopped itself: " + stopped;
     return {static_cast<int>(code), call, why, where};
 }
 

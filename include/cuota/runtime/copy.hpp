@@ -34,6 +34,14 @@ inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
+/// Where both ends are CUDA finds out: for code that has memory of any kind.
+inline void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s,
+                          place where = place::here()) {
+    if (bytes == 0) return;
+    on_behalf_of(where);
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.get()), "cudaMemcpyAsync", where);
+}
+
 /// Sets every byte.
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
                        place where = place::here()) {

@@ -61,8 +61,17 @@ private:
 };
 
 inline void stream_ref::wait(event const& done) const {
-    rt::check(cudaStreamWaitEvent(native_, done.get(), 0), "cudaStreamWaitEvent");
+    rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
 }
 inline void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
+
+namespace rt {
+
+/// As the one for streams, for what stands before an event.
+inline bool drain(event const& e) noexcept {
+    return give_back("cudaEventSynchronize", [&e] { return cudaEventSynchronize(e.get()); });
+}
+
+}  // namespace rt
 
 }  // namespace cuota::inline v0

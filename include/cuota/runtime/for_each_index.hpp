@@ -62,10 +62,13 @@ void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, p
     (void)body.release();  // the simulator's now
 }
 
-// A lambda that is __device__ only has no host side to simulate with.
+// A lambda that is __device__ only has no host side to simulate with, and what nvcc compiles without kernels to simulate
+// is asked for none.
 template <class F>
 inline constexpr bool has_host_side =
-#if defined(__CUDACC_EXTENDED_LAMBDA__)
+#if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
+    false;
+#elif defined(__CUDACC_EXTENDED_LAMBDA__)
     !__nv_is_extended_device_lambda_closure_type(F);
 #else
     true;
@@ -76,7 +79,7 @@ inline constexpr bool has_host_side =
 /// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and hold no reference to the host.
 ///
 /// Under nvcc this is a CUDA kernel; on the simulator the same body runs on a stream's own thread, so mark it
-/// CUOTA_HOST_DEVICE. Order among indices is not defined: results must not depend on it.
+/// CUOTA_KERNEL. Order among indices is not defined: results must not depend on it.
 /// Order:   on s, of whichever device. Returns before the work is done. n = 0 enqueues nothing.
 /// Threads: any.
 /// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
@@ -91,8 +94,8 @@ void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_ea
     if (!is_simulated()) return detail::launch_on_device(s, n, f, name, where);
     if constexpr (detail::has_host_side<F>) detail::launch_on_simulator(s, n, std::move(f), name, where);
     else
-        throw misuse{std::string{name} + ": a __device__ lambda cannot run on the simulator; make it "
-                                         "__host__ __device__",
+        throw misuse{std::string{name} + ": a body without a host side cannot run on the simulator; mark it "
+                                         "CUOTA_KERNEL, and do not set CUOTA_SIMULATED_KERNELS to 0",
                      where};
 }
 

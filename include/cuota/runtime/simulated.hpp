@@ -4,6 +4,7 @@
 /// What the library asks of a simulated runtime, when one is linked in place of CUDA's.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -25,6 +26,8 @@ __attribute__((weak)) char const* cuota_simulator_fault(void);
 /// From now on every launch on the stream is checked as one that touches these bytes. Returns a number, zero for none.
 __attribute__((weak)) std::uint64_t cuota_simulator_borrow(cudaStream_t stream, void const* first,
                                                            std::size_t bytes, int writes);
+/// True when no launch is checked.
+__attribute__((weak)) extern std::atomic<bool> cuota_simulator_order_is_off;
 /// Ends that.
 __attribute__((weak)) void cuota_simulator_return(std::uint64_t number);
 /// The place and the tag that messages about this thread's next call name. The texts live for ever; null: none.
@@ -49,8 +52,10 @@ inline void on_behalf_of(place where, tag name = {}) noexcept {
 /// On a GPU: nothing. Move-only.
 class borrowed_range {
 public:
-    borrowed_range(cudaStream_t s, void const* first, std::size_t bytes, bool writes) noexcept
-        : number_{cuota_simulator_borrow ? cuota_simulator_borrow(s, first, bytes, writes) : 0} {}
+    /// Of what asks for its cudaStream_t by get().
+    template <class Stream>
+    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
+        : number_{is_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0} {}
     borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
     borrowed_range& operator=(borrowed_range&&) = delete;
     ~borrowed_range() {
@@ -58,6 +63,9 @@ public:
     }
 
 private:
+    [[nodiscard]] static bool is_checked() noexcept {
+        return cuota_simulator_borrow && !cuota_simulator_order_is_off.load(std::memory_order_relaxed);
+    }
     std::uint64_t number_;
 };
 

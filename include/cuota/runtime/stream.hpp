@@ -44,33 +44,35 @@ inline std::uint64_t id_of(cudaStream_t native) {
 /// a `stream` need not: owners of memory keep a share of it.
 class stream_ref {
 public:
-    stream_ref(cudaStream_t native) noexcept : native_{native} {}
+    stream_ref(cudaStream_t native) noexcept : word_{reinterpret_cast<std::uintptr_t>(native)} {}
     stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
     stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
 
-    [[nodiscard]] cudaStream_t get() const noexcept { return native_; }
+    [[nodiscard]] cudaStream_t get() const noexcept { return is_owned() ? state().native : native(); }
 
     /// True when it was made from a `stream`, which is kept by those who must release memory on it.
-    [[nodiscard]] bool is_owned() const noexcept { return state_ != nullptr; }
+    [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
     /// Unique over the life of the program, unlike the handle. Throws: cuda_error, never for one that is owned.
-    [[nodiscard]] std::uint64_t id() const { return state_ ? state_->id : detail::id_of(native_); }
+    [[nodiscard]] std::uint64_t id() const { return is_owned() ? state().id : detail::id_of(native()); }
+    /// True when b was made from the same `stream`, or the same handle. Says less than ==, and faster.
+    [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
     /// The device that the stream belongs to. Throws: cuda_error.
     [[nodiscard]] cuota::device device() const {
-        if (state_) return state_->home;
+        if (is_owned()) return state().home;
         int ordinal = 0;
-        rt::check(cudaStreamGetDevice(native_, &ordinal), "cudaStreamGetDevice");
+        rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
         return cuota::device{ordinal};
     }
 
     /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work.
     void synchronize(place where = place::here()) const {
-        rt::check(cudaStreamSynchronize(native_), "cudaStreamSynchronize", where);
+        rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
     }
 
     /// True when everything enqueued so far is done. Throws: cuda_error.
     [[nodiscard]] bool is_idle() const {
-        cudaError_t const code = cudaStreamQuery(native_);
+        cudaError_t const code = cudaStreamQuery(get());
         if (code == cudaErrorNotReady) {
             (void)cudaGetLastError();
             return false;
@@ -82,41 +84,65 @@ public:
     /// True while what is enqueued becomes a graph: to ask whether it is idle would spoil that. Throws: cuda_error.
     [[nodiscard]] bool is_capturing() const {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        rt::check(cudaStreamIsCapturing(native_, &status), "cudaStreamIsCapturing");
+        rt::check(cudaStreamIsCapturing(get(), &status), "cudaStreamIsCapturing");
         return status != cudaStreamCaptureStatusNone;
     }
 
     /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
     void wait(event const& done) const;
 
-    friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.native_ == b.native_; }
+    friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.get() == b.get(); }
 
 private:
     friend class stream;
     friend class stream_share;
-    explicit stream_ref(detail::stream_state& state) noexcept : native_{state.native}, state_{&state} {}
+    explicit stream_ref(detail::stream_state& state) noexcept
+        : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
-    cudaStream_t native_;
-    detail::stream_state* state_ = nullptr;
+    // One word, which goes in a register: a native handle, of which CUDA has 0, 1, 2 and pointers, or the address of the
+    // state, marked.
+    static constexpr std::uintptr_t tag_bits = 7, owned = 5;
+    static_assert(alignof(detail::stream_state) > tag_bits);
+
+    [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
+    [[nodiscard]] detail::stream_state& state() const noexcept {
+        return *reinterpret_cast<detail::stream_state*>(word_ - owned);
+    }
+
+    std::uintptr_t word_;
 };
 
-/// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 16 bytes.
+/// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
 class stream_share {
 public:
-    stream_share(stream_ref s) noexcept : native_{s.native_} {
-        if (s.state_) state_ = shared<detail::stream_state>::of(*s.state_);
+    stream_share(stream_ref s) noexcept : stream_{s} {
+        if (s.is_owned()) s.state().add_owner();
     }
-    operator stream_ref() const noexcept { return state_ ? stream_ref{*state_} : stream_ref{native_}; }
-    [[nodiscard]] cudaStream_t get() const noexcept { return native_; }
+    stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
+    stream_share(stream_share&& other) noexcept
+        : stream_{std::exchange(other.stream_, stream_ref{other.get()})} {}
+    stream_share& operator=(stream_share other) noexcept {
+        std::swap(stream_, other.stream_);
+        return *this;
+    }
+    ~stream_share() {
+        if (is_owned() && stream_.state().drop_owner()) delete &stream_.state();
+    }
+    /// As a share that does not count, where somebody else keeps the stream; the caller must not destroy it.
+    [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
+
+    operator stream_ref() const noexcept { return stream_; }
+    [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }
 
     /// True when nobody else could enqueue anything more through this stream's owner: all other shares are gone.
     /// Never of a native handle, whose owner is not known here.
-    [[nodiscard]] bool is_last() const noexcept { return state_ && state_->owners() == 1; }
-    [[nodiscard]] bool is_owned() const noexcept { return static_cast<bool>(state_); }
+    [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
+    [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }
 
 private:
-    cudaStream_t native_;
-    shared<detail::stream_state> state_;
+    stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {}
+
+    stream_ref stream_;
 };
 
 namespace rt {
@@ -125,6 +151,17 @@ namespace rt {
 /// its work is known to be over.
 inline bool drain(stream_ref s) noexcept {
     return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+}
+
+/// Waits on the host for copies to or from host memory that may go with the error: none is under way then.
+/// Throws: cuda_error, also of the work.
+inline void synchronize_or_drain(stream_ref s, place where) {
+    try {
+        s.synchronize(where);
+    } catch (...) {
+        drain(s);
+        throw;
+    }
 }
 
 }  // namespace rt

@@ -242,7 +242,7 @@ void set_jitter(std::uint64_t seed, std::chrono::microseconds max) {
 void set_order_checks(order_checks wanted) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    the_machine().order_checker.mode = wanted;
+    ordering::choose(wanted);
 }
 
 std::vector<std::string> order_reports() {

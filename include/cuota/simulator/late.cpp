@@ -20,6 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 
 struct late_schedule {
+    late_schedule() { ready.reserve(2 * most_devices); }
+
     schedule how = schedule::workers;
     std::uint64_t seed = 0;
     std::uint64_t unseeded = 0;
@@ -30,7 +32,7 @@ struct late_schedule {
     std::uint64_t done = 0;   ///< pieces of work
     std::uint64_t asked = 0;  ///< waits and queries of host threads
 
-    std::deque<stream_handle> for_helpers;
+    stream_line for_helpers;
     std::condition_variable wake_helper, wake_watch;
     std::vector<std::thread> threads;
     std::size_t idle_helpers = 0;
@@ -139,9 +141,7 @@ void help() {
             --l.idle_helpers;
             continue;
         }
-        auto const s = std::move(l.for_helpers.front());
-        l.for_helpers.pop_front();
-        run(lock, s);
+        run(lock, l.for_helpers.pop());
     }
 }
 
@@ -150,7 +150,7 @@ void give_to_helper(stream_handle s) {
     if (l.for_helpers.size() < l.idle_helpers) l.wake_helper.notify_one();
     else start_thread(l.threads, help);
     take(s);
-    l.for_helpers.push_back(std::move(s));
+    l.for_helpers.push(std::move(s));
 }
 
 /// Waits until the stream's first operation is done, or stands still: it may wait for this very thread.
@@ -194,8 +194,12 @@ void keep_watch() {
     auto& l = the_schedule();
     if (l.watch_sleeps) l.wake_watch.notify_one();
     if (l.has_watch || l.stop) return;
-    start_thread(l.threads, watch);
-    l.has_watch = true;
+    try {
+        start_thread(l.threads, watch);
+        l.has_watch = true;
+    } catch (std::exception const&) {
+        // What is made ready next asks again.
+    }
 }
 
 }  // namespace
@@ -212,9 +216,14 @@ void choose(guard& lock, schedule how, std::uint64_t seed) {
     l.draw.seed(seed);
 }
 
+void expect_streams(std::size_t count) {
+    auto& ready = the_schedule().ready;
+    if (ready.capacity() < count) ready.reserve(2 * count);
+}
+
 void make_ready(stream_handle const& s) {
     s->state = stream::progress::ready;
-    the_schedule().ready.push_back(s);
+    the_schedule().ready.push_back(s);  // expected
     moved();
     keep_watch();
 }

@@ -38,15 +38,17 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     auto& d = current_device();
     if (too_large(bytes) || bytes > d.capacity || !take_from_device(d, in_units(bytes)))
         return cudaErrorMemoryAllocation;
+    auto const uncharge = [bytes](device* from) { give_to_device(*from, in_units(bytes)); };
+    std::unique_ptr<device, decltype(uncharge)> charged{&d, uncharge};
     backing block;
     void* const address = take_device_memory(block, bytes);
-    if (!address) {
-        give_to_device(d, in_units(bytes));
-        return cudaErrorMemoryAllocation;
-    }
+    if (!address) return cudaErrorMemoryAllocation;
+    auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
+    std::unique_ptr<void, decltype(give)> owned{address, give};
     fill_new(address, block, bytes);
     note_memory(address, block, bytes, memory_kind::device, d.index, function::cudaMalloc);
-    *out = address;
+    (void)charged.release();
+    *out = owned.release();
     return cudaSuccess;
 }
 
@@ -60,9 +62,11 @@ cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, un
     auto const alignment = kind == memory_kind::managed ? host_page : pinned_alignment;
     void* const address = take_heap(block, alignment, bytes);
     if (!address) return cudaErrorMemoryAllocation;
+    auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
+    std::unique_ptr<void, decltype(give)> owned{address, give};
     fill_new(address, block, bytes);
     note_memory(address, block, bytes, kind, current_device().index, by)->flags = flags;
-    *out = address;
+    *out = owned.release();
     return cudaSuccess;
 }
 
@@ -119,8 +123,13 @@ allocation_ref note_memory(void* address, backing const& block, std::size_t byte
     a->made_at = here();
     a->tag = caller.tag;
     a->block = block;
-    m.memory.emplace(a->disguise, a);
-    if (block.shift != 0) closed_memory::belongs_to(a);
+    auto const entry = m.memory.emplace(a->disguise, a).first;
+    try {
+        if (block.shift != 0) closed_memory::belongs_to(a);
+    } catch (...) {
+        m.memory.erase(entry);
+        throw;
+    }
     count(*a, true);
     m.pinned_peak = std::max(m.pinned_peak, m.live.pinned_bytes);
     return a;

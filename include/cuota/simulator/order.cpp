@@ -4,9 +4,14 @@
 #include "state.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+
+extern "C" {
+[[gnu::visibility("default")]] std::atomic<bool> cuota_simulator_order_is_off{false};
+}
 
 namespace cuota::inline v0::simulator::ordering {
 namespace {
@@ -347,9 +352,14 @@ void host_frees(allocation& a, char const* what) {
     finish(a, now, moment{});
 }
 
+void choose(order_checks wanted) {
+    the_checker().mode = wanted;
+    cuota_simulator_order_is_off.store(wanted == order_checks::off, std::memory_order_relaxed);
+}
+
 void reset() {
     auto& c = the_checker();
-    c.mode = c.initial;
+    choose(c.initial);
     c.counts = {};
     c.reports.clear();
     c.seen.clear();

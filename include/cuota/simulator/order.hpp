@@ -160,6 +160,8 @@ void host_frees(allocation& a, char const* what);
 /// cudaFreeAsync: an access to all of it, after which a use of it is found whenever it comes.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
+/// Looks for races from now on, or not. What is borrowed while it does not is not entered.
+void choose(order_checks wanted);
 /// Forgets what was found, and is again what the environment asked for.
 void reset();
 

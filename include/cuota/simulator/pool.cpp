@@ -91,7 +91,12 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
         a.now = allocation::phase::live;
     });
     if (!take_from_pool(*p, in_units(bytes), s, *work)) return cudaErrorMemoryAllocation;
-    *note = note_memory(address, block, bytes, p->kind, d.index, by);
+    try {
+        *note = note_memory(address, block, bytes, p->kind, d.index, by);
+    } catch (...) {
+        return_to_pool(*p, in_units(bytes));
+        throw;
+    }
     owned.release();
     (*note)->units = in_units(bytes);  // for the pool, though the device is charged for its own memory only
     (*note)->from = p;

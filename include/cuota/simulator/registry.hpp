@@ -28,7 +28,7 @@ struct origin {
 };
 
 /// Objects behind opaque handles. A handle is a number, never an address: it is not reused, so a destroyed
-/// one is known for what it is, and following it faults.
+/// one is known for what it is, and following it faults. As an address of CUDA's would be, it is a multiple of 16.
 template <class T>
 class registry {
 public:
@@ -44,7 +44,7 @@ public:
         free_.pop_back();
         slots_[index].object = std::move(object);
         slots_[index].made = from;
-        return tag_ | (std::uintptr_t{slots_[index].generation} << 24) | index;
+        return handle_of(index, slots_[index].generation);
     }
 
     std::shared_ptr<T> find(void const* handle) const {
@@ -70,8 +70,7 @@ public:
     /// The handle of an object that has one, or zero. Cost: linear.
     std::uintptr_t handle_of(std::shared_ptr<T> const& object) const {
         for (std::size_t i = 0; i < slots_.size(); ++i)
-            if (object && slots_[i].object == object)
-                return tag_ | (std::uintptr_t{slots_[i].generation} << 24) | i;
+            if (object && slots_[i].object == object) return handle_of(i, slots_[i].generation);
         return 0;
     }
 
@@ -98,19 +97,26 @@ private:
         call_sites::site gone_at{};  ///< of the generation before
     };
 
+    // 8 bits say of what kind, 28 how often the slot was used, 24 which it is; the last four are zero.
+    [[nodiscard]] std::uintptr_t handle_of(std::size_t index, std::uint32_t generation) const noexcept {
+        return tag_ | std::uintptr_t{generation & 0xfff'ffff} << 28 | index << 4;
+    }
+    [[nodiscard]] static std::size_t place_of(std::uintptr_t handle) noexcept {
+        return handle >> 4 & 0xff'ffff;
+    }
+
     call_sites::site gone_at(void const* handle) const {
         auto const value = reinterpret_cast<std::uintptr_t>(handle);
-        auto const index = value & 0xff'ffff;
-        bool const last = index < slots_.size() &&
-                          value == (tag_ | (std::uintptr_t{slots_[index].generation - 1} << 24) | index);
+        auto const index = place_of(value);
+        bool const last = index < slots_.size() && value == handle_of(index, slots_[index].generation - 1);
         return last ? slots_[index].gone_at : call_sites::site::unknown;
     }
 
     std::size_t index_of(void const* handle) const {
         auto const value = reinterpret_cast<std::uintptr_t>(handle);
-        auto const index = value & 0xff'ffff;
+        auto const index = place_of(value);
         bool const known = index < slots_.size() && slots_[index].object &&
-                           value == (tag_ | (std::uintptr_t{slots_[index].generation} << 24) | index);
+                           value == handle_of(index, slots_[index].generation);
         return known ? index : slots_.size();
     }
 

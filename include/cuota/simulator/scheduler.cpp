@@ -20,7 +20,7 @@ struct crew {
     explicit crew(std::size_t limit) : most{limit} {}
 
     std::condition_variable wake;
-    std::deque<stream_handle> ready;
+    stream_line ready;
     std::vector<std::thread> threads;
     std::size_t most;
     std::size_t idle = 0;
@@ -69,7 +69,7 @@ void perform(stream& s, operation& work) {
 bool startable(stream_handle const& s) {
     for (auto const& first : s->queue.front()->after) {
         if (first->done.load(std::memory_order_relaxed)) continue;
-        first->awaited_by.push_back(s);
+        first->awaited_by.push(s);
         s->state = stream::progress::blocked;
         return false;
     }
@@ -120,7 +120,7 @@ bool work_may_start() { return the_machine().holds == 0 && !the_machine().unload
 void make_ready(stream_handle const& s) {
     if (late::on()) return late::make_ready(s);
     auto const& c = crew_of(*s);
-    c->ready.push_back(s);
+    c->ready.push(s);
     s->state = stream::progress::ready;
     if (work_may_start()) wake_worker(c);
 }
@@ -137,7 +137,7 @@ bool step(guard& lock, stream_handle const& s) {
     work->done.store(1, std::memory_order_release);
     work->done.notify_all();
     late::one_done();
-    for (auto const& other : std::exchange(work->awaited_by, {}))
+    while (auto const other = work->awaited_by.pop())
         if (startable(other)) make_ready(other);
     if (!s->queue.empty()) return startable(s);
     s->state = stream::progress::idle;
@@ -160,8 +160,7 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
             came();
             continue;
         }
-        auto const s = std::move(mine->ready.front());
-        mine->ready.pop_front();
+        auto const s = mine->ready.pop();
         bool more = step(lock, s);
         while (more && work_may_start()) more = step(lock, s);
         if (more) make_ready(s);
@@ -174,8 +173,7 @@ bool may_help() { return work_may_start() && !sanitizer::watches_threads() && !l
 /// Takes a ready stream away from the workers.
 bool claim_ready(stream_handle const& s) {
     if (s->state != stream::progress::ready || !may_help()) return false;
-    auto& ready = crew_of(*s)->ready;
-    ready.erase(std::find(ready.begin(), ready.end(), s));
+    crew_of(*s)->ready.remove(*s);
     return true;
 }
 

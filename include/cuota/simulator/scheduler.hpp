@@ -48,6 +48,8 @@ namespace late {
 bool on();
 void choose(guard& lock, schedule how, std::uint64_t seed);
 
+/// That many may be ready at once. What throws for want of memory does so here, and not where work would be lost.
+void expect_streams(std::size_t count);
 void make_ready(stream_handle const& s);
 /// A piece of work has ended.
 void one_done();

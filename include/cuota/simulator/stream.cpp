@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "graph.hpp"
+#include "scheduler.hpp"
 
 #include <algorithm>
 
@@ -10,6 +11,10 @@ stream::stream(device& d, unsigned flag_bits, int prio, bool is_legacy)
     : owner{d}, flags{flag_bits}, priority{prio}, legacy{is_legacy}, id{0} {}
 
 stream_handle make_stream(device& d, unsigned flags, int priority) {
+    std::size_t streams = 1;
+    for (auto const& other : the_machine().all_devices)
+        streams += other->streams.size() + 1;  // one: the legacy stream
+    late::expect_streams(streams);
     auto s = std::make_shared<stream>(d, flags, priority);
     s->id = ++the_machine().next_stream;  // 1 is the legacy stream
     d.streams.push_back(s);

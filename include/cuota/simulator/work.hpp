@@ -27,11 +27,26 @@ struct device;
 struct graph_node;
 struct stream;
 
+/// Streams in line. Each is in one line at a time, so that joining one takes no memory, which the host may not have.
+class stream_line {
+public:
+    void push(std::shared_ptr<stream> s) noexcept;
+    [[nodiscard]] std::shared_ptr<stream> pop() noexcept;  ///< null when there is none
+    void remove(stream const& s) noexcept;                 ///< one that is in it
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+
+private:
+    std::shared_ptr<stream> first_;
+    stream* last_ = nullptr;
+    std::size_t size_ = 0;
+};
+
 /// One piece of work of a stream. Whoever may still ask about it keeps it after its end, such as an event.
 struct operation {
     std::shared_ptr<stream> on;                     ///< null once done
     std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
-    std::vector<std::shared_ptr<stream>> awaited_by;
+    stream_line awaited_by;
     std::atomic<int> done{0};
     bool held = false;           ///< enqueued while a hold was alive
     graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
@@ -96,6 +111,7 @@ struct stream {
     bool destroyed = false;
     unsigned long long id;
     progress state = progress::idle;
+    std::shared_ptr<stream> next_in_line;
     std::deque<operation_ref> queue;
     operation_ref last;  ///< the newest work ever given to the stream, done or not
     capture_point capturing;
@@ -105,6 +121,33 @@ struct stream {
 };
 
 using stream_handle = std::shared_ptr<stream>;
+
+inline void stream_line::push(stream_handle s) noexcept {
+    stream* const newest = s.get();
+    (last_ ? last_->next_in_line : first_) = std::move(s);
+    last_ = newest;
+    ++size_;
+}
+inline stream_handle stream_line::pop() noexcept {
+    stream_handle s = std::move(first_);
+    if (!s) return nullptr;
+    first_ = std::move(s->next_in_line);
+    if (!first_) last_ = nullptr;
+    --size_;
+    return s;
+}
+inline void stream_line::remove(stream const& s) noexcept {
+    stream* before = nullptr;
+    stream_handle* at = &first_;
+    while (at->get() != &s) {
+        before = at->get();
+        at = &before->next_in_line;
+    }
+    stream_handle const gone = std::move(*at);
+    *at = std::move(gone->next_in_line);
+    if (last_ == &s) last_ = before;
+    --size_;
+}
 
 struct event {
     device& owner;

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a kernel on a GPU tells the host why it stopped itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/out_of_bounds.hpp>
+#include <cuota/runtime/simulated.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// The first misuse that a kernel met. Stands in host memory that kernels can write to, so that it outlives the device's
+/// context, which a kernel that stops itself takes along.
+///
+/// Of the name and the place a kernel knows the addresses only, which the host reads. What it knows as text it copies.
+/// Alone on its page, which is locked for it.
+struct alignas(4096) kernel_misuse {
+    static constexpr unsigned none = 0, being_written = 1, written = 2;
+
+    unsigned state = none;
+    char unit[16] = {};
+    cuota::detail::out_of_bounds what{};
+    tag name{};
+    place leased{};
+};
+
+/// The process's own.
+[[nodiscard]] inline kernel_misuse& first_kernel_misuse() noexcept {
+    static constinit kernel_misuse first{};
+    return first;
+}
+
+namespace detail {
+
+/// Lets kernels of all devices write to it, at its own address. Null when CUDA refuses; it is not locked then.
+[[nodiscard]] inline kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept {
+    auto const succeeds = [](cudaError_t code) {
+        if (code != cudaSuccess) (void)cudaGetLastError();  // nobody else's
+        return code == cudaSuccess;
+    };
+    auto mode = cudaStreamCaptureModeRelaxed;  // a capture, of another thread's too, forbids to lock pages
+    bool const is_relaxed = succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
+    unsigned const shared = cudaHostRegisterPortable | cudaHostRegisterMapped;
+    bool const is_locked = succeeds(cudaHostRegister(&record, sizeof record, shared));
+    void* seen = nullptr;
+    bool const is_open =
+        is_locked && succeeds(cudaHostGetDevicePointer(&seen, &record, 0)) && seen == &record;
+    if (is_locked && !is_open) (void)succeeds(cudaHostUnregister(&record));
+    if (is_relaxed) (void)succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
+    return is_open ? &record : nullptr;
+}
+
+CUOTA_HOST_DEVICE inline bool claim(unsigned& state) noexcept {
+#if defined(__CUDA_ARCH__)
+    return atomicCAS(&state, kernel_misuse::none, kernel_misuse::being_written) == kernel_misuse::none;
+#else
+    unsigned expected = kernel_misuse::none;
+    return __atomic_compare_exchange_n(&state, &expected, kernel_misuse::being_written, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+}
+
+CUOTA_HOST_DEVICE inline void publish(unsigned& state) noexcept {
+#if defined(__CUDA_ARCH__)
+    __threadfence_system();
+    *static_cast<unsigned volatile*>(&state) = kernel_misuse::written;
+    __threadfence_system();
+#else
+    __atomic_store_n(&state, kernel_misuse::written, __ATOMIC_RELEASE);
+#endif
+}
+
+}  // namespace detail
+
+/// Where kernels write down why they stop; null on the simulator, whose kernels throw, and where CUDA refuses.
+/// Cost: the first call locks a page. Threads: any.
+[[nodiscard]] inline kernel_misuse* kernels_notebook() noexcept {
+    if (is_simulated()) return nullptr;
+    static kernel_misuse* const open = detail::open_to_kernels(first_kernel_misuse());
+    return open;
+}
+
+/// Writes a misuse down, if it is the first. Threads: any, of host and devices.
+CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_bounds const& what,
+                                   char const* unit, tag name, place leased) noexcept {
+    if (!detail::claim(in.state)) return;
+    in.what = what;
+    in.name = name;
+    in.leased = leased;
+    for (std::size_t i = 0; i + 1 != sizeof in.unit && unit[i] != '\0'; ++i) in.unit[i] = unit[i];
+    detail::publish(in.state);
+}
+
+/// What was written down, in words; empty when nothing was. Throws: std::bad_alloc.
+[[nodiscard]] inline std::string text_of(kernel_misuse const& noted) {
+    if (__atomic_load_n(&noted.state, __ATOMIC_ACQUIRE) != kernel_misuse::written) return {};
+    return "cuota::misuse: " + cuota::detail::bounds_text(noted.what, noted.unit) +
+           cuota::detail::lease_text(noted.name, noted.leased);
+}
+
+/// What is known of a call that failed as all calls do once a kernel has stopped itself; else nothing.
+/// Throws: std::bad_alloc.
+[[nodiscard]] inline std::string why_a_kernel_stopped(cudaError_t code) {
+    bool const is_left_by_a_trap =
+        code == cudaErrorLaunchFailure || code == cudaErrorIllegalInstruction || code == cudaErrorAssert;
+    return is_left_by_a_trap ? text_of(first_kernel_misuse()) : std::string{};
+}
+
+#if defined(__CUDACC__)
+/// Ends the kernel, and with it all work on the device. Without a notebook its last words are printed.
+__device__ __noinline__ inline void stop_kernel(kernel_misuse* notebook,
+                                                cuota::detail::out_of_bounds const& what, char const* unit,
+                                                tag name, place leased) {
+#if defined(__CUDA_ARCH__)
+    if (notebook) {
+        note(*notebook, what, unit, name, leased);
+        // A trap may end other threads at once: the first must have written. It does not wait for anything.
+        unsigned const volatile& state = notebook->state;
+        for (int i = 0; i != 1'000'000 && state != kernel_misuse::written; ++i) {}
+    } else {
+        using n = unsigned long long;
+        printf("cuota::misuse: (%llu, %llu, %llu, %llu) of %s is outside a view of %llu, %llu\n",
+               n{what.asked[0]}, n{what.asked[1]}, n{what.asked[2]}, n{what.asked[3]}, unit, n{what.has[0]},
+               n{what.has[1]});
+    }
+    __trap();
+#endif
+}
+#endif
+
+}  // namespace cuota::inline v0::rt
