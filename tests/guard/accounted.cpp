@@ -47,16 +47,16 @@ private:
 // Keeps no accounts; `returns` makes it give back what it took, as after a failure.
 template <class Upstream>
 struct no_books final : cuota::ref_counted {
-    template <class Take, class Give>
-    void* allocate(std::size_t, cuota::label const&, Take take, Give give) {
-        void* const p = take(inside);
+    void* allocate(cuota::detail::call_order const& order, std::size_t bytes, std::size_t alignment,
+                   cuota::label const& who) {
+        void* const p = order.take(inside, bytes, alignment, who);
         if (!returns) return p;
-        give(inside, p);
+        order.give(inside, p, bytes, alignment);
         return nullptr;
     }
-    template <class Give>
-    void deallocate(void* p, std::size_t, Give give) noexcept {
-        give(inside, p);
+    void deallocate(cuota::detail::call_order const& order, void* p, std::size_t bytes,
+                    std::size_t alignment) noexcept {
+        order.give(inside, p, bytes, alignment);
     }
     Upstream const& upstream() const noexcept { return inside; }
 

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include <cuota/core/shared.hpp>
@@ -18,31 +19,50 @@ concept knows_device = requires(R const& r) {
     { r.device() } -> std::convertible_to<device>;
 };
 
+/// In which order a call is made: that of a stream, or, of none, at once.
+class call_order {
+public:
+    call_order() noexcept = default;
+    explicit call_order(stream_ref s) noexcept : stream_{s} {}
+
+    [[nodiscard]] std::optional<stream_ref> const& stream() const noexcept { return stream_; }
+
+    template <resource R>
+    [[nodiscard]] void* take(R& from, std::size_t bytes, std::size_t alignment, label const& who) const {
+        return stream_ ? allocate_labelled(from, *stream_, bytes, alignment, who)
+                       : allocate_sync_labelled(from, bytes, alignment, who);
+    }
+    template <resource R>
+    void give(R& to, void* p, std::size_t bytes, std::size_t alignment) const noexcept {
+        if (stream_) to.deallocate(*stream_, p, bytes, alignment);
+        else to.deallocate_sync(p, bytes, alignment);
+    }
+
+private:
+    std::optional<stream_ref> stream_;
+};
+
 /// A resource over Upstream whose books all copies share. Books have upstream(), and make the calls:
 ///
-///     allocate(bytes, who, take, give)  take(upstream) gives the memory, give(upstream, p) returns it
-///     deallocate(p, bytes, give)        noexcept
+///     allocate(order, bytes, alignment, who)    by order.take(upstream, ...)
+///     deallocate(order, p, bytes, alignment)    noexcept, by order.give(upstream, ...)
 template <resource Upstream, class Books>
 class accounted {
 public:
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
-        return books_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_labelled(up, s, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate(s, p, bytes, alignment); });
+        return books_->allocate(call_order{s}, bytes, alignment, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        books_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate(s, q, bytes, alignment); });
+        books_->deallocate(call_order{s}, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        return books_->allocate(
-            bytes, who, [&](Upstream& up) { return allocate_sync_labelled(up, bytes, alignment, who); },
-            [&](Upstream& up, void* p) { up.deallocate_sync(p, bytes, alignment); });
+        return books_->allocate(call_order{}, bytes, alignment, who);
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        books_->deallocate(p, bytes, [&](Upstream& up, void* q) { up.deallocate_sync(q, bytes, alignment); });
+        books_->deallocate(call_order{}, p, bytes, alignment);
     }
 
     [[nodiscard]] std::size_t granule() const noexcept { return books_->upstream().granule(); }
@@ -62,6 +82,7 @@ protected:
     explicit accounted(shared<Books> books) noexcept : books_{std::move(books)} {}
 
     [[nodiscard]] Books const& books() const noexcept { return *books_; }
+    [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
 
 private:
     shared<Books> books_;

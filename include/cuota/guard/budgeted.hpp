@@ -27,9 +27,8 @@ public:
     }
     ~budgeted_state() { node().leave(*this); }
 
-    // take(upstream) gives the memory, give(upstream, p) returns it.
-    template <class Take, class Give>
-    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
+    [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
+                                 label const& who) {
         if (bytes == 0) return nullptr;
         std::size_t const cost = round_up(bytes, upstream_.granule());
         charge_request request{bytes, upstream_.granule(), who, std::nullopt};
@@ -38,23 +37,22 @@ public:
 
         void* p = nullptr;
         try {
-            p = take(upstream_);
+            p = order.take(upstream_, bytes, alignment, who);
             std::scoped_lock const lock{guard_};
             live_.emplace(p, entry{bytes, {who.name, who.where, cost}});
         } catch (...) {
-            if (p) give(upstream_, p);
+            if (p) order.give(upstream_, p, bytes, alignment);
             budget_.refund(cost);
             throw;
         }
         return p;
     }
 
-    template <class Give>
-    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
+    void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
         std::size_t cost = 0;
         if (!report_failure_of([&] { cost = forget(p, bytes); })) return;
-        give(upstream_, p);
+        order.give(upstream_, p, bytes, alignment);
         budget_.refund(cost);
     }
 

@@ -67,25 +67,24 @@ class measured_state final : public ref_counted {
 public:
     explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    // take(upstream) gives the memory, give(upstream, p) returns it. No lock is held meanwhile.
-    template <class Take, class Give>
-    [[nodiscard]] void* allocate(std::size_t bytes, label const& who, Take take, Give give) {
-        void* const p = take(upstream_);
+    // No lock is held while upstream is asked.
+    [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
+                                 label const& who) {
+        void* const p = order.take(upstream_, bytes, alignment, who);
         if (!p) return nullptr;
         try {
             enter(p, bytes, who);
         } catch (...) {
-            give(upstream_, p);
+            order.give(upstream_, p, bytes, alignment);
             throw;
         }
         return p;
     }
-    template <class Give>
-    void deallocate(void* p, std::size_t bytes, Give give) noexcept {
+    void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
         std::optional<entry> known;
         if (!report_failure_of([&] { known = forget(p, bytes); })) return;
-        give(upstream_, p);
+        order.give(upstream_, p, bytes, alignment);
         count_out(*known);
     }
 

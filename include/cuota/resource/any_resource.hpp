@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -14,6 +15,10 @@
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+class owned_block;
+}
 
 /// Holds a copy of any resource: in place when it is a handle of eight bytes, else in shared state.
 ///
@@ -64,6 +69,29 @@ public:
     }
 
 private:
+    friend class resource_ref;
+    friend class detail::owned_block;
+
+    // As what does not count; the caller must not destroy it.
+    struct uncounted {};
+    template <kept_by_blocks R>
+    any_resource(uncounted, R handle) noexcept : calls_{&calls_of<R>} {
+        ::new (at()) R(std::move(handle));
+    }
+    any_resource(uncounted, any_resource const& kept) noexcept : calls_{kept.calls_} {
+        std::memcpy(storage_, kept.storage_, sizeof storage_);
+    }
+    [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }
+    /// The handle inside when it is an R; else null, and perhaps when it was made in another shared object.
+    template <kept_by_blocks R>
+    [[nodiscard]] R const* if_holds() const noexcept {
+        return calls_ == &calls_of<R> ? &inside<R>(at()) : nullptr;
+    }
+    [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                         label const& who) {
+        return calls_->allocate_keeping(at(), s, bytes, alignment, who);
+    }
+
     struct calls {
         void* (*allocate)(void*, stream_ref, std::size_t, std::size_t, label const&);
         void (*deallocate)(void*, stream_ref, void*, std::size_t, std::size_t) noexcept;
@@ -74,6 +102,8 @@ private:
         bool (*equal)(void const*, void const*);
         void (*copy)(void const* from, void* to) noexcept;
         void (*destroy)(void*) noexcept;
+        // Null when its blocks do not keep it.
+        void* (*allocate_keeping)(void*, stream_ref, std::size_t, std::size_t, label const&);
     };
 
     template <class R>
@@ -101,6 +131,12 @@ private:
     }
 
     template <class R>
+    static void* allocate_keeping(void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
+        if constexpr (kept_by_blocks<R>) return inside<R>(at).allocate_keeping(s, n, a, who);
+        else return nullptr;
+    }
+
+    template <class R>
     static constexpr calls calls_of{
         [](void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
             return allocate_labelled(inside<R>(at), s, n, a, who);
@@ -121,6 +157,7 @@ private:
             ::new (to) stored<R>(*std::launder(static_cast<stored<R> const*>(from)));
         },
         [](void* at) noexcept { std::destroy_at(std::launder(static_cast<stored<R>*>(at))); },
+        kept_by_blocks<R> ? &any_resource::allocate_keeping<R> : nullptr,
     };
 
     void* at() noexcept { return storage_; }

@@ -55,6 +55,20 @@ concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::siz
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
+/// A resource whose blocks can keep it, and the `stream`s they were taken in order of: who has such a block needs no share
+/// of either.
+///
+/// allocate_keeping(s, n, a, who)  as allocate; until the block is given back, the resource and the stream stay
+/// uncounted()                     a copy that is no owner, for who does not destroy it; a handle of eight bytes, of which any
+///                                 copy byte by byte is one, too
+template <class R>
+concept kept_by_blocks = labelled_resource<R> && sizeof(R) == sizeof(void*) &&
+                         requires(R& r, R const& look, stream_ref s, std::size_t n, label const& who) {
+    { r.allocate_keeping(s, n, n, who) } -> std::same_as<void*>;
+    { look.uncounted() }
+    noexcept->std::same_as<R>;
+};
+
 namespace detail {
 
 template <class R>
@@ -101,13 +115,17 @@ template <resource R>
 
 namespace detail {
 
-/// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
-[[nodiscard]] inline std::size_t bytes_of(std::size_t count, label const& who) {
-    if (auto const bytes = checked_mul(count, who.unit_bytes)) return *bytes;
+[[noreturn, gnu::cold]] inline void refuse_count(label who) {
     refusal r;
     r.asked = r.charged = unlimited;
     r.request = who;
     throw out_of_memory{std::move(r)};
+}
+/// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
+[[nodiscard]] inline std::size_t bytes_of(std::size_t count, label const& who) {
+    if (auto const bytes = checked_mul(count, who.unit_bytes)) [[likely]]
+        return *bytes;
+    refuse_count(who);
 }
 
 [[noreturn, gnu::cold]] inline void refuse_alignment(std::size_t alignment, std::size_t largest,

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What somebody wrote where no block is.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/survivors.hpp>
+
+namespace cuota::inline v0 {
+
+/// A block whose fences were written to.
+struct fence_damage {
+    tag name{};
+    place where{};  ///< the call that asked for the block
+    void const* at = nullptr;
+    std::size_t bytes = 0;  ///< of the block, as asked for
+    std::ptrdiff_t offset =
+        0;  ///< of the first damaged byte from the block's first: negative in front, `bytes` or more behind
+    std::size_t count = 0;               ///< how many bytes of both fences are damaged
+    std::vector<unsigned char> found{};  ///< from the first damaged byte on: 16, or as many as its fence has
+    bool was_given_back = false;         ///< seen when the block was given back; else it is still alive
+
+    /// "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
+    [[nodiscard]] std::string text() const {
+        std::string text = detail::survivors::line_of(name, where, bytes) + ": " + count_text(count) +
+                           (count == 1 ? " byte" : " bytes") + " written " +
+                           (offset < 0 ? "in front of its begin" : "behind its end") + ", from offset " +
+                           std::to_string(offset) + ':';
+        for (unsigned char const byte : found) {
+            constexpr char const* digits = "0123456789abcdef";
+            text += {' ', digits[byte >> 4], digits[byte & 15]};
+        }
+        return was_given_back ? text + " (seen when it was given back)" : text;
+    }
+};
+
+/// Somebody wrote beyond a block. The message names the blocks; `damage()` is the same as data.
+class fence_broken : public misuse {
+public:
+    /// Throws: std::bad_alloc.
+    fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {})
+        : misuse{title + ": " + text_of(found), where},
+          found_{std::make_shared<std::vector<fence_damage> const>(std::move(found))} {}
+
+    [[nodiscard]] std::vector<fence_damage> const& damage() const noexcept { return *found_; }
+
+private:
+    static std::string text_of(std::vector<fence_damage> const& found) {
+        constexpr std::size_t shown = 4;
+        std::string text;
+        for (std::size_t i = 0; i != std::min(found.size(), shown); ++i)
+            text += (i == 0 ? "" : "; ") + found[i].text();
+        if (found.size() > shown) text += "; and " + count_text(found.size() - shown) + " more blocks";
+        return text;
+    }
+    std::shared_ptr<std::vector<fence_damage> const> found_;
+};
+
+}  // namespace cuota::inline v0

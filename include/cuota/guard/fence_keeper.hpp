@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Puts fences around blocks, and looks at them in stream order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/accounted.hpp>
+#include <cuota/guard/fence_damage.hpp>
+#include <cuota/guard/tracker.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/memory.hpp>
+
+namespace cuota::inline v0 {
+
+/// How `fenced` does it.
+struct fence_options {
+    tag name{};              ///< for messages
+    std::size_t zone = 256;  ///< bytes that are watched in front of each block, and behind it; 1 or more
+    bool poison = true;      ///< what was not written yet, and what was given back, holds bytes that show
+};
+
+namespace detail {
+
+/// The fences of one block, and all that is needed to look at them, so that to give it back needs nothing more.
+struct fence {
+    unsigned char* at = nullptr;  // the block
+    std::size_t bytes = 0;
+    std::size_t alignment = 0;
+    std::size_t front = 0;  // from the begin of what upstream gave to the block
+    std::size_t total = 0;  // of what upstream gave
+    tag name{};
+    place where{};
+    device home{0};                 // of the event
+    std::optional<event> done{};    // alive: the fences stand; pending: they are copied to seen
+    unsigned char* seen = nullptr;  // pinned: the zone in front, the zone behind
+    fence* next = nullptr;
+};
+
+/// The fences of one resource. What CUDA and the host have to give for a block is taken before upstream is asked.
+///
+/// A look is two copies of a zone to pinned memory, in order of a stream, and a comparison on the host once they are
+/// over: no kernel, so a program that no nvcc has compiled looks too.
+/// Threads: any.
+class fence_keeper {
+public:
+    static constexpr unsigned char standing = 0xFD;  // in a fence
+    static constexpr unsigned char fresh = 0xCD;     // in a block that nobody has written to
+    static constexpr unsigned char stale = 0xDD;     // in what was given back
+
+    fence_keeper(fence_options wanted, bool is_for_host, place where)
+        : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
+        if (wanted.zone == 0) throw misuse{live_.title() + ": a fence has one byte or more", where};
+    }
+    fence_keeper(fence_keeper const&) = delete;
+    fence_keeper& operator=(fence_keeper const&) = delete;
+    ~fence_keeper() {
+        report_failure_of([this] { throw_if_any(collect(true), {}); });
+        for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
+    }
+
+    [[nodiscard]] tracker& live() noexcept { return live_; }
+
+    /// Room for the fences of a block to come; given back at its end unless it was used.
+    class [[nodiscard]] lease {
+    public:
+        lease(fence_keeper& of, fence& f) noexcept : of_{of}, fence_{&f} {}
+        lease(lease const&) = delete;
+        lease& operator=(lease const&) = delete;
+        ~lease() {
+            if (fence_) of_.recycle(*fence_);
+        }
+        [[nodiscard]] fence* operator->() const noexcept { return fence_; }
+        [[nodiscard]] fence& operator*() const noexcept { return *fence_; }
+        fence* keep() noexcept { return std::exchange(fence_, nullptr); }
+
+    private:
+        fence_keeper& of_;
+        fence* fence_;
+    };
+
+    /// Measured out for a block. total is 0 when that is more than can be said. Throws: std::bad_alloc; out_of_memory,
+    /// cuda_error of pinned memory.
+    lease acquire(std::size_t bytes, std::size_t alignment, label const& who) {
+        fence& f = take_free();
+        f.bytes = bytes;
+        f.alignment = alignment;
+        f.name = who.name;
+        f.where = who.where;
+        auto const front = checked_round_up(wanted_.zone, alignment);
+        auto const block = checked_add(bytes, wanted_.zone);
+        f.front = front.value_or(0);
+        f.total = front && block ? checked_add(*front, *block).value_or(0) : 0;
+        return {*this, f};
+    }
+
+    /// Puts up the fences in what upstream gave. Throws: cuda_error; nothing is enqueued any more then that is not over.
+    void put_up(fence& f, call_order const& order, void* base) {
+        f.at = static_cast<unsigned char*>(base) + f.front;
+        std::size_t const zone = wanted_.zone;
+        on_stream_of(order, f.at, [&](stream_ref s) {
+            rt::fill_bytes(f.at - zone, standing, zone, s, f.where);
+            rt::fill_bytes(f.at + f.bytes, standing, zone, s, f.where);
+            if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
+            f.home = s.device();
+            f.done.emplace(s);
+            if (is_for_host_) s.synchronize();  // whoever writes to it on the host must come after
+        });
+    }
+
+    /// Looks at the fences of a block that is no longer in live(), in order; what is found is told later, by collect. What
+    /// cannot be looked at is reported.
+    void take_down(fence& f, call_order const& order) noexcept {
+        bool const is_seen = report_failure_of([&] {
+            on_stream_of(order, f.at, [&](stream_ref s) {
+                if (s.is_capturing())
+                    throw misuse{live_.title() +
+                                     ": given back into a capture, so its fences were not looked at: " +
+                                     survivors::line_of(f.name, {}, f.bytes),
+                                 f.where};
+                at_home(f, s, [&](stream_ref own) {
+                    look(f, own);
+                    f.done->record(own);
+                    if (!wanted_.poison) return;
+                    report_failure_of([&] {
+                        rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
+                    });
+                });
+            });
+        });
+        if (!is_seen) return recycle(f);
+        std::scoped_lock const lock{guard_};
+        f.next = nullptr;
+        (last_pending_ ? last_pending_->next : first_pending_) = &f;
+        last_pending_ = &f;
+    }
+
+    /// Reports what is known by now of blocks that were given back.
+    void report_known() noexcept {
+        report_failure_of([this] { throw_if_any(collect(false), {}); });
+    }
+
+    /// Looks at all that are alive, or at the one at p, after the work that is in s, and waits; and for all that were given
+    /// back. Throws: fence_broken; misuse when there is none at p; cuda_error, std::bad_alloc.
+    void verify(stream_ref s, void const* p, place where) {
+        std::vector<fence_damage> found = collect(true);
+        bool is_known = p == nullptr;
+        auto const look_at_all = [&] {
+            auto const each = [&](auto action) {
+                live_.for_each([&](live_record const& r) {
+                    if (!p || r.at == p) action(*static_cast<fence*>(r.extra));
+                });
+            };
+            try {
+                each([&](fence& f) {
+                    is_known = true;
+                    at_home(f, s, [&](stream_ref own) { look(f, own); });
+                });
+                s.synchronize();
+            } catch (...) {
+                rt::drain(s);
+                throw;
+            }
+            each([&](fence& f) { add_damage(f, false, found); });
+        };
+        try {
+            live_.at_rest(look_at_all);
+        } catch (...) {  // as in collect
+            if (found.empty()) throw;
+        }
+        throw_if_any(std::move(found), where);
+        if (!is_known) throw misuse{live_.title() + ": there is no block to look at at that address", where};
+    }
+
+private:
+    // Enqueues the copies. Not before the fences stand: s may be another stream than the one they were put up in.
+    void look(fence const& f, stream_ref s) const {
+        s.wait(*f.done);
+        rt::copy_anywhere(f.seen, f.at - wanted_.zone, wanted_.zone, s, f.where);
+        rt::copy_anywhere(f.seen + wanted_.zone, f.at + f.bytes, wanted_.zone, s, f.where);
+    }
+
+    // act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.
+    template <class F>
+    static void at_home(fence const& f, stream_ref s, F act) {
+        if (s.device() == f.home) return act(s);
+        event const before{s};
+        std::optional<event> after;
+        {
+            device_scope const there{
+                f.home};  // left before s is named again: it may be one that each device has
+            stream_ref const own{cudaStreamPerThread};
+            own.wait(before);
+            try {
+                act(own);
+                after.emplace(own);
+            } catch (...) {
+                rt::drain(own);
+                throw;
+            }
+        }
+        try {
+            s.wait(*after);
+        } catch (...) {
+            report_failure_of([&] { after->synchronize(); });
+            throw;
+        }
+    }
+
+    // f(s) with the stream of the order, or one that is waited for. When it throws, what it had enqueued is over.
+    template <class F>
+    static void on_stream_of(call_order const& order, void const* at, F f) {
+        std::optional<device_scope> here;
+        if (!order.stream()) here.emplace(rt::device_of(at).value_or(device::current()));
+        stream_ref const s = order.stream().value_or(stream_ref{cudaStreamPerThread});
+        try {
+            f(s);
+            if (!order.stream()) s.synchronize();
+        } catch (...) {
+            report_failure_of([&] {
+                if (!s.is_capturing()) rt::drain(s);
+            });
+            throw;
+        }
+    }
+
+    /// The damage of blocks that were given back and whose look is over, or, if it waits, of all of them.
+    [[nodiscard]] std::vector<fence_damage> collect(bool waits) {
+        std::vector<fence_damage> found;
+        std::scoped_lock const lock{guard_};
+        try {
+            while (fence* const f = first_pending_) {
+                if (waits) f->done->synchronize();
+                else if (!f->done->is_done()) break;
+                add_damage(*f, true, found);
+                first_pending_ = f->next;
+                if (!first_pending_) last_pending_ = nullptr;
+                f->next = std::exchange(free_, f);
+            }
+        } catch (...) {  // what fails does so again; what was found is told but once
+            if (found.empty()) throw;
+        }
+        return found;
+    }
+    void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const {
+        unsigned char const* const begin = f.seen;
+        unsigned char const* const end = begin + 2 * wanted_.zone;
+        auto const is_damage = [](unsigned char byte) { return byte != standing; };
+        unsigned char const* const first = std::find_if(begin, end, is_damage);
+        if (first == end) return;
+        auto const index = static_cast<std::size_t>(first - begin);
+        std::size_t const zone = wanted_.zone;
+        bool const is_behind = index >= zone;
+        unsigned char const* const fence_end = is_behind ? end : begin + zone;
+        fence_damage d{f.name, f.where, f.at, f.bytes, 0, 0, {}, was_given_back};
+        d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - zone) : index) -
+                   (is_behind ? 0 : static_cast<std::ptrdiff_t>(zone));
+        d.count = static_cast<std::size_t>(std::count_if(first, end, is_damage));
+        d.found.assign(first, first + std::min<std::ptrdiff_t>(16, fence_end - first));
+        to.push_back(std::move(d));
+    }
+    void throw_if_any(std::vector<fence_damage> found, place where) const {
+        if (!found.empty()) throw fence_broken{live_.title(), std::move(found), where};
+    }
+
+    [[nodiscard]] std::size_t per_page() const noexcept {
+        return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.zone, 1, 64);
+    }
+    [[nodiscard]] std::size_t page_bytes() const {
+        return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.zone});
+    }
+    [[nodiscard]] fence& take_free() {
+        std::scoped_lock const lock{guard_};
+        if (!free_) add_page();
+        return *std::exchange(free_, free_->next);
+    }
+    void add_page() {
+        std::size_t const count = per_page();
+        fences_.reserve(fences_.size() + 1);
+        pages_.reserve(pages_.size() + 1);
+        auto more = std::make_unique<fence[]>(count);
+        auto* const page =
+            static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
+        pages_.push_back(page);
+        for (std::size_t i = 0; i != count; ++i) {
+            more[i].seen = page + 2 * wanted_.zone * i;
+            more[i].next = std::exchange(free_, &more[i]);
+        }
+        fences_.push_back(std::move(more));
+    }
+    void recycle(fence& f) noexcept {
+        std::scoped_lock const lock{guard_};
+        f.next = std::exchange(free_, &f);
+    }
+
+    fence_options const wanted_;
+    bool const is_for_host_;
+    std::mutex guard_;
+    fence* free_ = nullptr;
+    fence* first_pending_ = nullptr;
+    fence* last_pending_ = nullptr;
+    std::vector<std::unique_ptr<fence[]>> fences_;
+    std::vector<void*> pages_;
+    tracker live_;
+};
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks that are alive, by their first byte, and those that went last.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <cuota/core/label.hpp>
+#include <cuota/core/scatter.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What is known of a block: a line of cache.
+struct alignas(64) live_record {
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
+
+    void* at = nullptr;  // null: no record
+    std::size_t bytes = 0;
+    std::uint64_t number = 0;  // in the order of allocations of one thread
+    std::uint64_t stream = no_stream;
+    tag name{};
+    place where{};
+    void* extra = nullptr;  // what whoever keeps the map has for it
+};
+
+/// A hash table with linear probing, at most three quarters full, whose room is reserved before it is used: neither an
+/// insertion nor a removal can fail. Any address goes, of any alignment. Not thread-safe.
+class live_map {
+public:
+    /// Room for one record more, until it is inserted or cancelled; false when the table has to grow for it.
+    [[nodiscard]] bool try_reserve() noexcept {
+        if (4 * (count_ + reserved_ + 1) > 3 * size_) return false;
+        ++reserved_;
+        return true;
+    }
+    /// Throws: std::bad_alloc; unchanged then.
+    void reserve() {
+        if (try_reserve()) return;
+        grow();
+        ++reserved_;
+    }
+    void cancel() noexcept { --reserved_; }
+
+    /// In room that was reserved.
+    void insert(live_record const& r) noexcept {
+        put(r);
+        ++count_;
+        --reserved_;
+    }
+    [[nodiscard]] live_record* find(void const* at) const noexcept {
+        if (size_ == 0) return nullptr;
+        for (std::size_t i = home_of(at); slots_[i].at; i = next(i))
+            if (slots_[i].at == at) return &slots_[i];
+        return nullptr;
+    }
+    /// What find gave. It is remembered for a while among those that went; what stands behind it in its run moves up.
+    void erase(live_record& r) noexcept {
+        gone_[gone_next_] = r;
+        gone_next_ = (gone_next_ + 1) % kept;
+        auto hole = static_cast<std::size_t>(&r - slots_.get());
+        for (std::size_t i = next(hole); slots_[i].at; i = next(i)) {
+            bool const may_move = ((i - home_of(slots_[i].at)) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
+            if (!may_move) continue;
+            slots_[hole] = slots_[i];
+            hole = i;
+        }
+        slots_[hole].at = nullptr;
+        --count_;
+    }
+
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (std::size_t i = 0; i != size_; ++i)
+            if (slots_[i].at) visit(slots_[i]);
+    }
+    /// The last ones that went, in no order.
+    template <class Visit>
+    void for_each_gone(Visit visit) const {
+        for (std::size_t i = 0; gone_ && i != kept; ++i)
+            if (gone_[i].at) visit(gone_[i]);
+    }
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+private:
+    static constexpr std::size_t kept = 32;
+
+    [[nodiscard]] std::size_t home_of(void const* at) const noexcept {
+        return static_cast<std::size_t>(scatter(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
+    }
+    [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
+    void put(live_record const& r) noexcept {
+        std::size_t i = home_of(r.at);
+        while (slots_[i].at) i = next(i);
+        slots_[i] = r;
+    }
+    void grow() {
+        std::size_t const before = size_;
+        std::size_t const now = before == 0 ? 64 : 2 * before;
+        auto fresh = std::make_unique<live_record[]>(now);
+        if (!gone_) gone_ = std::make_unique<live_record[]>(kept);
+        auto const old = std::exchange(slots_, std::move(fresh));
+        size_ = now;
+        shift_ = 64 - std::countr_zero(now);
+        for (std::size_t i = 0; i != before; ++i)
+            if (old[i].at) put(old[i]);
+    }
+
+    std::unique_ptr<live_record[]> slots_;
+    std::unique_ptr<live_record[]> gone_;
+    std::size_t gone_next_ = 0;
+    std::size_t size_ = 0;  // a power of two, or 0
+    int shift_ = 0;
+    std::size_t count_ = 0;
+    std::size_t reserved_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

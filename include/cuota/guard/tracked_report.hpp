@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What tracked memory knows of its blocks, for programs and for people.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/survivors.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+/// A block of tracked memory.
+///
+/// Threads number their allocations for themselves, and go on together whenever somebody looks at the resource: what was
+/// taken before a look has a smaller number than what was taken after it. Without a look in between, an age is the
+/// allocations of the busiest thread, more or less; of one thread alone it is exact.
+struct tracked_block {
+    void const* at = nullptr;
+    std::size_t bytes = 0;  ///< as asked for
+    tag name{};
+    place where{};                          ///< the call that asked for it
+    std::optional<std::uint64_t> stream{};  ///< `id()` of the one it was asked for on; none: at once
+    std::uint64_t number = 0;               ///< in the order of allocations, from 1
+    std::uint64_t age = 0;                  ///< how many allocations were made since
+};
+
+/// The blocks of one tag.
+struct tracked_tag {
+    tag name{};
+    std::size_t blocks = 0;
+    std::size_t bytes = 0;
+    std::uint64_t oldest = 0;  ///< how many allocations were made since its first
+};
+
+/// Which come first.
+enum class tracked_order { oldest, largest };
+
+/// Some blocks of tracked memory, and what they add up to.
+struct tracked_report {
+    std::vector<tracked_block> blocks{};
+    std::vector<tracked_tag> tags{};  ///< most bytes first
+    std::size_t bytes = 0;
+
+    [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }
+    [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }
+
+    /// "2 blocks of 5.0 KiB", and a line for each tag and for each block, in order, as far as they fit a screen.
+    /// Throws: std::bad_alloc.
+    [[nodiscard]] std::string text() const;
+};
+
+/// What changed since a snapshot.
+struct tracked_diff {
+    tracked_report taken{};  ///< since, and still alive
+    tracked_report gone{};   ///< alive then, and given back since; ages are of then
+
+    [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }
+    /// Throws: std::bad_alloc.
+    [[nodiscard]] std::string text() const {
+        return "taken and still there: " + taken.text() + "\ngone: " + gone.text();
+    }
+};
+
+namespace detail {
+
+/// Puts the blocks in order and adds them up. Throws: std::bad_alloc.
+[[nodiscard]] inline tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first) {
+    tracked_report r;
+    std::map<std::string_view, tracked_tag> by_tag;
+    for (tracked_block const& b : blocks) {
+        tracked_tag& t = by_tag[b.name.text()];
+        t.name = b.name;
+        ++t.blocks;
+        t.bytes += b.bytes;
+        t.oldest = std::max(t.oldest, b.age);
+        r.bytes += b.bytes;
+    }
+    for (auto const& [name, t] : by_tag) r.tags.push_back(t);
+    std::sort(r.tags.begin(), r.tags.end(), [](tracked_tag const& a, tracked_tag const& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes
+                                  : std::string_view{a.name.text()} < std::string_view{b.name.text()};
+    });
+    std::sort(blocks.begin(), blocks.end(), [first](tracked_block const& a, tracked_block const& b) {
+        if (first == tracked_order::largest && a.bytes != b.bytes) return a.bytes > b.bytes;
+        return a.number < b.number;
+    });
+    r.blocks = std::move(blocks);
+    return r;
+}
+
+[[nodiscard]] inline std::string blocks_text(std::size_t count, std::size_t bytes) {
+    return count_text(count) + (count == 1 ? " block of " : " blocks of ") + bytes_text(bytes);
+}
+[[nodiscard]] inline std::string ago_text(std::uint64_t age) {
+    return count_text(age) + (age == 1 ? " allocation ago" : " allocations ago");
+}
+
+}  // namespace detail
+
+inline std::string tracked_report::text() const {
+    constexpr std::size_t shown = 16;
+    std::string text = detail::blocks_text(blocks.size(), bytes);
+    auto const rest = [&](std::size_t all, char const* what) {
+        if (all > shown) text += "\n  and " + count_text(all - shown) + " more " + what;
+    };
+    for (std::size_t i = 0; tags.size() > 1 && i != std::min(tags.size(), shown); ++i) {
+        tracked_tag const& t = tags[i];
+        text += "\n  " +
+                detail::padded(detail::shown(t.name.is_empty() ? "untagged" : t.name.text(), 38), 40) +
+                detail::blocks_text(t.blocks, t.bytes);
+    }
+    rest(tags.size(), "tags");
+    for (std::size_t i = 0; i != std::min(blocks.size(), shown); ++i) {
+        tracked_block const& b = blocks[i];
+        text +=
+            "\n  " + detail::survivors::line_of(b.name, b.where, b.bytes) + ", " + detail::ago_text(b.age);
+        if (b.stream) text += ", on stream " + std::to_string(*b.stream);
+    }
+    rest(blocks.size(), "blocks");
+    return text;
+}
+
+}  // namespace cuota::inline v0

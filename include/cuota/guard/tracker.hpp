@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The live blocks of one resource, with their names, for many threads at once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/survivors.hpp>
+#include <cuota/core/tenured_lock.hpp>
+#include <cuota/core/thread_record.hpp>
+#include <cuota/guard/live_map.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Keeps records of blocks by their first byte. Each thread enters them in a part of its own, so that it goes without
+/// a lock while it also gives them back itself; what others took is looked for in their parts.
+/// What is alive at its end is reported, or at the program's if that is earlier.
+/// Threads: any.
+class tracker {
+    struct part;
+
+public:
+    /// what: "tracked memory"; with the name, the title of all messages.
+    tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
+    tracker(tracker const&) = delete;
+    tracker& operator=(tracker const&) = delete;
+    ~tracker() {
+        registry::instance().leave(*this);
+        if (was_told_) return;
+        report_failure_of([this] { throw_if_alive("ended", {}); });
+    }
+
+    /// Room for the record of a block to come, given back at the end of its scope.
+    class [[nodiscard]] reservation {
+    public:
+        reservation(reservation const&) = delete;
+        reservation& operator=(reservation const&) = delete;
+        ~reservation() {
+            if (in_) in_->lock.run([this] { in_->blocks.cancel(); });
+        }
+        /// Takes the room: the block is alive from here on. Its number is found here.
+        void enter(live_record& r) noexcept {
+            part& in = *std::exchange(in_, nullptr);
+            in.lock.run([&] {
+                r.number = in.next++;
+                in.blocks.insert(r);
+            });
+        }
+
+    private:
+        friend class tracker;
+        explicit reservation(part& in) noexcept : in_{&in} {}
+        part* in_;
+    };
+
+    /// Throws: std::bad_alloc; misuse after close.
+    reservation reserve(place where) {
+        std::size_t const i = own_part();
+        part& mine = parts_[i];
+        if (unsigned const bit = 1U << i; (used_.load(std::memory_order_relaxed) & bit) == 0) used_ |= bit;
+        enum class answer { reserved, full, closed };
+        auto const found = mine.lock.run([&] {
+            if (mine.is_closed) return answer::closed;
+            return mine.blocks.try_reserve() ? answer::reserved : answer::full;
+        });
+        if (found == answer::closed) throw misuse{title() + " was asked for memory after its end", where};
+        if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
+        return reservation{mine};
+    }
+
+    /// Takes off the record of a block that this thread has entered, as most are; false when there is none of so many bytes.
+    [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept {
+        part& mine = parts_[own_part()];
+        return mine.lock.run([&] {
+            live_record* const found = mine.blocks.find(p);
+            if (!found || found->bytes != bytes) return false;
+            mine.blocks.erase(*found);
+            return true;
+        });
+    }
+    /// Takes the record of the block at p off. Throws: misuse that names the block when there is none of so many bytes;
+    /// std::bad_alloc; nothing is changed then.
+    [[nodiscard]] live_record take_out(void* p, std::size_t bytes) {
+        live_record known;
+        unsigned const used = used_.load(std::memory_order_relaxed);
+        std::size_t const own = own_part();
+        for (std::size_t i = 0; i != parts_.size(); ++i) {
+            std::size_t const at = (own + i) % parts_.size();
+            if ((used & 1U << at) == 0) continue;
+            part& in = parts_[at];
+            in.lock.run([&] {
+                live_record* const found = in.blocks.find(p);
+                if (!found) return;
+                known = *found;
+                if (known.bytes == bytes) in.blocks.erase(*found);
+            });
+            if (known.at) break;
+        }
+        if (!known.at || known.bytes != bytes) [[unlikely]]
+            refuse(p, bytes, known);
+        return known;
+    }
+
+    /// Runs f() while no block comes or goes, once at a time. Throws: what f does.
+    template <class F>
+    void at_rest(F f) const {
+        at_rest_from(0, f);
+    }
+    /// visit(record) for each block. While at rest, and not otherwise.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (part const& in : parts_) in.blocks.for_each(visit);
+    }
+    /// While at rest: all that are alive have smaller numbers, all that come later this one or greater ones.
+    [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
+
+    /// The blocks that is_meant(record) is true of. Throws: std::bad_alloc.
+    template <class Which>
+    [[nodiscard]] survivors survivors_of(Which is_meant) const {
+        survivors alive;
+        at_rest([&] {
+            for_each([&](live_record const& r) {
+                if (is_meant(r)) alive.add(r.name, r.where, r.bytes);
+            });
+        });
+        return alive;
+    }
+
+    /// From here on nothing can be taken. Throws: misuse that names what is still alive; nothing is changed then.
+    void close(place where) {
+        survivors alive;
+        at_rest([&] {
+            for_each([&](live_record const& r) { alive.add(r.name, r.where, r.bytes); });
+            if (alive.count() != 0) return;
+            for (part& in : parts_) in.is_closed = true;
+        });
+        throw_for(alive, "was closed", where);
+    }
+
+    [[nodiscard]] std::string title() const {
+        return name_.is_empty() ? what_ : std::string{what_} + ' ' + name_.text();
+    }
+
+private:
+    struct alignas(64) part {
+        mutable tenured_lock lock;
+        live_map blocks;
+        // Threads number for themselves, which costs nothing, and begin together again after each rest.
+        std::uint64_t next = 1;
+        bool is_closed = false;
+    };
+
+    // All trackers, for the program's end: memory whose owner was forgotten keeps its resource, and so its tracker, for
+    // ever.
+    struct registry {
+        std::mutex guard;
+        tracker* first = nullptr;
+
+        [[nodiscard]] static registry& instance() {
+            static registry& all = *new registry;  // never destroyed: statics leave it until the very end
+            struct at_program_end {
+                ~at_program_end() { all.tell(); }
+            };
+            static at_program_end const end;
+            (void)end;
+            return all;
+        }
+        void enter(tracker& t) noexcept {
+            std::scoped_lock const lock{guard};
+            t.after_ = first;
+            if (first) first->before_ = &t;
+            first = &t;
+        }
+        void leave(tracker& t) noexcept {
+            std::scoped_lock const lock{guard};
+            (t.before_ ? t.before_->after_ : first) = t.after_;
+            if (t.after_) t.after_->before_ = t.before_;
+        }
+        void tell() noexcept {
+            std::vector<misuse> found;
+            report_failure_of([&] {
+                std::scoped_lock const lock{guard};
+                for (tracker* t = first; t; t = t->after_) try {
+                        t->throw_if_alive("was left at the end of the program", {});
+                    } catch (misuse const& alive) {
+                        found.push_back(alive);
+                        t->was_told_ = true;
+                    }
+            });
+            for (misuse const& alive : found) report_error(alive);
+        }
+    };
+
+    [[nodiscard]] std::size_t own_part() const noexcept {
+        thread_record const* const me = this_thread();
+        return me ? me->index % parts_.size() : 0;
+    }
+    template <class F>
+    void at_rest_from(std::size_t first, F& f) const {
+        if (first == parts_.size()) {
+            std::uint64_t next = 0;
+            for (part const& in : parts_) next = std::max(next, in.next);
+            for (part& in : parts_) in.next = next;
+            return f();
+        }
+        parts_[first].lock.run_alone([&] { at_rest_from(first + 1, f); });
+    }
+
+    void throw_if_alive(char const* what, place where) const {
+        throw_for(survivors_of([](live_record const&) { return true; }), what, where);
+    }
+    void throw_for(survivors const& alive, char const* what, place where) const {
+        if (alive.count() != 0) throw misuse{title() + ' ' + what + " while " + alive.text(), where};
+    }
+
+    [[noreturn, gnu::cold, gnu::noinline]] void refuse(void const* p, std::size_t bytes,
+                                                       live_record const& known) const {
+        if (known.at)
+            throw misuse{title() + ": " + count_text(bytes) + " bytes were given back of an allocation of " +
+                             count_text(known.bytes) + ": " + line_of(known),
+                         known.where};
+        live_record gone;
+        live_record around;
+        at_rest([&] {
+            for (part const& in : parts_) {
+                in.blocks.for_each_gone([&](live_record const& r) {
+                    if (r.at == p && r.number >= gone.number) gone = r;
+                });
+                in.blocks.for_each([&](live_record const& r) {
+                    if (offset_in(r, p) < r.bytes) around = r;
+                });
+            }
+        });
+        if (around.at)
+            throw misuse{title() + ": a pointer was given back that is " + count_text(offset_in(around, p)) +
+                             " bytes inside of " + line_of(around),
+                         around.where};
+        if (gone.at) throw misuse{title() + ": given back twice: " + line_of(gone), gone.where};
+        throw misuse{title() + ": " + count_text(bytes) +
+                     " bytes were given back at an address that it does not hold (given back long before, "
+                     "or another's)"};
+    }
+    [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept {
+        return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(p) -
+                                        reinterpret_cast<std::uintptr_t>(r.at));
+    }
+    [[nodiscard]] static std::string line_of(live_record const& r) {
+        return survivors::line_of(r.name, {}, r.bytes);
+    }
+
+    char const* const what_;
+    tag const name_;
+    mutable std::array<part, 16> parts_{};
+    std::atomic<unsigned> used_ = 0;  // of the parts, those that have ever had a record
+    bool was_told_ = false;           // of what is alive, at the program's end
+    tracker* before_ = nullptr;
+    tracker* after_ = nullptr;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A resource as a parameter.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/resource/any_resource.hpp>
+
+namespace cuota::inline v0 {
+
+/// A resource that the caller keeps for the length of a call: what functions take that may take a block of it.
+///
+/// Of what converts to any_resource. Not a member for anybody: it counts for nothing where blocks keep their resource.
+/// Threads: one at a time. Cost: a few stores for a pool; a share of any other resource.
+class resource_ref {
+public:
+    template <class M>
+        requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
+                 !requires(M const& m) { m.operator resource_ref(); })
+    resource_ref(M const& memory) : inside_{taken(memory)} {}
+    /// Of a handle that does not count.
+    template <kept_by_blocks R>
+    [[nodiscard]] static resource_ref of_uncounted(R handle) noexcept {
+        return {any_resource::uncounted{}, std::move(handle)};
+    }
+    resource_ref(resource_ref const&) = delete;
+    resource_ref& operator=(resource_ref const&) = delete;
+    ~resource_ref() {
+        if (!inside_.is_kept_by_blocks()) std::destroy_at(&inside_);
+    }
+
+    [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }
+
+private:
+    friend class detail::owned_block;
+
+    template <kept_by_blocks R>
+    resource_ref(any_resource::uncounted how, R handle) noexcept : inside_{how, std::move(handle)} {}
+
+    template <class M>
+    [[nodiscard]] static any_resource taken(M const& memory) {
+        if constexpr (std::same_as<M, any_resource>)
+            return memory.is_kept_by_blocks() ? any_resource{any_resource::uncounted{}, memory} : memory;
+        else if constexpr (kept_by_blocks<M>)
+            return any_resource{any_resource::uncounted{}, memory.uncounted()};
+        else return any_resource{memory};
+    }
+
+    union {
+        any_resource inside_;
+    };
+};
+
+}  // namespace cuota::inline v0

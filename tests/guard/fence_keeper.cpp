@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/fence_keeper.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/failing_heap.hpp"
+
+using cuota::detail::call_order;
+using cuota::detail::fence;
+using cuota::detail::fence_keeper;
+
+TEST_CASE("a fence is measured out by zone and alignment", "[guard][fence_keeper]") {
+    fence_keeper keeper{{.zone = 100}, false, {}};
+    auto const measure = [&](std::size_t bytes, std::size_t alignment) {
+        auto const f = keeper.acquire(bytes, alignment, {});
+        return std::vector<std::size_t>{f->front, f->total};
+    };
+    CHECK(measure(10, 1) == std::vector<std::size_t>{100, 210});
+    CHECK(measure(10, 256) == std::vector<std::size_t>{256, 366});
+    CHECK(measure(10, 4096) == std::vector<std::size_t>{4096, 4206});
+    CHECK(measure(cuota::unlimited, 1)[1] == 0);
+    CHECK(measure(cuota::unlimited - 150, 1)[1] == 0);
+}
+
+TEST_CASE("rooms for fences are apart, and used again", "[guard][fence_keeper]") {
+    fence_keeper keeper{{.zone = 1000}, false, {}};
+    unsigned char* first = nullptr;
+    {
+        auto const a = keeper.acquire(1, 1, {});
+        auto const b = keeper.acquire(1, 1, {});
+        first = b->seen;
+        CHECK(std::abs(a->seen - b->seen) >= 2000);
+    }
+    std::vector<unsigned char*> seen;
+    for (int i = 0; i != 200; ++i) seen.push_back(keeper.acquire(1, 1, {})->seen);
+    CHECK(std::all_of(seen.begin(), seen.end(), [&](unsigned char* p) { return p == seen[0]; }));
+    CHECK(first != nullptr);
+}
+
+TEST_CASE("without host memory there are no more fences, and those there were stay",
+          "[guard][fence_keeper]") {
+    fence_keeper keeper{{.zone = std::size_t{1} << 16}, false, {}};  // one at a time
+    auto const first = keeper.acquire(1, 1, {});
+    for (std::size_t allowed = 0; allowed != 3; ++allowed) {
+        bool is_refused = false;
+        {
+            support::failing_heap const few{allowed};
+            try {
+                auto const none = keeper.acquire(1, 1, {});
+            } catch (std::bad_alloc const&) { is_refused = true; }
+        }
+        CHECK(is_refused);
+    }
+    auto const second = keeper.acquire(1, 1, {});
+    CHECK(first->seen != second->seen);
+}
+
+TEST_CASE("fences are put up and taken down in order of a stream, or at once", "[guard][fence_keeper]") {
+    cuota::stream const s;
+    fence_keeper keeper{{}, false, {}};
+    cuota::device_memory memory;
+    auto const order = GENERATE(0, 1) == 0 ? call_order{} : call_order{s};
+    auto f = keeper.acquire(100, 256, {});
+    void* const base = memory.allocate_sync(f->total);
+    std::size_t const total = f->total;
+    keeper.put_up(*f, order, base);
+    CHECK(f->at == static_cast<unsigned char*>(base) + 256);
+    cuota::rt::fill_bytes(f->at + 100, 1, 3, s);
+    s.synchronize();
+    keeper.take_down(*f.keep(), order);
+    s.synchronize();
+    CHECK_THROWS_AS(keeper.verify(s, nullptr, {}), cuota::fence_broken);
+    memory.deallocate_sync(base, total);
+}

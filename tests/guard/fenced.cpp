@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/fenced.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/tracked.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/kernels.hpp"
+#include "support/resource_suite.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using cuota::budget;
+using cuota::fence_broken;
+using cuota::fenced;
+
+// It is what it wraps, as far as the type knows.
+static_assert(cuota::device_resource<fenced<>> && !cuota::host_resource<fenced<>>);
+static_assert(cuota::host_resource<fenced<cuota::pinned_memory>> &&
+              !cuota::device_resource<fenced<cuota::pinned_memory>>);
+static_assert(sizeof(fenced<cuota::any_resource>) == sizeof(void*));
+
+namespace {
+
+cuota::label as(cuota::tag name, unsigned line = 1) { return {name, {"train.cpp", line}}; }
+
+// Writes `count` bytes from `offset` of a block on, where they may not all be the block's.
+void write_at(cuota::stream_ref s, void* block, std::ptrdiff_t offset, std::size_t count, unsigned salt = 0) {
+    cuota::for_each_index(s, count,
+                          support::write_pattern{static_cast<unsigned char*>(block) + offset, salt});
+}
+std::vector<unsigned char> read(cuota::stream_ref s, void const* from, std::size_t count) {
+    std::vector<unsigned char> host(count);
+    cuota::rt::copy_anywhere(host.data(), from, count, s);
+    s.synchronize();
+    return host;
+}
+bool is_all(std::vector<unsigned char> const& bytes, unsigned char value) {
+    return std::all_of(bytes.begin(), bytes.end(), [value](unsigned char b) { return b == value; });
+}
+
+}  // namespace
+
+TEST_CASE("fenced behaves as a resource", "[guard][fenced]") {
+    support::captured_errors errors;
+    SECTION("of device memory") { support::behaves_as_a_resource(fenced<>{}); }
+    SECTION("of async memory") { support::behaves_as_a_resource(fenced<cuota::async_memory>{}); }
+    SECTION("of managed memory") { support::behaves_as_a_resource(fenced<cuota::managed_memory>{}); }
+    SECTION("of pinned memory") { support::behaves_as_a_resource(fenced<cuota::pinned_memory>{}); }
+    SECTION("of any resource") {
+        support::behaves_as_a_resource(fenced{cuota::any_resource{cuota::device_memory{}}});
+    }
+    SECTION("with a small fence, and no poison") {
+        support::behaves_as_a_resource(fenced{cuota::async_memory{}, {.zone = 1, .poison = false}});
+    }
+    SECTION("of tracked memory, tracked") {
+        support::behaves_as_a_resource(cuota::tracked{fenced{cuota::tracked<cuota::async_memory>{}}});
+    }
+    SECTION("over a pool") {
+        cuota::scoped_pool pool{budget{"b", 1_GiB}};
+        support::behaves_as_a_resource(fenced{pool.resource()});
+    }
+    SECTION("below a pool") {
+        cuota::scoped_pool pool{cuota::any_resource{fenced<>{}}};
+        support::behaves_as_a_resource(pool.resource());
+    }
+    CHECK(errors.take().empty());  // nobody wrote where he should not
+}
+
+TEST_CASE("who writes where he may is not told of", "[guard][fenced]") {
+    cuota::stream const s;
+    fenced<cuota::async_memory> memory;
+    for (std::size_t const bytes : {1U, 255U, 256U, 100'000U}) {
+        void* const p = memory.allocate(s, bytes);
+        write_at(s, p, 0, bytes);
+        CHECK_NOTHROW(memory.verify(s));
+        CHECK_NOTHROW(memory.verify(s, p));
+        CHECK(support::has_pattern(read(s, p, bytes).data(), bytes, 0));
+        memory.deallocate(s, p, bytes);
+    }
+    CHECK_NOTHROW(memory.close(s));
+}
+
+TEST_CASE("a write behind a block is found by a look, with its offset and its bytes", "[guard][fenced]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    fenced memory{cuota::async_memory{}, {.name = "debug"}};
+    void* const p = memory.allocate(s, 1001, 256, as("weights", 7));
+    void* const other = memory.allocate(s, 64, 256, as("other"));
+    write_at(s, p, 999, 6);
+    auto const broken = support::thrown<fence_broken>([&] { memory.verify(s); });
+    REQUIRE(broken.damage().size() == 1);
+    cuota::fence_damage const& d = broken.damage()[0];
+    CHECK(d.name == cuota::tag{"weights"});
+    CHECK(d.where.line == 7);
+    CHECK(d.at == p);
+    CHECK(d.bytes == 1001);
+    CHECK(d.offset == 1001);
+    CHECK(d.count == 4);
+    CHECK(!d.was_given_back);
+    CHECK(d.found.size() == 16);
+    CHECK(d.found[0] == support::pattern_byte(2, 0));
+    CHECK(d.found[3] == support::pattern_byte(5, 0));
+    CHECK(support::has(broken.what(),
+                       "fenced memory debug: weights 1001 B (train.cpp:7): 4 bytes written behind its "
+                       "end, from offset 1001: "));
+    CHECK_NOTHROW(memory.verify(s, other));
+    CHECK_THROWS_AS(memory.verify(s, p), fence_broken);
+    CHECK_THROWS_AS(memory.close(s), fence_broken);
+    memory.deallocate(s, p, 1001);
+    memory.deallocate(s, other, 64);
+    auto const again = support::thrown<fence_broken>([&] { memory.verify(s); });
+    REQUIRE(again.damage().size() == 1);
+    CHECK(again.damage()[0].was_given_back);
+    CHECK_NOTHROW(memory.verify(s));
+    CHECK(errors.take().empty());
+}
+
+TEST_CASE("a write in front of a block has a negative offset", "[guard][fenced]") {
+    cuota::stream const s;
+    fenced<> memory;
+    for (std::size_t const zone : {1U, 16U, 256U, 1000U}) {
+        fenced narrow{cuota::device_memory{}, {.zone = zone}};
+        void* const p = narrow.allocate_sync(100);
+        write_at(s, p, -1, 1);
+        auto const broken = support::thrown<fence_broken>([&] { narrow.verify(s); });
+        CHECK(broken.damage().at(0).offset == -1);
+        CHECK(broken.damage().at(0).count == 1);
+        CHECK(broken.damage().at(0).found == std::vector<unsigned char>{support::pattern_byte(0, 0)});
+        write_at(s, p, -static_cast<std::ptrdiff_t>(zone), 1);
+        write_at(s, p, 100 + static_cast<std::ptrdiff_t>(zone) - 1, 1);
+        auto const more = support::thrown<fence_broken>([&] { narrow.verify(s); });
+        CHECK(more.damage().at(0).offset == -static_cast<std::ptrdiff_t>(zone));
+        CHECK(more.damage().at(0).count == (zone == 1 ? 2 : 3));
+        s.synchronize();
+        narrow.deallocate_sync(p, 100);
+        CHECK_THROWS_AS(narrow.verify(s), fence_broken);
+    }
+}
+
+TEST_CASE("what a release finds is reported by the next allocation", "[guard][fenced]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    fenced<cuota::async_memory> memory;
+    void* const p = memory.allocate(s, 100, 256, as("weights", 4));
+    write_at(s, p, 100, 1, 5);
+    memory.deallocate(s, p, 100);
+    s.synchronize();
+    CHECK(errors.count() == 0);
+    memory.deallocate(s, memory.allocate(s, 8), 8);
+    auto const told = errors.take();
+    REQUIRE(told.size() == 1);
+    CHECK(support::has(told[0],
+                       "weights 100 B (train.cpp:4): 1 byte written behind its end, from offset 100: "));
+    CHECK(support::has(told[0], "(seen when it was given back)"));
+    CHECK_NOTHROW(memory.verify(s));
+}
+
+TEST_CASE("what nobody asked for is reported when the last copy is gone", "[guard][fenced]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    std::optional<fenced<>> memory{std::in_place};
+    void* const p = memory->allocate_sync(100, 256, as("weights", 4));
+    write_at(s, p, 100, 1);
+    s.synchronize();
+    memory->deallocate_sync(p, 100);
+    memory.reset();
+    CHECK(errors.take().size() == 1);
+}
+
+TEST_CASE("a block is damaged for the stream that comes after the damage, whichever it is",
+          "[guard][fenced]") {
+    cuota::stream const one;
+    cuota::stream const other;
+    fenced<cuota::async_memory> memory;
+    void* const p = memory.allocate(one, 100);
+    CHECK_NOTHROW(
+        memory.verify(other));  // waits for the fences to stand, though it does not follow the block's stream
+    write_at(one, p, 100, 1);
+    cuota::event const written{one};
+    other.wait(written);
+    CHECK_THROWS_AS(memory.verify(other), fence_broken);
+    memory.deallocate(other, p, 100);
+    CHECK_THROWS_AS(memory.verify(one), fence_broken);
+}
+
+TEST_CASE("new memory and memory that was given back hold poison, if that is wanted", "[guard][fenced]") {
+    cuota::stream const s;
+    cuota::scoped_pool pool{budget{"b", 64_MiB}};
+    void* const base = pool.allocate(s, 4096);
+    cuota::rt::fill_bytes(base, 7, 4096, s);
+    pool.deallocate(s, base, 4096);
+    {
+        fenced plain{pool.resource(), {.poison = false}};
+        void* const p = plain.allocate(s, 1000);
+        CHECK(is_all(read(s, p, 1000), 7));
+        plain.deallocate(s, p, 1000);
+    }
+    fenced memory{pool.resource()};
+    void* const p = memory.allocate(s, 1000);
+    CHECK(is_all(read(s, p, 1000), 0xCD));
+    write_at(s, p, 0, 1000);
+    memory.deallocate(s, p, 1000);
+    void* const raw = pool.allocate(s, 1512);
+    CHECK(is_all(read(s, raw, 1512), 0xDD));
+    pool.deallocate(s, raw, 1512);
+}
+
+TEST_CASE("fences keep alignments that a pool honours", "[guard][fenced]") {
+    cuota::stream const s;
+    cuota::scoped_pool pool{budget{"b", 256_MiB}};
+    fenced memory{pool.resource(), {.zone = 100}};
+    for (std::size_t const alignment : {std::size_t{1}, 64_KiB / 256, 4_KiB, 2_MiB}) {
+        void* const p = memory.allocate(s, 3000, alignment);
+        CHECK(reinterpret_cast<std::uintptr_t>(p) % alignment == 0);
+        write_at(s, p, 0, 3000);
+        CHECK_NOTHROW(memory.verify(s));
+        write_at(s, p, -100, 1);
+        auto const broken = support::thrown<fence_broken>([&] { memory.verify(s); });
+        CHECK(broken.damage().at(0).offset == -100);
+        memory.deallocate(s, p, 3000, alignment);
+        CHECK_THROWS_AS(memory.verify(s), fence_broken);
+    }
+}
+
+TEST_CASE("a budget below is charged for fences, and its refusal tells what fits inside of them",
+          "[guard][fenced]") {
+    budget b{"b", 10'240};
+    fenced memory{cuota::budgeted<>{b}};
+    void* const p = memory.allocate_sync(1024);
+    CHECK(b.held() == 1536);
+    memory.deallocate_sync(p, 1024);
+    CHECK(b.held() == 0);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(10'000); });
+    CHECK(refused.facts().asked == 10'000);
+    CHECK(refused.facts().charged == 10'752);
+    CHECK(refused.facts().would_fit == 10'240 - 512);
+    void* const most = memory.allocate_sync(refused.facts().would_fit);
+    memory.deallocate_sync(most, refused.facts().would_fit);
+}
+
+TEST_CASE("a wrong size, a second release and a foreign pointer change nothing in fenced memory",
+          "[guard][fenced]") {
+    support::captured_errors errors;
+    fenced memory{cuota::device_memory{}, {.name = "x"}};
+    void* const p = memory.allocate_sync(100, 16, as("weights", 4));
+    memory.deallocate_sync(p, 99);
+    memory.deallocate(cudaStreamPerThread, static_cast<char*>(p) + 8, 100);
+    memory.deallocate_sync(p, 100);
+    memory.deallocate_sync(p, 100);
+    auto const told = errors.take();
+    REQUIRE(told.size() == 3);
+    CHECK(
+        support::has(told[0], "fenced memory x: 99 bytes were given back of an allocation of 100: weights"));
+    CHECK(support::has(told[1], "8 bytes inside of weights"));
+    CHECK(support::has(told[2], "given back twice: weights"));
+    CHECK_THROWS_AS(memory.verify(cudaStreamPerThread, p), cuota::misuse);
+    CHECK_NOTHROW(memory.verify(cudaStreamPerThread, nullptr));
+    CHECK_THROWS_AS((fenced{cuota::device_memory{}, {.zone = 0}}), cuota::misuse);
+}
+
+TEST_CASE("fenced names what is alive when it is closed, and what its end leaves", "[guard][fenced]") {
+    support::captured_errors errors;
+    cuota::stream const s;
+    fenced memory{cuota::device_memory{}, {.name = "x"}};
+    void* const p = memory.allocate_sync(100, 256, as("weights"));
+    auto const alive = support::thrown<cuota::misuse>([&] { memory.close(s); });
+    CHECK(support::has(alive.what(),
+                       "fenced memory x was closed while 1 allocation is still alive: weights 100 B"));
+    memory.deallocate_sync(p, 100);
+    memory.close(s);
+    CHECK_THROWS_AS(memory.allocate_sync(1), cuota::misuse);
+}
+
+TEST_CASE("an overrun of a buffer is found", "[guard][fenced]") {
+    cuota::stream const s;
+    fenced<cuota::async_memory> memory;
+    cuota::tracked known{memory};
+    cuota::device_buffer<float> buffer{100, s, known, "scores"};
+    void* const block = const_cast<void*>(known.live().blocks.at(0).at);
+    write_at(s, block, 400, 4);
+    auto const broken = support::thrown<fence_broken>([&] { memory.verify(s); });
+    CHECK(broken.damage().at(0).name == cuota::tag{"scores"});
+    CHECK(broken.damage().at(0).offset == 400);
+    CHECK(broken.damage().at(0).at == block);
+    cuota::rt::fill_bytes(static_cast<char*>(block) + 400, 0xFD, 4, s);
+    CHECK_NOTHROW(memory.verify(s));  // put right again, for what comes after this test
+}

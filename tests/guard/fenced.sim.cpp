@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/fenced.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/calls.hpp"
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/failing_heap.hpp"
+#include "support/kernels.hpp"
+#include "support/machine.hpp"
+#include "support/resource_suite.hpp"
+
+using namespace cuota::literals;
+using cuota::fenced;
+
+namespace {
+
+// Has one block, and needs nothing to give it.
+struct ready_block {
+    void* block;
+    bool* is_taken;
+    void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
+    void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
+        deallocate_sync(p, n, a);
+    }
+    void* allocate_sync(std::size_t, std::size_t) { return *is_taken = true, block; }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept { *is_taken = false; }
+    std::size_t granule() const { return 256; }
+    cuota::memory_kind kind() const { return cuota::memory_kind::device; }
+    bool operator==(ready_block const&) const = default;
+};
+
+}  // namespace
+
+TEST_CASE("fenced leaves nothing behind", "[guard][fenced]") {
+    support::machine const sim;
+    SECTION("of device memory") { support::behaves_as_a_resource(fenced<>{}); }
+    SECTION("of async memory") { support::behaves_as_a_resource(fenced<cuota::async_memory>{}); }
+    SECTION("of managed memory") { support::behaves_as_a_resource(fenced<cuota::managed_memory>{}); }
+    SECTION("of pinned memory") { support::behaves_as_a_resource(fenced<cuota::pinned_memory>{}); }
+}
+
+TEST_CASE("fenced survives every failure of its calls", "[guard][fenced]") {
+    support::machine sim;
+    cuota::stream const s;
+    cuota::budget b{"b", 1_MiB};
+    auto const seen = support::survives_every_failure(sim, [&] {
+        REQUIRE(b.held() == 0);
+        fenced memory{cuota::budgeted<cuota::async_memory>{b}};
+        void* const p = memory.allocate(s, 1000);
+        try {
+            memory.deallocate_sync(memory.allocate_sync(3000), 3000);
+            memory.verify(s);
+        } catch (...) {
+            memory.deallocate(s, p, 1000);
+            throw;
+        }
+        memory.deallocate(s, p, 1000);
+        memory.close(s);
+    });
+    CHECK(b.held() == 0);
+    CHECK(seen.thrown > 0);
+    CHECK(seen.reported > 0);
+}
+
+TEST_CASE("a release that cannot look gives the memory back all the same, and says so", "[guard][fenced]") {
+    support::machine sim;
+    cuota::stream const s;
+    cuota::budget b{"b", 1_MiB};
+    fenced memory{cuota::budgeted<cuota::async_memory>{b}};
+    void* const p = memory.allocate(s, 1000);
+    cuota::simulator::fail_call("cudaMemcpyAsync", 1, cudaErrorUnknown);
+    memory.deallocate(s, p, 1000);
+    CHECK(sim.errors.take().size() == 1);
+    CHECK(b.held() == 0);
+    CHECK_NOTHROW(memory.verify(s));
+}
+
+TEST_CASE("without host memory fenced takes nothing", "[guard][fenced]") {
+    support::machine sim;
+    cuota::stream const s;
+    void* const block = cuota::rt::device_allocate(4096);
+    bool is_taken = false;
+    {
+        fenced memory{ready_block{block, &is_taken}};
+        memory.deallocate(s, memory.allocate(s, 100),
+                          100);  // the simulator cannot lock memory without some of its own
+        // Every number of successes, until it is served.
+        for (std::size_t allowed = 0;; ++allowed) {
+            void* p = nullptr;
+            {
+                support::failing_heap const few{allowed};
+                try {
+                    p = memory.allocate(s, 100);
+                } catch (std::bad_alloc const&) {
+                } catch (cuota::cuda_error const&) {}  // the simulator needs host memory too
+            }
+            CHECK(is_taken == (p != nullptr));
+            if (!p) continue;
+            memory.deallocate(s, p, 100);
+            break;
+        }
+        CHECK(!is_taken);
+        CHECK_NOTHROW(memory.close(s));
+    }
+    (void)sim.errors.take();
+    cuota::rt::device_free(block);
+}
+
+TEST_CASE("a release does not wait, and nor does the allocation after it", "[guard][fenced]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
+    fenced memory{pool.resource()};
+    memory.deallocate(s, memory.allocate(s, 100), 100);
+    s.synchronize();
+    support::calls_since const streams{"cudaStreamSynchronize"};
+    support::calls_since const events{"cudaEventSynchronize"};
+    for (int i = 0; i != 10; ++i) memory.deallocate(s, memory.allocate(s, 100), 100);
+    CHECK(streams.count() == 0);
+    CHECK(events.count() == 0);
+    memory.close(s);
+}
+
+TEST_CASE("a stream that is being captured is refused", "[guard][fenced]") {
+    support::machine sim;
+    cuota::stream const s;
+    fenced<cuota::async_memory> memory;
+    REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK_THROWS_AS(memory.allocate(s, 100), cuota::misuse);
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    memory.deallocate(s, memory.allocate(s, 100), 100);
+    memory.close(s);
+}
+
+TEST_CASE("memory of another device is fenced there", "[guard][fenced]") {
+    support::machine const sim{{2, 64_MiB}};
+    fenced memory{cuota::device_memory{cuota::device{1}}};
+    void* const p = memory.allocate_sync(100);
+    CHECK_NOTHROW(memory.verify(cudaStreamPerThread));
+    memory.deallocate_sync(p, 100);
+    CHECK_NOTHROW(memory.close());
+}
+
+TEST_CASE("a block is looked at on the device of the stream that gives it back", "[guard][fenced]") {
+    support::machine sim{{2, 64_MiB}};
+    cuota::stream const here;
+    std::optional<cuota::device_scope> other{std::in_place, cuota::device{1}};
+    cuota::stream const there;
+    other.reset();
+    fenced<> memory;
+    void* const p = memory.allocate(here, 100);
+    cuota::rt::fill_bytes(static_cast<char*>(p) + 100, 1, 1, here);
+    there.wait(cuota::event{here});
+    memory.deallocate(there, p, 100);
+    CHECK(sim.errors.count() == 0);
+    CHECK_THROWS_AS(memory.close(), cuota::fence_broken);
+    memory.deallocate(here, memory.allocate(here, 100), 100);
+    CHECK_NOTHROW(memory.close());
+}
+
+TEST_CASE("a call that fails does not lose what was found", "[guard][fenced]") {
+    support::machine const sim;
+    cuota::stream const s;
+    fenced<cuota::async_memory> memory;
+    void* const damaged = memory.allocate(s, 100);
+    void* const sound = memory.allocate(s, 100);
+    void* const alive = memory.allocate(s, 100);
+    cuota::rt::fill_bytes(static_cast<char*>(damaged) + 100, 1, 1, s);
+    memory.deallocate(s, damaged, 100);
+    memory.deallocate(s, sound, 100);
+    char const* const fails = GENERATE("cudaEventSynchronize", "cudaStreamSynchronize", "cudaMemcpyAsync");
+    cuota::simulator::fail_call(fails, std::string{fails} == "cudaEventSynchronize" ? 2 : 1,
+                                cudaErrorUnknown);
+    CHECK_THROWS_AS(memory.verify(s), cuota::fence_broken);
+    CHECK_NOTHROW(memory.verify(s));
+    memory.deallocate(s, alive, 100);
+    CHECK_NOTHROW(memory.close(s));
+}
+
+TEST_CASE("threads use fenced memory, and look at it", "[guard][fenced]") {
+    support::machine const sim;
+    cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
+    fenced memory{pool.resource()};
+    std::atomic<int> found = 0;
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t != 4; ++t)
+        threads.emplace_back([&, t] {
+            cuota::stream const s;
+            for (std::size_t i = 0; i != 60; ++i) {
+                std::size_t const bytes = 1 + (i * 37 + t * 11) % 8000;
+                void* const p = memory.allocate(s, bytes);
+                cuota::for_each_index(s, bytes, support::write_pattern{static_cast<unsigned char*>(p), 1});
+                try {
+                    if (i % 16 == 0) memory.verify(s);
+                } catch (cuota::fence_broken const&) { ++found; }
+                memory.deallocate(s, p, bytes);
+            }
+            s.synchronize();
+        });
+    for (std::thread& t : threads) t.join();
+    CHECK(found == 0);
+    CHECK_NOTHROW(memory.close());
+}
