@@ -87,17 +87,26 @@ TEST_CASE("a record lies in one line of the cache, and its number beside its wai
     for (block const& b : blocks) CHECK(reinterpret_cast<std::uintptr_t>(&b) % 64 == 0);
 
     block b;
-    b.number = 17;
+    b.mark = 17;
     b.waits = wait_set{{1, 2}};
     wait_set more{wait_point{3, 4}};
     b.waits.merge(more);
-    CHECK(b.number == 17);
-    b.number = ~std::uint32_t{0};
+    CHECK(b.mark == 17);
+    b.mark = ~std::uint32_t{0};
     std::vector<wait_point> points;
     b.waits.for_each([&](wait_point point) { points.push_back(point); });
     CHECK(points == std::vector<wait_point>{{1, 2}, {3, 4}});
     b.waits = {};
-    CHECK(b.number == ~std::uint32_t{0});
+    CHECK(b.mark == ~std::uint32_t{0});
+
+    b.mark = 17;
+    CHECK_FALSE(b.keeps_stream());
+    b.keeps_stream(true);
+    CHECK(b.keeps_stream());
+    CHECK(b.number() == 17);
+    b.keeps_stream(false);
+    CHECK_FALSE(b.keeps_stream());
+    CHECK(b.number() == 17);
 }
 
 TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]") {
@@ -231,8 +240,8 @@ TEST_CASE("a record is found by its number, however many there are", "[pool][blo
 
     std::set<std::uint32_t> numbers;
     for (block* b : made) {
-        CHECK(&store[b->number] == b);
-        CHECK(numbers.insert(b->number).second);
+        CHECK(&store[b->number()] == b);
+        CHECK(numbers.insert(b->number()).second);
     }
 }
 

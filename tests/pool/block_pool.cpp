@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <new>
 #include <optional>
+#include <vector>
 
 #include <cuota/core/bytes.hpp>
 
@@ -30,7 +31,7 @@ void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) {
     return pool.try_take(&s, {bytes, {}});
 }
 void give(block_pool& pool, cuota::stream_ref s, void* p, std::size_t bytes) {
-    CHECK_FALSE(pool.give(&s, p, bytes));
+    pool.give(&s, p, bytes, [](bool) { FAIL("the pool is not closed"); });
 }
 // All that can be given back at a time.
 std::optional<idle_memory> drop(block_pool& pool) {
@@ -118,7 +119,9 @@ TEST_CASE("segments are taken out when nothing lives in them, as few bytes as wi
     CHECK(pool.stats().peak_reserved == 7_MiB);
 }
 
-TEST_CASE("a closed block_pool gives nothing, and says when something came back", "[pool][block_pool]") {
+TEST_CASE(
+    "a closed block_pool gives nothing, and says when something came back, and when the last that kept it",
+    "[pool][block_pool]") {
     cuota::stream const s;
     cuota::stream_ref const in_order = s;
     block_pool pool{"main"};
@@ -126,15 +129,21 @@ TEST_CASE("a closed block_pool gives nothing, and says when something came back"
     void* const p = take(pool, s, 512);
     void* const ready = take(pool, s, 512);
     give(pool, s, ready, 512);
+    void* const keeps[]{pool.try_take(&in_order, {512, {}, cuota::lifespan::scratch, 256, true}),
+                        pool.try_take(&in_order, {512, {}, cuota::lifespan::scratch, 256, true})};
 
-    pool.close();
+    CHECK(pool.close());
+    CHECK_FALSE(pool.close());  // again
 
     CHECK(has(thrown<cuota::misuse>([&] {
                   (void)pool.try_take(&in_order, {512, {{}, {"late.cpp", 3}}});
               }).what(),
               "pool main was asked for memory after its end"));
-    CHECK(has(pool.survivors(), "1 allocation is still alive"));
-    CHECK(pool.give(&in_order, p, 512));
+    CHECK(has(pool.survivors(), "3 allocations are still alive"));
+    std::vector<bool> was_last;
+    for (void* const back : {keeps[0], p, keeps[1]})
+        pool.give(&in_order, back, 512, [&](bool is_last) { was_last.push_back(is_last); });
+    CHECK(was_last == std::vector{false, false, true});
     CHECK(pool.survivors().empty());
     CHECK(drop(pool)->bytes == 16_MiB);
 }

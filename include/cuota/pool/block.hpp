@@ -28,6 +28,7 @@ struct alignas(64) block_note {
     std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
     std::uint32_t lane = 0;
     birth born{};
+    bool keeps = false;  // the pool, for who has the block and no share of it
 };
 
 /// The record of a run of bytes inside one segment, or one range of pages: one line of cache, for a release looks at
@@ -46,7 +47,8 @@ struct alignas(64) block {
     block* before = nullptr;  // neighbours in the segment, or in the range of pages
     block* after = nullptr;
     [[no_unique_address]] wait_set waits{};  // free: what must be over before the bytes are used
-    std::uint32_t number = 0;  // of the record, in its store; it lies in what the set leaves over
+    std::uint32_t mark =
+        0;  // number, and in the highest bit keeps_stream; it lies in what the set leaves over
     union {
         block* left =
             nullptr;  // free: in its bin; a hole: among holes; in a front, or in no use: the next one like it
@@ -60,6 +62,13 @@ struct alignas(64) block {
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept {
         return reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uintptr_t>(now);
     }
+    /// Of the record, in its store.
+    [[nodiscard]] std::uint32_t number() const noexcept { return mark & ~stream_bit; }
+    /// Live or held: its lane in the stream order is kept for it. Here, so that who keeps none does not look at the note.
+    [[nodiscard]] bool keeps_stream() const noexcept { return (mark & stream_bit) != 0; }
+    void keeps_stream(bool does) noexcept { mark = does ? mark | stream_bit : mark & ~stream_bit; }
+    static constexpr std::uint32_t stream_bit = std::uint32_t{1} << 31;
+
     [[nodiscard]] std::byte* at() const noexcept {
         return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granule - 1));
     }
@@ -148,7 +157,7 @@ private:
         chunks_.push_back(std::make_unique<block[]>(at_once));
         for (std::size_t i = at_once; i-- != 0;) {
             block& b = chunks_.back()[i];
-            b.number = static_cast<std::uint32_t>(so_far + i);
+            b.mark = static_cast<std::uint32_t>(so_far + i);
             b.left = std::exchange(unused_, &b);
         }
     }

@@ -34,6 +34,7 @@ struct block_request {
     label const& who;
     lifespan meant = lifespan::scratch;
     std::size_t alignment = block::granule;  ///< a power of two
+    bool keeps = false;                      ///< the pool, after its end
 };
 
 /// Who is to use memory: a stream, and its index; or the host, which waits for itself.
@@ -71,8 +72,16 @@ public:
         order_before_use(b.waits, user);
         return cut(b, r);
     }
+    /// A live or held block is of that lane's stream, and of no other any more: it keeps it until it is given back.
+    void keep_stream(block& b, std::uint32_t lane) noexcept {
+        order_.keep(lane);
+        let_stream_go(b);
+        b.note->lane = lane;
+        b.keeps_stream(true);
+    }
     /// Makes a live or held block free, to be used again after `waits`.
     void give(block& b, wait_set waits) noexcept {
+        let_stream_go(b);
         requested_ -= b.requested;
         allocated_ -= b.size;
         blocks_.release(b, std::move(waits));
@@ -205,6 +214,11 @@ public:
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }  ///< also without the lock
 
 private:
+    void let_stream_go(block& b) noexcept {
+        if (!b.keeps_stream()) return;
+        order_.let_go(b.note->lane);
+        b.keeps_stream(false);
+    }
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane) {
         if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, needed);
         return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));

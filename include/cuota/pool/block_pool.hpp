@@ -40,7 +40,7 @@ public:
     /// What this thread gave back in order of s, and would have again: without the lock. Null when it holds no such block
     /// ready, and for no bytes. What is taken by value stays in registers.
     [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                   place where, lifespan meant) noexcept {
+                                   place where, lifespan meant, bool keeps) noexcept {
         thread_record* const me = this_thread_record();
         if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
         if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
@@ -49,8 +49,10 @@ public:
             b.requested = bytes;
             block_note& note = *b.note;
             note.name = name;
-            note.where = where;
+            note.where.file = where.file;  // one by one: as a whole they are read before they are all written
+            note.where.line = where.line;
             note.born = {heap_.steps().now(), meant};
+            note.keeps = keeps;
             taken = b.at();
             b.stand_at(taken, block::state::live);
         };
@@ -78,7 +80,7 @@ public:
             collect();
             b = heap_.find(r, user.lane);
         }
-        return b ? found(heap_.take(*b, r, user), s) : nullptr;
+        return b ? found(heap_.take(*b, r, user), s, r.keeps) : nullptr;
     }
 
     /// Enters a segment, and takes of it what needs no more alignment than 256.
@@ -86,7 +88,7 @@ public:
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
         std::scoped_lock const lock{guard_};
         make_peak_known(r.bytes);
-        return found(heap_.take_of_new(fresh, r), s);
+        return found(heap_.take_of_new(fresh, r), s, r.keeps);
     }
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh) {
@@ -94,21 +96,22 @@ public:
         heap_.add(fresh);
     }
 
-    /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. True when the pool is
-    /// closed: a segment may have become free for good.
-    [[nodiscard]] bool give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
-        if (!p) return false;
+    /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. In a pool that is closed a
+    /// segment may have become free for good: while_closed(is_last) is called under the lock, with whether this was the
+    /// last of the blocks that kept it.
+    template <class WhileClosed>
+    void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
+        if (!p) return;
         std::exception_ptr unordered;
-        bool closed = false;
         report_failure_of([&] {
             std::scoped_lock const lock{guard_};
             block& b = claim(p, bytes);
+            bool const keeps = closed_ && b.note->keeps;
             if (!s) heap_.give(b, {});
             else unordered = put_in_order(b, *s);
-            closed = closed_;
+            if (closed_) while_closed(keeps && --keepers_ == 0);
         });
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
-        return closed;
     }
 
     // --- what leaves ---
@@ -175,7 +178,7 @@ public:
         std::scoped_lock const lock{guard_};
         make_peak_known(r.bytes);
         block_user const user = user_of(s);  // first: what is held ready may become free beside the window
-        return found(heap_.take_of_grown(window, r, user), s);
+        return found(heap_.take_of_grown(window, r, user), s, r.keeps);
     }
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) {
@@ -196,11 +199,13 @@ public:
 
     // --- the end ---
 
-    /// Nothing can be taken any more.
-    void close() noexcept {
+    /// Nothing can be taken any more. True when something is alive that keeps the pool, and it was not closed before.
+    [[nodiscard]] bool close() noexcept {
         auto const lock = lock_all();
         fronts_.end();
-        closed_ = true;
+        if (std::exchange(closed_, true)) return false;
+        heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
+        return keepers_ != 0;
     }
     /// Waits on the host for what may still use what was given back; what cannot be waited for is reported.
     void wait_for_freed() noexcept {
@@ -286,8 +291,9 @@ private:
     void make_peak_known(std::size_t bytes) noexcept {
         if (heap_.would_peak(bytes)) collect();
     }
-    [[nodiscard]] void* found(block& b, stream_ref const* s) noexcept {
-        if (s && may_be_ready(b, *s)) expect_back(b, *s);
+    [[nodiscard]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
+        b.note->keeps = keeps;
+        if (s && ((keeps && s->is_owned()) || may_be_ready(b, *s))) expect_back(b, *s);
         return b.at();
     }
 
@@ -327,12 +333,13 @@ private:
     [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept {
         return b.size <= front::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
     }
-    // A block that this thread will perhaps give back to its front.
+    // A block of a `stream`, which it keeps; small ones this thread will perhaps give back to its front.
     void expect_back(block& b, stream_ref s) noexcept {
         auto const lane = heap_.order().find(s);
         if (!lane) return;
+        heap_.keep_stream(b, *lane);
+        if (!may_be_ready(b, s)) return;
         b.note->stream = s.id();
-        b.note->lane = *lane;
         thread_record* const me = this_thread();
         if (!me || !fronts_.of(*me).is_of(*me)) return;
         front& mine = fronts_.of(*me);
@@ -346,7 +353,7 @@ private:
         front* const mine = me ? fronts_.open_for(*me) : nullptr;
         if (!mine) return false;
         b.note->stream = s.id();
-        b.note->lane = lane;
+        heap_.keep_stream(b, lane);
         return mine->put(b, [this](block& other) { give_ready(other); });
     }
     // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
@@ -404,6 +411,7 @@ private:
     std::size_t gone_ = 0;          // of what was taken out, in all, so far
     std::condition_variable left_;  // some of it is
     bool closed_ = false;
+    std::size_t keepers_ = 0;  // once closed: live blocks that keep it
 };
 
 }  // namespace cuota::inline v0::detail

@@ -16,7 +16,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/pool/survivors.hpp>
+#include <cuota/core/survivors.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {

@@ -15,10 +15,10 @@
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/survivors.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/stream_order.hpp>
-#include <cuota/pool/survivors.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -32,7 +32,7 @@ public:
 
     /// After reserve_one.
     void insert(block const& b) noexcept {
-        put({key_of(b.at()), b.number + 1});
+        put({key_of(b.at()), b.number() + 1});
         ++count_;
     }
 
@@ -48,7 +48,7 @@ public:
     /// What stands behind it in its run moves up, so that no search ends too early.
     void erase(block const& b) noexcept {
         std::size_t hole = home_of(key_of(b.at()));
-        while (slots_[hole].number != b.number + 1) hole = next(hole);
+        while (slots_[hole].number != b.number() + 1) hole = next(hole);
         for (std::size_t i = next(hole); !slots_[i].is_empty(); i = next(i)) {
             std::size_t const home = home_of(slots_[i].key);
             bool const may_move = ((i - home) & (size_ - 1)) >= ((i - hole) & (size_ - 1));

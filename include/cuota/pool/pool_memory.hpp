@@ -125,7 +125,7 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
-    [[nodiscard]] memory_kind kind() const noexcept { return source_.kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// What segments are accounted in. Bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
     /// 0 when there are no pages. Bytes.
@@ -157,6 +157,7 @@ private:
 
     budget account_;
     any_resource source_;
+    memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
     tag const name_;
     std::unique_ptr<page_range> const pages_;

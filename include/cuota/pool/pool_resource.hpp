@@ -36,15 +36,37 @@ public:
     [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
+    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks.
+    [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                         label const& who) {
+        return state_->allocate(s, bytes, alignment, who, Meant, true);
+    }
+    [[nodiscard]] pool_resource_for uncounted() const noexcept { return uncounted(*state_); }
+
+    /// As allocate_keeping, of what this thread holds ready: null when there is none. Takes its arguments by value, so that
+    /// they stay in registers.
+    [[nodiscard, gnu::always_inline]] void* take_ready(stream_ref s, std::size_t bytes, tag name,
+                                                       place where) const noexcept {
+        return state_->blocks().take_ready(s, bytes, default_alignment, name, where, Meant, true);
+    }
+    /// As deallocate, of what this thread can hold ready: false when it cannot.
+    [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p,
+                                                     std::size_t bytes) const noexcept {
+        return state_->blocks().put_ready(s, p, bytes);
+    }
+
 private:
     friend class scoped_pool;
     friend class pool_step;
     explicit pool_resource_for(shared<detail::pool_state> state) noexcept : state_{std::move(state)} {}
+    [[nodiscard]] static pool_resource_for uncounted(detail::pool_state& state) noexcept {
+        return pool_resource_for{shared<detail::pool_state>::adopt(&state)};
+    }
     shared<detail::pool_state> state_;
 };
 
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
-static_assert(labelled_resource<pool_resource> && sizeof(pool_resource) == 8);
+static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);
 
 }  // namespace cuota::inline v0

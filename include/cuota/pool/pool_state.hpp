@@ -37,11 +37,13 @@ public:
     }
     ~pool_state() { memory_.node().leave(*this); }
 
+    /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
-                                 lifespan meant = lifespan::scratch) {
+                                 lifespan meant = lifespan::scratch, bool keeps = false) {
         check_alignment(alignment, who, largest_alignment);
-        if (void* const p = blocks().take_ready(s, bytes, alignment, who.name, who.where, meant)) return p;
-        return take_in_order(s, bytes, alignment, who, meant);
+        if (void* const p = blocks().take_ready(s, bytes, alignment, who.name, who.where, meant, keeps))
+            return p;
+        return take_in_order(s, bytes, alignment, who, meant, keeps);
     }
     /// Waits on the host for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
@@ -53,16 +55,14 @@ public:
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
         if (s)
             if (void* const p =
-                    blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch))
+                    blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch, false))
                 return p;
         return blocks().try_take(s, {bytes, who, lifespan::scratch, alignment_});
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
         if (!blocks().put_ready(s, p, bytes)) give_in_order(s, p, bytes);
     }
-    void deallocate_sync(void* p, std::size_t bytes) noexcept {
-        if (blocks().give(nullptr, p, bytes)) trim(0);
-    }
+    void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
     /// Reserves memory before anybody asks. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who) {
@@ -81,7 +81,10 @@ public:
     [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks().largest_free(); }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
-    void close_to_requests() noexcept { blocks().close(); }
+    /// Nothing can be taken any more.
+    void close_to_requests() noexcept {
+        if (blocks().close()) add_owner();
+    }
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
     [[nodiscard]] block_pool const& blocks() const noexcept { return memory_.blocks(); }
@@ -94,11 +97,21 @@ public:
 private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                                     label who, lifespan meant) {
-        return take(&s, {bytes, who, meant, std::max(alignment, alignment_)});
+                                                     label who, lifespan meant, bool keeps) {
+        return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
     }
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
-        if (blocks().give(&s, p, bytes)) trim(0);
+        give(&s, p, bytes);
+    }
+    // In a pool that is closed, a block may be all that keeps it until now; and afterwards another's, that goes sooner.
+    void give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
+        shared<pool_state> closed;
+        shared<pool_state> kept;
+        blocks().give(s, p, bytes, [&](bool is_last) {
+            closed = shared<pool_state>::of(*this);
+            if (is_last) kept = shared<pool_state>::adopt(this);
+        });
+        if (closed) trim(0);
     }
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r) {
         if (r.bytes == 0) return nullptr;

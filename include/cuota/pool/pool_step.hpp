@@ -12,6 +12,7 @@
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/resource_ref.hpp>
 
 namespace cuota::inline v0 {
 
@@ -49,6 +50,9 @@ public:
         return pool_resource_for<lifespan::step>{state_};
     }
     operator any_resource() const { return resource(); }
+    operator resource_ref() const noexcept {
+        return resource_ref::of_uncounted(pool_resource_for<lifespan::step>::uncounted(*state_));
+    }
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) const {

@@ -17,6 +17,7 @@
 #include <cuota/pool/pool_step.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/resource_ref.hpp>
 
 namespace cuota::inline v0 {
 
@@ -123,6 +124,9 @@ public:
     /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
     operator any_resource() const { return resource(); }
+    operator resource_ref() const noexcept {
+        return resource_ref::of_uncounted(pool_resource::uncounted(*state_));
+    }
 
     /// The pool for memory that outlives steps: kept apart, so that steps leave one hole behind and not many.
     [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept {

@@ -11,8 +11,8 @@
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/survivors.hpp>
 #include <cuota/pool/step_server.hpp>
-#include <cuota/pool/survivors.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -69,6 +69,10 @@ public:
                (stream < lanes_.size() && lanes_[stream].has_seen(point));
     }
 
+    /// The stream of that index is kept, and its index is no other's, until as many let go of it.
+    void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
+    void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
+
     /// As is_ordered, and looks whether an event that was recorded anyway is done by now. Throws: cuda_error.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream) {
         lane& from = lanes_[point.stream];
@@ -131,7 +135,8 @@ private:
         std::uint64_t ticket = 0;    // releases so far
         std::uint64_t recorded = 0;  // the ticket that mark stands for
         std::uint64_t done = 0;      // releases known to be over
-        bool is_busy = false;        // at the last look
+        std::size_t keepers = 0;
+        bool is_busy = false;  // at the last look
         shared<stream_mark> mark{};
         // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
         // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
@@ -184,7 +189,7 @@ private:
     // that points of the stream before are done points of the stream after.
     [[nodiscard]] bool is_vacant(std::uint32_t i) {
         lane& l = lanes_[i];
-        if (l.stream.is_owned() && !l.stream.is_last()) return false;
+        if (l.keepers != 0 || (l.stream.is_owned() && !l.stream.is_last())) return false;
         if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
         return is_ready({i, l.ticket}, nobody);
     }
