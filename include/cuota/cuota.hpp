@@ -9,17 +9,20 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/element_count.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/next_steps.hpp>
+#include <cuota/core/out_of_bounds.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/refusal_json.hpp>
 #include <cuota/core/refusal_text.hpp>
 #include <cuota/core/scatter.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/survivors.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/tenured_lock.hpp>
 #include <cuota/core/text.hpp>
@@ -31,6 +34,7 @@
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -43,22 +47,30 @@
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/resource/resource_ref.hpp>
 
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/dry_run.hpp>
+#include <cuota/guard/fence_damage.hpp>
+#include <cuota/guard/fence_keeper.hpp>
+#include <cuota/guard/fenced.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/ledger_node.hpp>
 #include <cuota/guard/ledger_tree.hpp>
+#include <cuota/guard/live_map.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/guard/onlooker.hpp>
 #include <cuota/guard/pressure.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/stock.hpp>
+#include <cuota/guard/tracked.hpp>
+#include <cuota/guard/tracked_report.hpp>
+#include <cuota/guard/tracker.hpp>
 #include <cuota/guard/watch.hpp>
 #include <cuota/guard/watch_event.hpp>
 
@@ -104,14 +116,25 @@
 #include <cuota/pool/step_server.hpp>
 #include <cuota/pool/step_state.hpp>
 #include <cuota/pool/stream_order.hpp>
-#include <cuota/pool/survivors.hpp>
 #include <cuota/pool/wait_set.hpp>
 
+#include <cuota/buffer/append_buffer.hpp>
+#include <cuota/buffer/async_copy.hpp>
+#include <cuota/buffer/buffer_uses.hpp>
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/device_matrix.hpp>
+#include <cuota/buffer/device_scalar.hpp>
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/kernel_overflow.hpp>
 #include <cuota/buffer/lease.hpp>
+#include <cuota/buffer/owned_block.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/released_buffer.hpp>
+#include <cuota/buffer/scratch_arena.hpp>
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/buffer/stream_uses.hpp>
+#include <cuota/buffer/view_origin.hpp>
 
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_loader.hpp>

@@ -4,6 +4,8 @@
 /// The public names, declared and no more: for headers that only mention them.
 #pragma once
 
+#include <cuota/core/config.hpp>
+
 namespace cuota::inline v0 {
 
 // core
@@ -23,6 +25,7 @@ class out_of_memory;
 class budget_exceeded;
 class misuse;
 class data_error;
+class element_count;
 
 // runtime
 class device;
@@ -36,6 +39,7 @@ class async_memory;
 class pinned_memory;
 class managed_memory;
 class any_resource;
+class resource_ref;
 
 // guard
 class budget;
@@ -48,6 +52,16 @@ struct tag_usage;
 struct usage_report;
 class addresses_only;
 struct tried_fit;
+struct fence_damage;
+class fence_broken;
+struct fence_options;
+struct tracked_block;
+struct tracked_tag;
+enum class tracked_order;
+struct tracked_report;
+struct tracked_diff;
+class tracked_snapshot;
+class growth_check;
 class watch;
 class watch_level;
 enum class watch_signal;
@@ -78,15 +92,35 @@ class step_scope;
 class step_plan;
 
 // buffer
+inline namespace CUOTA_VIEWS {
 template <class T>
 class device_span;
+template <class T>
+class device_matrix;
 template <class T>
 class lease;
 template <class T>
 class device_buffer;
 template <class T>
+class device_scalar;
+template <class T>
+class device_appender;
+template <class T>
+class append_buffer;
+template <class T>
+class host_device;
+class device_scratch;
+class scratch_arena;
+}  // namespace CUOTA_VIEWS
+class kernel_overflow;
+struct raw_memory;
+template <class T>
+class released_buffer;
+template <class T>
 class pinned_buffer;
 class staging_ring;
+template <class T>
+class pending_copy;
 
 // data
 struct field;

@@ -4,6 +4,8 @@
 // What holds on any device. What only a simulated one can show stands in device_buffer.sim.cpp.
 #include <cuota/buffer/device_buffer.hpp>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <type_traits>
@@ -32,6 +34,7 @@ using in_order = std::span<int const>;
 
 static_assert(!std::is_copy_constructible_v<numbers> && !std::is_copy_assignable_v<numbers>);
 static_assert(std::is_nothrow_move_constructible_v<numbers> && std::is_nothrow_move_assignable_v<numbers>);
+static_assert(sizeof(numbers) <= 64);
 static_assert(!std::is_default_constructible_v<numbers>);  // without a stream it could not give anything back
 
 // Memory that kernels cannot reach is refused by type, in every way a buffer can be made.
@@ -238,6 +241,26 @@ TEST_CASE("resize keeps the elements that stay, and the new ones are zero", "[bu
     }
 }
 
+#if CUOTA_CHECKED
+TEST_CASE("resize keeps the buffer's name, unless it gets another", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{10, stream, cuota::device_memory{}, "weights"};
+    auto const named = [&](char const* name) {
+        auto const lease = some.read(stream, {"train.cpp", 41});
+        return has(thrown<cuota::misuse>([&] { (void)lease.span().first(21); }).what(),
+                   ": " + std::string{name} + ", leased at train.cpp:41");
+    };
+
+    CHECK(named("weights"));
+    some.resize(20);
+    CHECK(named("weights"));
+    some.resize(15, "biases");
+    CHECK(named("biases"));
+    some = numbers{5, stream, cuota::device_memory{}, "others"};
+    CHECK(named("others"));
+}
+#endif
+
 TEST_CASE("a refused resize changes nothing", "[buffer][device_buffer]") {
     cuota::budget budget{"test", 8000};
     cuota::stream const stream;
@@ -316,17 +339,21 @@ TEST_CASE("memory whose kind shows only at run time is refused when kernels cann
           "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::any_resource const host = cuota::pinned_memory{};
-    cuota::budget budget{"host", 1_MiB};
-    cuota::scoped_pool pool{budget, cuota::pinned_memory{}};
+    cuota::budget budget{"host", 16_MiB};
+    cuota::scoped_pool pool{budget, cuota::pinned_memory{}, {.initial = 8_MiB}};
 
     CHECK_THROWS_AS((numbers{10, stream, host}), cuota::misuse);
     CHECK_THROWS_AS((numbers{10, 1, stream, host}), cuota::misuse);
     CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);
+    pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);  // what follows is no peak
+    for (int i = 0; i != 3; ++i) pool.deallocate(stream, pool.allocate(stream, 40), 40);
+    CHECK(pool.stats().taken_again != 0);
+    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);  // also of what this thread holds ready
     CHECK(has(thrown<cuota::misuse>([&] {
                   numbers const some{10, stream, host, {}, {"train.cpp", 4}};
               }).what(),
               "train.cpp:4"));
-    CHECK(budget.held() == 0);
+    CHECK(pool.stats().live_blocks == 0);
 }
 
 TEST_CASE("a device_buffer of managed memory works", "[buffer][device_buffer]") {
@@ -353,4 +380,180 @@ TEST_CASE("kernels on two streams see each other's elements in the order of the 
     }
 
     CHECK(support::all_are(total.to_vector(b), 20));
+}
+
+TEST_CASE("a device_buffer can be made of any host elements that stand in a row", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::device_memory const memory;
+    std::vector<int> const expected{1, 2, 3};
+    int const raw[] = {1, 2, 3};
+    std::vector<int> changeable = expected;
+
+    CHECK(numbers{expected, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{std::array{1, 2, 3}, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{raw, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{std::span{changeable}, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{std::span<int const, 3>{raw}, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{{1, 2, 3}, stream, memory}.to_vector(stream) == expected);
+    CHECK(numbers{{7}, stream, memory}.to_vector(stream) == std::vector<int>{7});  // as a vector's
+    CHECK(numbers{{}, stream, memory}.is_empty());
+}
+
+TEST_CASE("a negative count of elements is a misuse at the caller's line, and takes nothing",
+          "[buffer][device_buffer]") {
+    cuota::budget budget{"test", 1_MiB};
+    cuota::stream const stream;
+    cuota::any_resource const memory = cuota::budgeted{budget, cuota::device_memory{}};
+    int const negative = -1;
+
+    unsigned const line = __LINE__ + 1;
+    auto const error = thrown<cuota::misuse>([&] { numbers const some(negative, stream, memory); });
+
+    CHECK(has(error.what(), "a count of -1 elements"));
+    CHECK(error.where().line == line);
+    CHECK_THROWS_AS((numbers{negative, 7, stream, memory}), cuota::misuse);
+    CHECK_THROWS_AS((device_buffer<char>{negative, stream, memory, cuota::no_init}), cuota::misuse);
+    CHECK(budget.held() == 0);
+    numbers some{10, 3, stream, memory};
+    CHECK_THROWS_AS(some.resize(negative), cuota::misuse);
+    CHECK_THROWS_AS(some.resize(negative, 5), cuota::misuse);
+    CHECK_THROWS_AS(some.resize(negative, cuota::no_init), cuota::misuse);
+    CHECK_THROWS_AS(some.resize(negative, cuota::discard), cuota::misuse);
+    CHECK(some.to_vector(stream) == std::vector<int>(10, 3));
+}
+
+TEST_CASE("what is new after a resize is what was said", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    numbers some{1000, 1, stream, pool, "some"};
+
+    some.resize(2000, 7, "more");
+    std::vector<int> expected(1000, 1);
+    expected.resize(2000, 7);
+    CHECK(some.to_vector(stream) == expected);
+
+    some.resize(3000, cuota::no_init);
+    CHECK(some.size() == 3000);
+    auto const longer = some.to_vector(stream);
+    CHECK(std::equal(expected.begin(), expected.end(), longer.begin()));
+
+    some.resize(500, 9);
+    CHECK(some.to_vector(stream) == std::vector<int>(500, 1));
+
+    some.resize(4000, cuota::discard);
+    CHECK(some.size() == 4000);
+    some.resize(0, cuota::discard);
+    some.resize(0, 3);
+    CHECK(some.is_empty());
+    some.resize(3, 4);
+    CHECK(some.to_vector(stream) == std::vector<int>(3, 4));
+    CHECK(pool.stats().live_blocks == 1);
+}
+
+TEST_CASE("a text beside a count is a name, whatever the elements are", "[buffer][device_buffer]") {
+    cuota::budget budget{"test", 64_KiB};
+    cuota::stream const stream;
+    device_buffer<bool> flags{10, true, stream, cuota::budgeted{budget, cuota::device_memory{}}};
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] { flags.resize(100'000, "flags"); });
+
+    CHECK(refused.facts().request.name == cuota::tag{"flags"});
+}
+
+TEST_CASE("a buffer that is borrowed is not resized", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    cuota::stream const other;
+    bool const at_home = GENERATE(true, false);
+    numbers some{10, 3, stream, cuota::device_memory{}};
+    {
+        auto const lease = some.read(at_home ? stream : other, {"train.cpp", 5});
+
+        auto const error = thrown<cuota::misuse>([&] { some.resize(20, {}, {"train.cpp", 6}); });
+
+        CHECK(has(error.what(), "resized while it is still borrowed since train.cpp:5 (train.cpp:6)"));
+        CHECK_THROWS_AS(some.resize(20, 1), cuota::misuse);
+        CHECK_THROWS_AS(some.resize(20, cuota::no_init), cuota::misuse);
+        CHECK_THROWS_AS(some.resize(20, cuota::discard), cuota::misuse);
+        CHECK(lease.size() == 10);
+    }
+    CHECK(some.to_vector(stream) == std::vector<int>(10, 3));
+    REQUIRE_NOTHROW(some.resize(20));
+}
+
+TEST_CASE("device_buffers exchange all that they have", "[buffer][device_buffer]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool of_a{cuota::budget{"a", 1_MiB}};
+    cuota::any_resource const plain = cuota::device_memory{};
+    numbers first{100, 1, a, of_a};
+    numbers second{200, 2, b, plain};
+    static_assert(noexcept(first.swap(second)) && std::is_nothrow_swappable_v<numbers>);
+
+    first.swap(second);
+
+    CHECK(first.to_vector(b) == std::vector<int>(200, 2));
+    CHECK(first.home() == cuota::stream_ref{b});
+    CHECK(first.memory() == plain);
+    CHECK(second.to_vector(a) == std::vector<int>(100, 1));
+    CHECK(second.memory() == cuota::any_resource{of_a});
+    CHECK(of_a.stats().live_blocks == 1);
+
+    numbers none{std::move(second)};
+    swap(first, second);  // with one that is empty
+    CHECK(first.is_empty());
+    CHECK(second.to_vector(b) == std::vector<int>(200, 2));
+    swap(none, none);
+    CHECK(none.to_vector(a) == std::vector<int>(100, 1));
+}
+
+TEST_CASE("elements are copied from one buffer to another, all or some of them", "[buffer][device_buffer]") {
+    cuota::stream const a;
+    cuota::stream const b;
+    numbers from{counted(1000), a, cuota::device_memory{}};
+    numbers to{1000, -1, b, cuota::device_memory{}};
+    numbers few{10, -1, b, cuota::device_memory{}};
+
+    to.copy_from(from, b);
+    few.copy_from(from, {.from = 500, .to = 2, .count = 3}, a);
+    few.copy_from(from, {.from = 999, .to = 9, .count = 1}, b);
+    few.copy_from(from, {.from = 1000, .to = 10, .count = 0}, b);
+
+    CHECK(to.to_vector(a) == counted(1000));
+    CHECK(few.to_vector(b) == std::vector<int>{-1, -1, 501, 502, 503, -1, -1, -1, -1, 1000});
+}
+
+TEST_CASE("elements move within a buffer to a place that does not overlap theirs",
+          "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers some{{1, 2, 3, 4, 5, 6}, stream, cuota::device_memory{}};
+
+    auto const error = thrown<cuota::misuse>([&] {
+        some.copy_from(some, {.from = 0, .to = 2, .count = 3}, stream, {"train.cpp", 3});
+    });
+    CHECK(has(error.what(), "3 elements from 0 to 2 of one buffer overlaps itself (train.cpp:3)"));
+    CHECK_THROWS_AS(some.copy_from(some, {.from = 3, .to = 2, .count = 2}, stream), cuota::misuse);
+    CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 4, 5, 6});
+
+    some.copy_from(some, stream);  // where they are
+    some.copy_from(some, {.from = 0, .to = 3, .count = 3}, stream);
+    CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 1, 2, 3});
+}
+
+TEST_CASE("elements that are not there are not copied", "[buffer][device_buffer]") {
+    cuota::stream const stream;
+    numbers const from{10, 1, stream, cuota::device_memory{}};
+    numbers to{20, 2, stream, cuota::device_memory{}};
+    std::size_t const most = cuota::unlimited;
+
+    auto const error = thrown<cuota::misuse>([&] {
+        to.copy_from(from, {.from = 8, .to = 0, .count = 3}, stream, {"train.cpp", 3});
+    });
+    CHECK(has(error.what(), "elements 8 to 8 + 3 are outside a buffer of 10 (train.cpp:3)"));
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 0, .to = 18, .count = 3}, stream), cuota::misuse);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = most, .to = 0, .count = 2}, stream), cuota::misuse);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 2, .to = 0, .count = most}, stream), cuota::misuse);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 11, .to = 0, .count = 0}, stream), cuota::misuse);
+    CHECK_THROWS_AS(to.copy_from(from, stream), cuota::misuse);  // another count
+
+    CHECK(to.to_vector(stream) == std::vector<int>(20, 2));
 }

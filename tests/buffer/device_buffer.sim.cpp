@@ -4,14 +4,21 @@
 // What only the simulated device can show: which calls are made, and what is left when they fail.
 #include <cuota/buffer/device_buffer.hpp>
 
+#include <algorithm>
 #include <numeric>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/pinned_memory.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/gate.hpp"
 #include "support/machine.hpp"
 
 using namespace cuota::literals;
@@ -161,4 +168,182 @@ TEST_CASE("a buffer of another device than the current one works", "[buffer][dev
     std::vector<int> expected(1000, 7);
     expected.resize(2000);
     CHECK(some.to_vector(other) == expected);
+}
+
+TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and takes them along",
+          "[buffer][device_buffer]") {
+    support::machine machine;
+    bool const small = GENERATE(false, true);
+    std::size_t const count = small ? 100 : 100'000;
+    auto const before = simulator::live();
+    {
+        std::optional<cuota::stream> home{std::in_place};
+        std::optional<cuota::scoped_pool> pool{std::in_place, cuota::budget{"test", 64_MiB},
+                                               cuota::pool_options{.initial = 16_MiB}};
+        std::optional<numbers> a{std::in_place, counted(count), *home, *pool};
+        std::optional<numbers> b{std::in_place, count, 7, *home, *pool};
+        home.reset();
+        for (int i = 0; i != 20; ++i) {  // none of these takes the place of the one that is gone
+            cuota::stream const next;
+            numbers const some{count, 1, next, *pool};
+            REQUIRE(some.to_vector(next).back() == 1);
+        }
+        CHECK(a->to_vector(a->home()) == counted(count));
+        pool.reset();
+        CHECK(machine.errors.take().size() == 1);  // both are still alive
+
+        CHECK(a->to_vector(a->home()) == counted(count));
+        a.reset();
+        numbers c{std::move(*b)};
+        CHECK(c.to_vector(b->home()) == std::vector<int>(count, 7));
+        CHECK_THROWS_AS(b->resize(5), cuota::misuse);  // the pool has ended, and is there to say so
+        b.reset();
+        cuota::stream const other;
+        CHECK(c.to_vector(other) == std::vector<int>(count, 7));
+    }
+    CHECK(simulator::live().streams == before.streams);
+    CHECK(simulator::live().events == before.events);
+    CHECK(simulator::live().device_bytes == before.device_bytes);
+    CHECK(machine.errors.take().empty());
+}
+
+TEST_CASE("buffers that threads give back are the last to keep a pool that has ended",
+          "[buffer][device_buffer][threads]") {
+    support::machine machine;
+    for (int round = 0; round != 50; ++round) {
+        cuota::stream const home;
+        std::vector<numbers> here;
+        std::vector<numbers> there;
+        {
+            cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}, cuota::pool_options{.initial = 8_MiB}};
+            for (int i = 0; i != 8; ++i) {
+                here.emplace_back(100u, home, pool);
+                there.emplace_back(100'000u, home, pool);
+            }
+        }
+        std::thread other{[&] { there.clear(); }};
+        here.clear();
+        other.join();
+        REQUIRE(machine.errors.take().size() == 1);
+    }
+    CHECK(simulator::live().device_bytes == 0);
+}
+
+TEST_CASE("every way to resize changes everything or nothing, whichever call fails",
+          "[buffer][device_buffer]") {
+    support::machine machine;
+    std::size_t const count = GENERATE(2000u, 10u, 0u);
+    int const how = GENERATE(0, 1, 2);
+    std::vector<int> const before = counted(1000);
+    std::vector<int> after = before;
+    after.resize(count, 9);
+
+    with_every_call_failing(
+        machine,
+        [&](numbers& some, cuota::stream_ref) {
+            if (how == 0) some.resize(count, 9);
+            if (how == 1) some.resize(count, cuota::no_init);
+            if (how == 2) some.resize(count, cuota::discard);
+        },
+        [&](std::vector<int> const& left, bool threw) {
+            if (threw) return left == before;
+            std::size_t const same = how == 0 ? count : how == 1 ? std::min<std::size_t>(count, 1000) : 0;
+            return left.size() == count &&
+                   std::equal(left.begin(), left.begin() + std::ptrdiff_t(same), after.begin());
+        });
+}
+
+TEST_CASE("a copy from another buffer leaves the old elements or the new ones, whichever call fails",
+          "[buffer][device_buffer]") {
+    support::machine machine;
+    cuota::stream const third;
+    numbers const from{1000, -5, third, cuota::device_memory{}};
+    std::vector<int> const before = counted(1000);
+    std::vector<int> const after(1000, -5);
+
+    with_every_call_failing(
+        machine, [&](numbers& some, cuota::stream_ref s) { some.copy_from(from, s); },
+        [&](std::vector<int> const& left, bool threw) { return left == after || (threw && left == before); });
+}
+
+TEST_CASE("a copy between buffers waits for who wrote either, and both wait for it",
+          "[buffer][device_buffer]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const c;
+    numbers from{1000, 1, a, cuota::device_memory{}};
+    numbers to{1000, 2, b, cuota::device_memory{}};
+    a.synchronize();
+    b.synchronize();
+    auto const write = [](numbers& buffer, cuota::stream_ref s, int value) {
+        auto const out = buffer.write(s);
+        cuota::for_each_index(s, 1000, [out = out.span(), value](std::size_t i) { out[i] = value; });
+    };
+    bool const source_is_late = GENERATE(true, false);
+    {
+        support::gate gate{source_is_late ? a : b};
+        write(from, a, 3);
+        write(to, b, 4);
+        to.copy_from(from, c);
+        write(from, a, 5);
+        support::let_ready_work_run();
+        CHECK_FALSE(c.is_idle());
+        CHECK_FALSE(a.is_idle());
+    }
+    CHECK(to.to_vector(b) == std::vector<int>(1000, 3));
+    CHECK(from.to_vector(b) == std::vector<int>(1000, 5));
+    CHECK(simulator::misuse().total() == 0);
+}
+
+TEST_CASE("elements are copied between devices", "[buffer][device_buffer]") {
+    support::machine const machine{{.devices = 2}};
+    cuota::stream const here;
+    numbers const from{counted(1000), here, cuota::device_memory{}};
+    cuota::device_scope const elsewhere{cuota::device{1}};
+    cuota::stream const there;
+    numbers to{1000, -1, there, cuota::device_memory{}};
+    bool const pushed = GENERATE(true, false);
+
+    to.copy_from(from, pushed ? here : there);
+
+    CHECK(to.to_vector(there) == counted(1000));
+    CHECK(simulator::misuse().total() == 0);
+}
+
+TEST_CASE("leases that are open go along when buffers are exchanged", "[buffer][device_buffer]") {
+    support::machine const machine;
+    cuota::stream const home;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    numbers first{1000, 1, home, pool};
+    numbers second{1000, 2, home, pool};
+    {
+        auto const reading = first.read(other);
+        swap(first, second);
+        CHECK_NOTHROW((void)first.write(home));
+        CHECK_THROWS_AS((void)second.write(home), cuota::misuse);
+    }
+    CHECK_NOTHROW((void)second.write(home));
+    CHECK(second.to_vector(home) == std::vector<int>(1000, 1));
+}
+
+TEST_CASE("a copy to the host that cannot be waited for is over when its error is caught",
+          "[buffer][device_buffer]") {
+    support::machine machine;
+    cuota::stream const stream;
+    numbers some{1000, 7, stream, cuota::device_memory{}};
+    cuota::pinned_memory memory;
+    auto* const at = static_cast<int*>(memory.allocate_sync(1000 * sizeof(int)));
+    std::span<int> const host{at, 1000};
+    stream.synchronize();
+    {
+        support::gate gate{stream};
+        simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
+        std::thread opener{[&] { gate.open(); }};
+        CHECK_THROWS_AS(some.copy_to(host, stream), cuota::cuda_error);
+        opener.join();
+    }
+    CHECK(stream.is_idle());
+    memory.deallocate_sync(at, 1000 * sizeof(int));
 }

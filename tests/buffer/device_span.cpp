@@ -7,6 +7,10 @@
 #include <cstddef>
 #include <string>
 #include <type_traits>
+#include <utility>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/resource/device_memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"
@@ -17,7 +21,7 @@ using support::has;
 using support::thrown;
 
 static_assert(std::is_trivially_copyable_v<device_span<double>>);
-static_assert(sizeof(device_span<double>) == sizeof(void*) + sizeof(std::size_t));
+static_assert(CUOTA_CHECKED || sizeof(device_span<double>) == sizeof(void*) + sizeof(std::size_t));
 static_assert(std::convertible_to<device_span<int>, device_span<int const>>);
 static_assert(!std::convertible_to<device_span<int const>, device_span<int>>);
 static_assert(!std::convertible_to<device_span<int>, device_span<float>>);
@@ -53,20 +57,59 @@ TEST_CASE("part of a device_span is a device_span, and more than it has is misus
     CHECK(some.subspan(3, 4).size() == 4);
     CHECK(some.subspan(10, 0).is_empty());
     CHECK(some.first(10).size() == 10);
+    CHECK(some.last(3).data() == nowhere() + 7);
+    CHECK(some.last(3).size() == 3);
+    CHECK(some.last(10).data() == nowhere());
+    CHECK(some.last(0).is_empty());
     CHECK(device_span<int>{}.first(0).is_empty());
+    CHECK(device_span<int>{}.last(0).is_empty());
     CHECK_THROWS_AS(some.subspan(3, 8), cuota::misuse);
     CHECK_THROWS_AS(some.subspan(11, 0), cuota::misuse);
     CHECK_THROWS_AS(some.first(11), cuota::misuse);
+    CHECK_THROWS_AS(some.last(11), cuota::misuse);
     CHECK_THROWS_AS(some.subspan(2, static_cast<std::size_t>(-1)), cuota::misuse);
-    CHECK(has(thrown<cuota::misuse>([&] { (void)some.subspan(3, 8); }).what(), "device_span of 10"));
+    auto const text_of = [](auto action) { return std::string{thrown<cuota::misuse>(action).what()}; };
+    CHECK(text_of([&] { (void)some.subspan(3, 8); }) ==
+          "cuota::misuse: 8 elements from index 3 are outside a device_span of 10 ints");
+    CHECK(text_of([&] { (void)some.last(11); }) ==
+          "cuota::misuse: 11 elements from index 0 are outside a device_span of 10 ints");
 }
 
 #if CUOTA_CHECKED
 TEST_CASE("host code cannot reach an element of a device_span", "[buffer][device_span]") {
     device_span<int> const some{nowhere(), 10};
 
-    CHECK(has(thrown<cuota::misuse>([&] { (void)some[0]; }).what(), "host code"));
+    CHECK(has(thrown<cuota::misuse>([&] { (void)some[0]; }).what(),
+              "host code touched an element of a device_span; only a kernel may"));
     CHECK(has(thrown<cuota::misuse>([&] { (void)some[10]; }).what(),
-              "index 10 is outside a device_span of 10"));
+              "index 10 is outside a device_span of 10 ints"));
+    CHECK_THROWS_AS(device_span<int>{}[0], cuota::misuse);
+}
+
+TEST_CASE(
+    "a device_span from a lease names the buffer and the place of the lease, and so does what is made of it",
+    "[buffer][device_span]") {
+    cuota::stream const stream;
+    cuota::device_buffer<float> made{10, stream, cuota::device_memory{}, "weights"};
+    cuota::device_buffer<float> buffer{std::move(made)};
+    auto const lease = buffer.write(stream, {"src/train.cpp", 41});
+    auto const other = buffer.read({"src/train.cpp", 42});
+    auto const text_of = [](auto action) { return std::string{thrown<cuota::misuse>(action).what()}; };
+    device_span<float const> const part = lease.span().first(9).last(8).subspan(1, 7);
+
+    CHECK(text_of([&] { (void)lease.span()[12]; }) ==
+          "cuota::misuse: index 12 is outside a device_span of 10 floats: weights, leased at train.cpp:41");
+    CHECK(
+        text_of([&] { (void)lease.span()[3]; }) ==
+        "cuota::misuse: host code touched an element of a device_span; only a kernel may: weights, leased at "
+        "train.cpp:41");
+    CHECK(
+        text_of([&] { (void)lease.span().first(11); }) ==
+        "cuota::misuse: 11 elements from index 0 are outside a device_span of 10 floats: weights, leased at "
+        "train.cpp:41");
+    CHECK(text_of([&] { (void)part[7]; }) ==
+          "cuota::misuse: index 7 is outside a device_span of 7 floats: weights, leased at train.cpp:41");
+    CHECK(text_of([&] { (void)other.span()[10]; }) ==
+          "cuota::misuse: index 10 is outside a device_span of 10 floats: weights, leased at train.cpp:42");
 }
 #endif

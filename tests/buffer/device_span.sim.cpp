@@ -19,18 +19,54 @@ TEST_CASE("an index outside a device_span stops the kernel, and the next call na
     support::machine machine;
     cuota::stream const stream;
     {
-        cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}};
+        cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}, "numbers"};
+        cuota::device_span<int> const to = numbers.write({"train.cpp", 41});
         cuota::for_each_index(
-            stream, 5, [to = cuota::device_span<int>{numbers.write()}](std::size_t i) { to[i] = 1; },
-            "fill_too_much");
+            stream, 5, [to](std::size_t i) { to[i] = 1; }, "fill_too_much");
 
         auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
 
         CHECK(support::has(error.what(), "fill_too_much"));
-        CHECK(support::has(error.what(), "index 4 is outside a device_span of 4 elements"));
+        CHECK(support::has(error.what(),
+                           "index 4 is outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
     }
     cuota::simulator::reset();
     (void)machine.errors.take();  // a failed device answers no call
+}
+
+TEST_CASE("a part that a device_span does not have stops the kernel, and the next call names it",
+          "[buffer][device_span]") {
+    support::machine machine;
+    cuota::stream const stream;
+    {
+        cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}, "numbers"};
+        cuota::device_span<int> const to = numbers.write({"train.cpp", 41});
+        cuota::for_each_index(
+            stream, 1, [to](std::size_t) { to.last(5)[0] = 1; }, "take_too_much");
+
+        auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
+
+        CHECK(support::has(error.what(),
+                           "5 elements from index 0 are outside a device_span of 4 ints: numbers, "
+                           "leased at train.cpp:41"));
+    }
+    cuota::simulator::reset();
+    (void)machine.errors.take();  // a failed device answers no call
+}
+
+TEST_CASE("kernels take device_spans apart", "[buffer][device_span]") {
+    support::machine const machine;
+    cuota::stream const stream;
+    cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}};
+    {
+        auto const to = numbers.write();
+        cuota::for_each_index(stream, 1, [to = to.span()](std::size_t) {
+            to.first(1)[0] = 1;
+            to.subspan(1, 2)[1] = 2;
+            to.last(1)[0] = 3;
+        });
+    }
+    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 0, 2, 3});
 }
 
 TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_span]") {

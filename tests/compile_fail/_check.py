@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that must not compile does not, and the compiler says why.
 
-_check.py --commands=FILE SOURCE
+_check.py --commands=FILE [--nvcc=PROGRAM] SOURCE
 
 The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
-mistake, the same file must compile: so it is the mistake that is refused, and nothing else.
+mistake, the same file must compile: so it is the mistake that is refused, and nothing else. A source that ends in .cu is for nvcc:
+without one it is SKIPPED, by name.
 """
 import pathlib
 import re
@@ -22,6 +23,13 @@ if not expected:
     sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
 include = pathlib.Path(__file__).resolve().parents[2] / "include"
 line = [*_lint.compile_line(), f"-I{include}", "-fsyntax-only"]
+if source.suffix == ".cu":
+    nvcc = _lint.option("nvcc")
+    if not nvcc:
+        print(f"SKIPPED: {source.name} needs nvcc, which is not here")
+        sys.exit(77)
+    line = [nvcc, "-std=c++20", "--extended-lambda", "-Werror=all-warnings", "-diag-suppress=177,186", f"-I{include}", "-c",
+            "-o", "/dev/null"]
 
 
 def compile_with(*more):

@@ -4,16 +4,22 @@
 /// Device memory with an owner.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
-#include <mutex>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <cuota/buffer/buffer_uses.hpp>
 #include <cuota/buffer/lease.hpp>
-#include <cuota/resource/any_resource.hpp>
+#include <cuota/buffer/owned_block.hpp>
+#include <cuota/buffer/released_buffer.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/element_count.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
@@ -27,6 +33,17 @@ inline constexpr no_init_t no_init{};
 struct zeroed_t {};
 inline constexpr zeroed_t zeroed{};
 
+/// Spelled by those who resize a buffer whose elements they no longer need.
+struct discard_t {};
+inline constexpr discard_t discard{};
+
+/// Which elements of one buffer go where in another: `count`, from element `from` of the one to element `to` of the other.
+struct copied_part {
+    std::size_t from = 0;
+    std::size_t to = 0;
+    std::size_t count = 0;
+};
+
 namespace detail {
 
 template <class T>
@@ -37,6 +54,10 @@ struct fill_with {
 };
 
 }  // namespace detail
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// `size()` elements of T in device memory, from a resource, on a home stream.
 ///
@@ -54,42 +75,43 @@ template <class T>
 class device_buffer {
     static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
     static_assert(!std::is_const_v<T>, "a buffer that nobody can fill is of no use");
+    static_assert(alignof(T) <= default_alignment,
+                  "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
     using value_type = T;
 
     /// count elements, all bytes zero.
-    device_buffer(std::size_t count, stream_ref home, any_resource memory, tag name = {},
+    device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
-        : device_buffer{count, home, std::move(memory), zeroed, name, where} {}
-    device_buffer(std::size_t count, stream_ref home, any_resource memory, zeroed_t, tag name = {},
+        : device_buffer{count, home, memory, zeroed, name, where} {}
+    device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
                   place where = place::here())
-        : device_buffer{count, home, std::move(memory), no_init, name, where} {
-        rt::fill_bytes(data_, 0, bytes(), home, where);
+        : device_buffer{count, home, memory, no_init, name, where} {
+        rt::fill_bytes(data(), 0, bytes(), home, where);
     }
     /// count copies of value.
-    device_buffer(std::size_t count, T const& value, stream_ref home, any_resource memory, tag name = {},
-                  place where = place::here())
-        : device_buffer{count, home, std::move(memory), no_init, name, where} {
-        for_each_index(home, count, detail::fill_with<T>{data_, value}, "fill", where);
+    device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
+                  tag name = {}, place where = place::here())
+        : device_buffer{count, home, memory, no_init, name, where} {
+        for_each_index(home, count, detail::fill_with<T>{data(), value}, "fill", where);
     }
     /// count elements of whatever the memory held before.
-    device_buffer(std::size_t count, stream_ref home, any_resource memory, no_init_t, tag name = {},
+    device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
                   place where = place::here())
-        : home_{home}, memory_{std::move(memory)} {
-        if (memory_.kind() == memory_kind::pinned)
-            throw misuse{"a device_buffer was to be made of host memory", where};
-        label const who = label_for<T>(name, where);
-        data_ =
-            static_cast<T*>(memory_.allocate(home_, detail::bytes_of(count, who), default_alignment, who));
-        count_ = count;
-    }
-    /// A copy of host elements. Waits for the copy: the host's memory is free to change or go at return.
-    device_buffer(std::span<T const> host, stream_ref home, any_resource memory, tag name = {},
+        : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
+          name_{name} {}
+    /// A copy of host elements: of a vector, an array, a span. Waits for the copy: the host's memory is free to change or
+    /// go at return.
+    device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
-        : device_buffer{host.size(), home, std::move(memory), no_init, name, where} {
+        : device_buffer{host.size(), home, memory, no_init, name, where} {
         copy_from(host, home, where);
     }
+    /// The listed values, copied likewise.
+    device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
+                  place where = place::here())
+        : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
     // Host memory as device memory: the address would fault in the first kernel.
     template <host_only_resource R, class... Rest>
     device_buffer(std::size_t, stream_ref, R, Rest...) = delete;
@@ -99,120 +121,193 @@ public:
     device_buffer(std::span<T const>, stream_ref, R, Rest...) = delete;
 
     device_buffer(device_buffer&& other) noexcept
-        : data_{std::exchange(other.data_, nullptr)},
-          count_{std::exchange(other.count_, 0)},
-          home_{other.home_},
-          memory_{other.memory_},
-          uses_{std::move(other.uses_)} {}
+        : block_{std::move(other.block_)}, uses_{std::move(other.uses_)}, name_{other.name_} {}
     device_buffer& operator=(device_buffer&& other) noexcept {
         if (this == &other) return *this;
-        release();
-        data_ = std::exchange(other.data_, nullptr);
-        count_ = std::exchange(other.count_, 0);
-        home_ = other.home_;
-        memory_ = other.memory_;
+        end_uses();
+        block_ = std::move(other.block_);
         uses_ = std::move(other.uses_);
+        name_ = other.name_;
         return *this;
     }
     device_buffer(device_buffer const&) =
         delete;  // a copy costs device memory and a transfer: say so with clone
     device_buffer& operator=(device_buffer const&) = delete;
-    ~device_buffer() { release(); }
+    ~device_buffer() { end_uses(); }
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
-    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
-    [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }
-    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }
+    /// Exchanges all that the two have, leases that are open too.
+    void swap(device_buffer& other) noexcept {
+        std::swap(block_, other.block_);
+        std::swap(uses_, other.uses_);
+        std::swap(name_, other.name_);
+    }
+    friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }
+
+    [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
+    [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
+    [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
+    [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
     /// Borrows the elements for work on s that only reads them.
     /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
-        std::uint64_t const id = uses().begin(s, false, where);
-        return {device_span<T const>{data_, count_}, uses_, id, s};
+        return {device_span<T const>{data(), size(), origin(where)}, uses(), s, where};
     }
-    [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home_, where); }
+    [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
     /// Borrows the elements for work on s that may change them.
     /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
-        std::uint64_t const id = uses().begin(s, true, where);
-        return {device_span<T>{data_, count_}, uses_, id, s};
+        return {device_span<T>{data(), size(), origin(where)}, uses(), s, where};
     }
-    [[nodiscard]] lease<T> write(place where = place::here()) { return write(home_, where); }
+    [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
     /// Replaces all elements. Waits for the copy: the host's memory is free to change or go at return.
     /// Throws: misuse when the counts differ; cuda_error.
     void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
         check_count(host.size(), where);
         lease<T> const mine = write(s, where);
-        rt::copy_to_device(data_, host.data(), bytes(), s, where);
-        s.synchronize(where);
+        rt::copy_to_device(data(), host.data(), bytes(), s, where);
+        rt::synchronize_or_drain(s, where);
     }
 
     /// Copies all elements to the host and waits for them. Throws: misuse when the counts differ; cuda_error.
     void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
         check_count(host.size(), where);
         lease<T const> const mine = read(s, where);
-        rt::copy_to_host(host.data(), data_, bytes(), s, where);
-        s.synchronize(where);
+        rt::copy_to_host(host.data(), data(), bytes(), s, where);
+        rt::synchronize_or_drain(s, where);
     }
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
-        std::vector<T> host(count_);
+        std::vector<T> host(size());
         copy_to(host, s, where);
         return host;
     }
 
+    /// Replaces all elements by another buffer's, on any device. In order of s: the host waits for nothing.
+    /// Throws: misuse when the counts differ; cuda_error.
+    void copy_from(device_buffer const& from, stream_ref s, place where = place::here()) {
+        check_count(from.size(), where);
+        copy_from(from, {0, 0, size()}, s, where);
+    }
+    /// Replaces some elements by another buffer's, or by others of this one.
+    /// Throws: misuse when they are not all there, or when they overlap in this buffer; cuda_error.
+    void copy_from(device_buffer const& from, copied_part part, stream_ref s, place where = place::here()) {
+        from.check_part(part.from, part.count, where);
+        check_part(part.to, part.count, where);
+        if (part.count == 0) return;
+        if (&from == this && part.from == part.to) return;
+        if (&from == this) check_apart(part, where);
+        lease<T const> const source = from.read(s, where);
+        lease<T> const target = write(s, where);
+        rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
+    }
+
     /// Another buffer with the same elements, from the same resource; s is its home.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
-        device_buffer copy{count_, s, memory_, no_init, name, where};
+        device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = read(s, where);
-        rt::copy_on_device(copy.data_, data_, bytes(), s, where);
+        rt::copy_on_device(copy.data(), data(), bytes(), s, where);
         return copy;
     }
 
     /// Changes the count; elements that stay keep their value, new ones are zero. Takes the new memory before it
-    /// gives the old back. Throws: as on construction; unchanged then.
-    void resize(std::size_t count, tag name = {}, place where = place::here()) {
-        if (count == count_) return;
-        device_buffer next{count, home_, memory_, no_init, name, where};
-        std::size_t const kept = (count < count_ ? count : count_) * sizeof(T);
-        {
-            lease<T const> const mine = read(home_, where);
-            rt::copy_on_device(next.data_, data_, kept, home_, where);
-        }
-        rt::fill_bytes(reinterpret_cast<std::byte*>(next.data_) + kept, 0, next.bytes() - kept, home_, where);
-        *this = std::move(next);
+    /// gives the old back. Its name stays unless another is given.
+    /// Throws: misuse while the buffer is borrowed; as on construction. Unchanged then.
+    void resize(element_count count, tag name = {}, place where = place::here()) {
+        if (count == size()) return;
+        device_buffer next = resized(count, name, where);
+        if (count > size())
+            rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
+        replace_by(std::move(next));
+    }
+    /// New elements are copies of value. A text is a name.
+    template <class V = T>
+        requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
+    void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
+        if (count == size()) return;
+        device_buffer next = resized(count, name, where);
+        if (count > size())
+            for_each_index(home(), count - size(), detail::fill_with<T>{next.data() + size(), value}, "fill",
+                           where);
+        replace_by(std::move(next));
+    }
+    /// New elements are whatever the memory held before.
+    void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
+        if (count != size()) replace_by(resized(count, name, where));
+    }
+    /// All elements are whatever the memory held before: nothing is copied.
+    void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
+        if (count == size()) return;
+        check_not_borrowed("resized", where);
+        replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
+    }
+
+    /// The memory, for code that wants a pointer; this is empty then, and as usable as one that was moved from.
+    /// Order: the home stream comes after all uses so far. Throws: misuse while the buffer is borrowed; unchanged then.
+    [[nodiscard]] released_buffer<T> release(place where = place::here()) {
+        check_not_borrowed("released", where);
+        end_uses();
+        return released_buffer<T>{std::move(block_)};
     }
 
 private:
-    void release() noexcept {
-        if (uses_) uses_->join_home();
-        uses_ = {};
-        if (data_) memory_.deallocate(home_, std::exchange(data_, nullptr), bytes());
-        count_ = 0;
+    template <class>
+    friend class host_device;
+
+    [[nodiscard]] T* data() const noexcept { return static_cast<T*>(block_.at()); }
+
+    [[nodiscard]] detail::view_origin origin(place leased) const noexcept {
+        return detail::view_origin::of_lease(name_, leased);
+    }
+    [[nodiscard]] detail::stream_uses& uses() const { return uses_.of(home()); }
+    void end_uses() noexcept {
+        if (auto* const uses = uses_.take()) [[unlikely]]
+            uses->end_at_home();
     }
 
+    // With the elements that stay; the others are not filled yet.
+    [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {
+        check_not_borrowed("resized", where);
+        device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};
+        lease<T const> const mine = read(home(), where);
+        rt::copy_on_device(next.data(), data(), std::min(bytes(), next.bytes()), home(), where);
+        return next;
+    }
+    [[nodiscard]] tag or_mine(tag name) const noexcept { return name.is_empty() ? name_ : name; }
+    void replace_by(device_buffer next) noexcept { *this = std::move(next); }
+
+    void check_not_borrowed(char const* done, place where) const {
+        if (auto* const uses = uses_.if_any()) uses->refuse_while_borrowed(done, where);
+    }
+    void check_not_written(char const* done, place where) const {
+        if (auto* const uses = uses_.if_any()) uses->refuse_while_borrowed(done, where, true);
+    }
+    void check_part(std::size_t offset, std::size_t count, place where) const {
+        if (offset > size() || count > size() - offset)
+            throw misuse{"elements " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
+                             std::to_string(count) + " are outside a buffer of " + std::to_string(size()),
+                         where};
+    }
+    static void check_apart(copied_part part, place where) {
+        std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;
+        if (apart < part.count)
+            throw misuse{"a copy of " + std::to_string(part.count) + " elements from " +
+                             std::to_string(part.from) + " to " + std::to_string(part.to) +
+                             " of one buffer overlaps itself",
+                         where};
+    }
     void check_count(std::size_t count, place where) const {
-        if (count != count_)
+        if (count != size())
             throw misuse{"a copy of " + std::to_string(count) + " elements and a buffer of " +
-                             std::to_string(count_) + " do not match",
+                             std::to_string(size()) + " do not match",
                          where};
     }
 
-    // Made with the first lease, by whichever thread takes it.
-    [[nodiscard]] detail::stream_uses& uses() const {
-        static std::mutex making;
-        std::scoped_lock const lock{making};
-        if (!uses_) uses_ = shared<detail::stream_uses>::make(home_);
-        return *uses_;
-    }
-
-    T* data_ = nullptr;
-    std::size_t count_ = 0;
-    stream_share home_;
-    any_resource memory_;
-    mutable shared<detail::stream_uses> uses_;
+    detail::owned_block block_;
+    mutable detail::buffer_uses uses_;
+    tag name_;
 };
 
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

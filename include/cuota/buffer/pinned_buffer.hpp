@@ -10,8 +10,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <cuota/buffer/buffer_uses.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/lease.hpp>
+#include <cuota/core/element_count.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
@@ -31,9 +33,11 @@ namespace cuota::inline v0 {
 template <class T>
 class pinned_buffer {
     static_assert(std::is_trivially_copyable_v<T>, "the device reads and writes it byte by byte");
+    static_assert(alignof(T) <= default_alignment,
+                  "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
-    explicit pinned_buffer(std::size_t count, any_resource memory = pinned_memory{}, tag name = {},
+    explicit pinned_buffer(element_count count, any_resource memory = pinned_memory{}, tag name = {},
                            place where = place::here())
         : memory_{std::move(memory)} {
         if (memory_.kind() == memory_kind::device)
@@ -44,7 +48,7 @@ public:
         std::uninitialized_value_construct_n(data_, count_);
     }
     /// Charged to a budget for host memory.
-    pinned_buffer(std::size_t count, budget const& account, tag name = {}, place where = place::here())
+    pinned_buffer(element_count count, budget const& account, tag name = {}, place where = place::here())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
     // Device memory as host memory: the first access would fault.
     template <device_only_resource R, class... Rest>
@@ -74,12 +78,12 @@ public:
 
     /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.
     [[nodiscard]] std::span<T const> read() const {
-        if (uses_) uses_->wait_on_host(true);
+        if (auto* const uses = uses_.if_any()) uses->wait_on_host(true);
         return {data_, count_};
     }
     /// The elements, to change: waits until no copy into or out of them is under way. Throws: cuda_error.
     [[nodiscard]] std::span<T> write() {
-        if (uses_) uses_->wait_on_host(false);
+        if (auto* const uses = uses_.if_any()) uses->wait_on_host(false);
         return {data_, count_};
     }
 
@@ -103,20 +107,12 @@ private:
     // The host is the home of this memory, so every stream's use leaves an event.
     template <class Copy>
     void transfer(stream_ref s, bool writes, place where, Copy copy) const {
-        if (!uses_) uses_ = shared<detail::stream_uses>::make();
-        std::uint64_t const id = uses_->begin(s, writes, where);
-        try {
-            copy();
-        } catch (...) {
-            uses_->end(id);
-            throw;
-        }
-        uses_->end(id);
+        detail::borrowing const use{uses_.of_host_memory(), s, writes, where};
+        copy();
     }
 
     void release() noexcept {
-        if (uses_) uses_->join_host();
-        uses_ = {};
+        if (auto* const uses = uses_.take()) uses->end_on_host();
         if (data_) memory_.deallocate_sync(std::exchange(data_, nullptr), bytes());
         count_ = 0;
     }
@@ -131,7 +127,7 @@ private:
     T* data_ = nullptr;
     std::size_t count_ = 0;
     any_resource memory_;
-    mutable shared<detail::stream_uses> uses_;
+    mutable detail::buffer_uses uses_;
 };
 
 }  // namespace cuota::inline v0

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Copies between host and device that go on while the host does: their host side is kept, or was left before.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0 {
+
+/// A copy under way and its host side, which it owns: what `upload` and `download` of pinned memory return.
+///
+/// May end at any time: its end waits for the copy. Move-only; moved-from may only be destroyed or assigned to.
+/// Throws:  cuda_error, also of the copy; misuse when it was moved from.
+/// Threads: one at a time.
+template <class T>
+class pending_copy {
+public:
+    /// The elements on the host. Waits for the copy.
+    [[nodiscard]] std::span<T const> get() const& {
+        over().synchronize();
+        return host_.read();
+    }
+    [[nodiscard]] std::span<T const> get() const&& =
+        delete;  // they would go before anybody looked: take() keeps them
+    /// The host memory, to look at, to keep, or for the next copy. Waits for the copy.
+    [[nodiscard]] pinned_buffer<T> take(place where = place::here()) && {
+        over(where).synchronize();
+        pending_copy mine{std::move(*this)};
+        return std::move(mine.host_);
+    }
+    [[nodiscard]] bool is_done() const { return over().is_done(); }
+    /// Work enqueued on s later starts after the copy. No host wait.
+    void order_before(stream_ref s) const { s.wait(over()); }
+
+private:
+    template <class U>
+    friend pending_copy<U> upload(pinned_buffer<U>&&, device_buffer<U>&, stream_ref, place);
+    template <class U>
+    friend pending_copy<U> download(device_buffer<U> const&, pinned_buffer<U>&&, stream_ref, place);
+
+    pending_copy(pinned_buffer<T>&& host, stream_ref s) : over_{s}, host_{std::move(host)} {}
+
+    [[nodiscard]] event const& over(place where = {}) const {
+        if (!over_.get()) throw misuse{"a pending_copy was used after it was moved from", where};
+        return over_;
+    }
+
+    event over_;
+    pinned_buffer<T> host_;
+};
+
+/// Copies host elements of any kind to a buffer of the same count, through a ring, in order of s: they are free to
+/// change or go at return, when the copy may not have begun. What is larger than a slot goes in pieces.
+/// Waits:  for a slot of the ring, if none is free: for an earlier copy, or a fill_lease that somebody has.
+/// Throws: misuse when the counts differ, and for slots of no bytes; cuda_error: pieces enqueued before are copied.
+template <class T>
+void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
+            stream_ref s, place where = place::here()) {
+    if (from.size() != to.size())
+        throw misuse{"a copy of " + std::to_string(from.size()) + " elements to a buffer of " +
+                         std::to_string(to.size()),
+                     where};
+    if (from.empty()) return;
+    if (ring.slot_bytes() == 0)
+        throw misuse{"a copy through a staging_ring whose slots have no bytes", where};
+    lease<T> const target = to.write(s, where);
+    auto* const there = reinterpret_cast<std::byte*>(target.span().data());
+    auto const here = std::as_bytes(from);
+    for (std::size_t at = 0; at != here.size();) {
+        std::size_t const bytes = std::min(ring.slot_bytes(), here.size() - at);
+        auto slot = ring.acquire();
+        std::memcpy(slot.bytes().data(), here.data() + at, bytes);
+        (void)std::move(slot).submit(s, {there + at, bytes}, bytes, where);
+        at += bytes;
+    }
+}
+
+/// Copies pinned elements to a buffer of the same count, in order of s, and keeps them until that is over.
+/// Throws: misuse when the counts differ; cuda_error. `from` is unchanged then.
+template <class T>
+[[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
+                                     place where = place::here()) {
+    from.upload(to, s, where);
+    return {std::move(from), s};
+}
+
+/// Copies a buffer to pinned memory of the same count, in order of s: whatever comes later is not seen.
+/// Throws: misuse when the counts differ; cuda_error. `to` is the caller's then.
+template <class T>
+[[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
+                                       place where = place::here()) {
+    to.download(from, s, where);
+    return {std::move(to), s};
+}
+/// The same, to memory that it takes. Throws: as pinned_buffer on construction, too.
+template <class T>
+[[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
+                                       any_resource memory = pinned_memory{}, tag name = {},
+                                       place where = place::here()) {
+    return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
+}
+/// Charged to a budget for host memory.
+template <class T>
+[[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
+                                       tag name = {}, place where = place::here()) {
+    return download(from, pinned_buffer<T>{from.size(), account, name, where}, s, where);
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where a buffer keeps its uses.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include <cuota/buffer/stream_uses.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The uses of a buffer, made with the first. Moves with the buffer.
+/// Threads: `of` from any, the rest from one at a time.
+class buffer_uses {
+public:
+    buffer_uses() noexcept = default;
+    buffer_uses(buffer_uses&& other) noexcept : made_{other.take()} {}
+    buffer_uses& operator=(buffer_uses&& other) noexcept {
+        made_.store(other.take(), std::memory_order_relaxed);
+        return *this;
+    }
+    ~buffer_uses() = default;
+
+    /// Of a buffer with that home stream. Throws: std::bad_alloc, cuda_error.
+    [[nodiscard]] stream_uses& of(stream_ref home) {
+        if (stream_uses* const made = if_any()) [[likely]]
+            return *made;
+        return made_for(home);
+    }
+    [[nodiscard]] stream_uses& of_host_memory() {
+        if (stream_uses* const made = if_any()) return *made;
+        return keep(std::make_unique<stream_uses>());
+    }
+    /// Null when there were none.
+    [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
+    /// The buffer ends.
+    [[nodiscard]] stream_uses* take() noexcept {
+        stream_uses* const made = if_any();
+        made_.store(nullptr, std::memory_order_relaxed);
+        return made;
+    }
+
+private:
+    [[nodiscard, gnu::noinline]] stream_uses& made_for(stream_ref home) {
+        return keep(std::make_unique<stream_uses>(home));
+    }
+    // Of two threads that come first, one keeps what it made.
+    [[nodiscard]] stream_uses& keep(std::unique_ptr<stream_uses> fresh) noexcept {
+        stream_uses* first = nullptr;
+        return made_.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel) ? *fresh.release()
+                                                                                            : *first;
+    }
+
+    std::atomic<stream_uses*> made_ = nullptr;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What kernels get: device memory in rows and columns, checked where checks are on.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <version>
+
+#if defined(__cpp_lib_mdspan)
+#include <array>
+#include <mdspan>
+#endif
+
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/buffer/lease.hpp>
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+/// Device memory as a matrix, row after row: where it starts, how many rows and columns it has, and how far apart rows
+/// start. A value for kernels, as device_span is, and checked as it is; owns nothing.
+///
+///     auto const weights = w.read(s);
+///     cuota::device_matrix const m{weights, rows, columns};  // as long as the lease
+/// Units: elements. Unchecked it is a pointer and three numbers.
+template <class T>
+class device_matrix {
+public:
+    using element_type = T;
+
+    /// Of no rows.
+    CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
+    /// All elements of a span. Throws: misuse when there are not rows * columns; in kernels checked as an index is.
+    CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
+        : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
+    /// Elements of a span in which a row starts `pitch` after the one before. Throws: misuse when rows overlap, or the
+    /// last one ends outside; in kernels checked as an index is.
+    CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
+                                    std::size_t pitch)
+        : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
+    // The lease would end before the matrix is used.
+    template <class U, std::convertible_to<std::size_t>... Extents>
+    device_matrix(lease<U> const&&, Extents...) = delete;
+    template <class U>
+    requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_matrix(
+        device_matrix<U> other) noexcept
+        : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
+
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept { return origin_; }
+
+    [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
+#if CUOTA_CHECKED
+        if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
+        origin_.expect_kernel("device_matrix");
+#endif
+        return data_[row * pitch_ + column];
+    }
+#if defined(__cpp_multidimensional_subscript)
+    [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t row, std::size_t column) const {
+        return (*this)(row, column);
+    }
+#endif
+
+    /// The elements of a row. Throws: misuse when there is no such row; in kernels checked as an index is.
+    [[nodiscard]] CUOTA_HOST_DEVICE device_span<T> row(std::size_t row) const {
+        if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
+        return {data_ + row * pitch_, columns_, origin_};
+    }
+    /// `rows` x `columns` elements of which (row, column) is the first. Throws: misuse when some are outside; in kernels
+    /// checked as an index is.
+    [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
+                                                            std::size_t rows, std::size_t columns) const {
+        if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))
+            refuse(detail::out_of_bounds::part::submatrix, row, column, rows, columns);
+        return {data_ + row * pitch_ + column, rows, columns, pitch_, origin_};
+    }
+
+#if defined(__cpp_lib_mdspan)
+    using mdspan_type = std::mdspan<T, std::dextents<std::size_t, 2>, std::layout_stride>;
+    /// The same elements, unchecked.
+    [[nodiscard]] operator mdspan_type() const {
+        return {data_, {std::dextents<std::size_t, 2>{rows_, columns_}, std::array{pitch_, std::size_t{1}}}};
+    }
+#endif
+
+private:
+    template <class>
+    friend class device_matrix;
+    CUOTA_HOST_DEVICE constexpr device_matrix(T* data, std::size_t rows, std::size_t columns,
+                                              std::size_t pitch, detail::view_origin origin) noexcept
+        : data_{data}, rows_{rows}, columns_{columns}, pitch_{pitch}, origin_{origin} {}
+    CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
+                                    std::size_t pitch, bool fits)
+        : device_matrix{of.data(), rows, columns, pitch, of.origin()} {
+        if (!fits)
+            origin_.template refuse<T>(
+                {detail::out_of_bounds::part::matrix, {rows, columns, pitch}, {of.size()}});
+    }
+
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr bool is_all(std::size_t size, std::size_t rows,
+                                                                 std::size_t columns) noexcept {
+        return rows == 0 || columns == 0 ? size == 0 : size % columns == 0 && size / columns == rows;
+    }
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr bool is_part(std::size_t size, std::size_t rows,
+                                                                  std::size_t columns,
+                                                                  std::size_t pitch) noexcept {
+        if (pitch < columns) return false;
+        if (rows == 0 || columns == 0) return true;
+        return columns <= size && (rows == 1 || (size - columns) / pitch >= rows - 1);
+    }
+
+    CUOTA_HOST_DEVICE void refuse(detail::out_of_bounds::part what, std::size_t a, std::size_t b = 0,
+                                  std::size_t c = 0, std::size_t d = 0) const {
+        origin_.template refuse<T>({what, {a, b, c, d}, {rows_, columns_}});
+    }
+
+    T* data_;
+    std::size_t rows_, columns_, pitch_;
+    [[no_unique_address]] detail::view_origin origin_;
+};
+
+template <class T>
+device_matrix(lease<T> const&, std::size_t, std::size_t) -> device_matrix<T>;
+template <class T>
+device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_matrix<T>;
+
+static_assert(std::is_trivially_copyable_v<device_matrix<float>>);
+static_assert(CUOTA_CHECKED || sizeof(device_matrix<float>) == sizeof(void*) + 3 * sizeof(std::size_t));
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

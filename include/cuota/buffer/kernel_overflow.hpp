@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Kernels wanted more room than there was: how that is counted, and said.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/label.hpp>
+
+#if !defined(__CUDA_ARCH__)
+#include <atomic>
+#endif
+
+namespace cuota::inline v0 {
+
+/// Kernels asked for more than the memory set apart for them holds. What did not fit was not written anywhere; what did is
+/// there.
+class kernel_overflow : public std::runtime_error {
+public:
+    kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where)
+        : std::runtime_error{"cuota::kernel_overflow: " + what + suffix(where)},
+          capacity_{capacity},
+          needed_{needed},
+          where_{where} {}
+
+    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< what there is
+    [[nodiscard]] std::size_t needed() const noexcept { return needed_; }  ///< what would have been enough
+    [[nodiscard]] place where() const noexcept { return where_; }
+
+private:
+    static std::string suffix(place where) {
+        std::string const text = place_text(where);
+        return text.empty() ? "" : " (" + text + ')';
+    }
+    std::size_t capacity_, needed_;
+    place where_;
+};
+
+namespace detail {
+
+using kernel_count = unsigned long long;
+
+/// Adds to a count that all threads of a kernel share, and returns what it was. Relaxed: counts, and nothing else.
+CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
+#if defined(__CUDA_ARCH__)
+    return atomicAdd(&count, n);
+#else
+    return std::atomic_ref{count}.fetch_add(n, std::memory_order_relaxed);
+#endif
+}
+
+/// The same for an n that may be so large that the count would begin anew: it stays at the most there is.
+CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
+    kernel_count constexpr most = ~kernel_count{0};
+    kernel_count seen = add_to(count, 0);
+    for (;;) {
+        kernel_count const next = n > most - seen ? most : seen + n;
+#if defined(__CUDA_ARCH__)
+        kernel_count const found = atomicCAS(&count, seen, next);
+        if (found == seen) return;
+        seen = found;
+#else
+        if (std::atomic_ref{count}.compare_exchange_weak(seen, next, std::memory_order_relaxed)) return;
+#endif
+    }
+}
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

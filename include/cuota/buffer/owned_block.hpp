@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Memory for kernels, and all that it takes to give it back.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/pool/pool_resource.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/resource_ref.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Bytes of a resource, on the stream that they are given back on; or none of them.
+///
+/// Either the bytes keep the resource and the stream (kept_by_blocks), or this does. Of the two a buffer that comes and
+/// goes on a warm pool is the first, and counts nothing.
+/// Moved-from has no bytes, and the same resource and stream. Threads: one at a time.
+/// Cost:    of what a pool's thread holds ready no more than the pool's: no indirect call, no copy of the label.
+class owned_block {
+public:
+    /// Throws: what the resource throws; misuse when kernels could not reach the bytes. Nothing is taken then.
+    [[gnu::always_inline]] owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
+                                       label who)
+        : bytes_{bytes} {
+        if (auto const* const pool = memory.inside_.if_holds<pool_resource>();
+            pool && pool->kind() != memory_kind::pinned) [[likely]] {
+            at_ = pool->take_ready(home, bytes, who.name, who.where);
+            if (at_) [[likely]] {
+                keep_nothing(home, memory.inside_);
+                return;
+            }
+        }
+        take(home, memory.inside_, who);
+    }
+    // Of two handles where there was one, that of whom has the bytes counts for nothing if they keep what it leads to.
+    owned_block(owned_block&& other) noexcept
+        : at_{std::exchange(other.at_, nullptr)},
+          bytes_{std::exchange(other.bytes_, 0)},
+          memory_{other.memory_},
+          home_{other.home_} {}
+    owned_block& operator=(owned_block&& other) noexcept {
+        if (this != &other) {
+            std::destroy_at(this);
+            ::new (this) owned_block(std::move(other));
+        }
+        return *this;
+    }
+    ~owned_block() {
+        if (at_) [[likely]]
+            if (auto const* const pool = memory_.if_holds<pool_resource>()) [[likely]]
+                if (pool->put_ready(home_, at_, bytes_)) [[likely]]
+                    return;
+        give();
+    }
+
+    [[nodiscard]] void* at() const noexcept { return at_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }
+
+private:
+    // Takes the label by value: who does not come here never writes it down.
+    [[gnu::noinline]] void take(stream_ref home, any_resource const& memory, label who) {
+        if (memory.kind() == memory_kind::pinned)
+            throw misuse{"a device_buffer was to be made of host memory", who.where};
+        if (memory.is_kept_by_blocks()) {
+            keep_nothing(home, memory);
+            at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
+            if (!at_) keep(home, memory);
+            return;
+        }
+        keep(home, memory);
+        try {
+            at_ = memory_.allocate(home_, bytes_, default_alignment, who);
+        } catch (...) {
+            drop();
+            throw;
+        }
+    }
+    [[gnu::noinline]] void give() noexcept {
+        bool const keeps = !at_ || !memory_.is_kept_by_blocks();
+        if (at_) memory_.deallocate(home_, at_, bytes_);
+        if (keeps) drop();
+    }
+
+    void keep(stream_ref home, any_resource const& memory) noexcept {
+        ::new (&memory_) any_resource(memory);
+        ::new (&home_) stream_share(home);
+    }
+    void drop() noexcept {
+        std::destroy_at(&memory_);
+        std::destroy_at(&home_);
+    }
+    // The bytes do.
+    void keep_nothing(stream_ref home, any_resource const& memory) noexcept {
+        ::new (&memory_) any_resource(any_resource::uncounted{}, memory);
+        ::new (&home_) stream_share(stream_share::uncounted(home));
+    }
+
+    void* at_ = nullptr;
+    std::size_t bytes_;
+    union {
+        any_resource memory_;
+    };
+    union {
+        stream_share home_;
+    };
+};
+
+static_assert(sizeof(owned_block) <= 40);
+
+}  // namespace cuota::inline v0::detail

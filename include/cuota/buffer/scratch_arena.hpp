@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Memory that the threads of a kernel take piece by piece, and give back all at once: what malloc in kernels is not.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/kernel_overflow.hpp>
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
+
+// The bytes that kernels asked for of each part: of the present one, then the most of those before.
+struct begin_scratch_anew {
+    device_span<kernel_count> asked;
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        kernel_count& most = asked[asked.size() / 2 + i];
+        if (asked[i] > most) most = asked[i];
+        asked[i] = 0;
+    }
+};
+
+}  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+/// What kernels get of a scratch_arena. A value; owns nothing.
+class device_scratch {
+public:
+    /// Pieces begin at multiples of it. Bytes.
+    static constexpr std::size_t granule = 16;
+
+    device_scratch(device_span<std::byte> all, std::size_t part_bytes,
+                   device_span<detail::kernel_count> asked) noexcept
+        : all_{all}, part_bytes_{part_bytes}, asked_{asked} {}
+
+    /// Memory for count Ts of whatever it held before, of that part, until the kernel is over; empty when the part has no
+    /// more, which is counted. Any thread may use it. An atomic addition.
+    template <class T>
+    [[nodiscard]] CUOTA_KERNEL device_span<T> take(std::size_t count, std::size_t part = 0) const {
+        static_assert(alignof(T) <= granule, "pieces are aligned to 16 bytes");
+        if (count == 0) return {};
+        detail::kernel_count& asked = asked_[part];
+        std::size_t const most = ~std::size_t{0} - (granule - 1);
+        if (count > most / sizeof(T))
+            return detail::saturate(asked, ~detail::kernel_count{0}), device_span<T>{};
+        std::size_t const bytes = (count * sizeof(T) + (granule - 1)) / granule * granule;
+        if (bytes > part_bytes_) return detail::saturate(asked, bytes), device_span<T>{};
+        detail::kernel_count const at = detail::add_to(asked, bytes);
+        if (at > part_bytes_ - bytes) return {};
+        std::byte* const from = all_.subspan(part * part_bytes_ + at, bytes).data();
+        return {reinterpret_cast<T*>(from), count, all_.origin()};
+    }
+    [[nodiscard]] CUOTA_KERNEL std::size_t part_bytes() const { return part_bytes_; }
+
+private:
+    device_span<std::byte> all_;
+    std::size_t part_bytes_;
+    device_span<detail::kernel_count> asked_;  // of each part, bytes
+};
+
+/// Scratch memory for kernels, in one part for a whole grid or in parts of one size, such as one for each block.
+///
+/// A kernel takes pieces and gives none back: the arena is empty again when it is opened for the next. So a kernel cannot
+/// leak, fragment, or wait for a heap. Who finds a part full gets an empty span, and writes nothing; `check` throws then,
+/// with the bytes that would have been enough, for any order of the threads.
+///
+/// Move-only. Units: bytes; each piece is rounded up to 16. Threads: as device_buffer.
+/// Throws:  as device_buffer; misuse for no parts. Operations that throw change nothing.
+class scratch_arena {
+public:
+    /// part_bytes: of each part; rounded up to 256.
+    scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
+                  tag name = {}, place where = place::here())
+        : part_bytes_{round_up(part_bytes, default_alignment)},
+          memory_{bytes_of_parts(part_bytes_, parts, name, where), home, memory, no_init, name, where},
+          asked_{2 * parts, home, memory, zeroed, name, where},
+          name_{name} {}
+    scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
+                  place where = place::here())
+        : scratch_arena{bytes, 1, home, memory, name, where} {}
+
+    /// Borrowed for one kernel. Converts to device_scratch, and is best left a temporary in the launch.
+    class scratch_lease {
+    public:
+        operator device_scratch() const {
+            return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
+        }
+
+    private:
+        friend class scratch_arena;
+        scratch_lease(scratch_arena& of, stream_ref s, place where)
+            : all_{of.memory_.write(s, where)},
+              asked_{of.asked_.write(s, where)},
+              part_bytes_{of.part_bytes_} {
+            for_each_index(s, of.parts(), detail::begin_scratch_anew{asked_.span()}, "scratch_arena", where);
+        }
+        lease<std::byte> all_;
+        lease<detail::kernel_count> asked_;
+        std::size_t part_bytes_;
+    };
+
+    /// For the kernel that s is given next. All of the arena is free for it: what earlier kernels had of it is gone.
+    /// Throws: misuse, cuda_error.
+    [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) { return {*this, s, where}; }
+
+    /// The bytes that a part would have needed for the kernels of s so far, and for those of other streams before; the most
+    /// of all parts and kernels. Waits for s. Throws: misuse, cuda_error.
+    [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const {
+        auto const asked = asked_.to_vector(s, where);
+        return static_cast<std::size_t>(*std::ranges::max_element(asked));
+    }
+    /// Throws: kernel_overflow, with bytes of a part, when a kernel found one full; as needed.
+    void check(stream_ref s, place where = place::here()) const {
+        std::size_t const most = needed(s, where);
+        if (most <= part_bytes_) return;
+        throw kernel_overflow{(name_.is_empty() ? "a scratch_arena" : '"' + std::string{name_.text()} + '"') +
+                                  " has " + bytes_text(part_bytes_) + (parts() == 1 ? "" : " for a part") +
+                                  ", and a kernel asked for " + bytes_text(most),
+                              part_bytes_, most, where};
+    }
+
+    [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
+    [[nodiscard]] std::size_t parts() const noexcept { return asked_.size() / 2; }
+    [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
+
+private:
+    [[nodiscard]] static std::size_t bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
+                                                    place where) {
+        if (parts == 0) throw misuse{"a scratch_arena of no parts", where};
+        return detail::bytes_of(parts, {name, where, "parts", part_bytes});
+    }
+
+    std::size_t part_bytes_;
+    device_buffer<std::byte> memory_;
+    device_buffer<detail::kernel_count> asked_;
+    tag name_;
+};
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

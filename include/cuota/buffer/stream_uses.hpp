@@ -1,0 +1,400 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Who uses a buffer on which streams, and what must be over before another may.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/thread_record.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The uses of one buffer: on its home stream, whose own order is enough between them, and on others, which leave an event
+/// when they end. Host memory has no home.
+///
+/// What counts is the last write, and the reads since: who reads waits for that write, who writes for those reads too, and
+/// nobody for what it has waited for before, by itself or through another. An event of the home stream is recorded only
+/// when another waits for it.
+/// One thread, the one that used the buffer first, enters its uses at home without the lock, a few at a time. Another's go by
+/// the lock, until it writes while nothing is open at home.
+/// Threads: any; but who writes, or ends the buffer, does so while nobody begins a use.
+class stream_uses {
+public:
+    /// At first the home stream has written. Throws: cuda_error for a native stream that has no id.
+    explicit stream_uses(stream_ref home) : home_{home} {
+        users_[at_home].id = home.id();
+        set_written(at_home);
+        if (home.is_owned()) move_home_to(this_thread());
+        publish();
+    }
+    stream_uses() noexcept : home_{cudaStream_t{}} {}
+    stream_uses(stream_uses const&) = delete;
+    stream_uses& operator=(stream_uses const&) = delete;
+
+    /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
+    /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
+    [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
+        if (s.is_same(home_) && may_begin_at_home(writes) && slots_[0].is_free()) [[likely]]
+            return begin_at_home(0, writes, where);
+        return begin_among_others(s, writes, where);
+    }
+    /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
+    void end(std::uint64_t number, bool writes) noexcept {
+        if (number > slots || !is_mine()) [[unlikely]]
+            return end_in_order(number, writes);
+        done_at_home_[writes].store(true, std::memory_order_relaxed);
+        slots_[number - 1].clear();  // last: who finds it free may be at the buffer's end
+    }
+
+    /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
+    void refuse_while_borrowed(char const* done, place where, bool to_write = false) {
+        std::scoped_lock const lock{guard_};
+        std::string const since = std::string{"a buffer was "} + done + " while it is still borrowed " +
+                                  (to_write ? "to write since " : "since ");
+        if (slot const* const open = open_at_home(); open && (!to_write || open->state() == slot::writes))
+            throw misuse{since + place_text(open->where()), where};
+        for (open_use const& use : uses_)
+            if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
+    }
+
+    /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for.
+    [[gnu::noinline]] void end_at_home() noexcept {
+        if (never_locked()) delete this;
+        else
+            end_all([this](event const& last) {
+                if (!report_failure_of([&] { home_.wait(last); })) rt::drain(last);
+            });
+    }
+    /// As end_at_home, of host memory: waits for all uses.
+    void end_on_host() noexcept {
+        end_all([](event const& last) { rt::drain(last); });
+    }
+
+    /// Waits on the host for what streams wrote and, unless asked for that only, read. For host memory. Throws: cuda_error.
+    void wait_on_host(bool for_writers_only) {
+        std::scoped_lock const lock{guard_};
+        if (!for_writers_only)
+            for (std::size_t i = at_home; i != users_.size(); ++i) {
+                if (users_[i].reads) users_[i].last->synchronize();
+                users_[i].reads = false;
+            }
+        if (writer_ != nobody) users_[writer_].last->synchronize();
+        writer_ = nobody;
+    }
+
+private:
+    static constexpr std::size_t at_home = 0;  // of host memory, nobody's
+    static constexpr std::size_t nobody = ~std::size_t{0};
+    static constexpr std::uint64_t slots = 5;
+
+    // A stream, by its id: it may be gone. Its event stands for its last use.
+    struct user {
+        std::uint64_t id = ~std::uint64_t{0};
+        std::optional<event> last{};
+        std::uint64_t seen = 0;  // of writes, the last that its work comes after
+        bool reads = false;      // since the last write
+    };
+    // The home stream has its place: most buffers are used by no other.
+    class user_list {
+    public:
+        [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
+        [[nodiscard]] user& operator[](std::size_t i) noexcept { return i == 0 ? home_ : others_[i - 1]; }
+        [[nodiscard]] user const& operator[](std::size_t i) const noexcept {
+            return i == 0 ? home_ : others_[i - 1];
+        }
+        void add() { others_.emplace_back(); }
+
+    private:
+        user home_;
+        std::vector<user> others_;
+    };
+    struct open_use {
+        stream_share stream;
+        std::size_t user;
+        bool writes;
+        place where;
+        std::uint64_t number;
+    };
+    // A use at home that was entered without the lock. All may look.
+    struct slot {
+        static constexpr std::uint64_t reads = 1, writes = 2;
+
+        std::atomic<char const*> file = "";
+        std::atomic<std::uint64_t> line_and_state = 0;  // the state in the lower half; 0 as a whole: free
+
+        void set(place where, std::uint64_t state) noexcept {
+            file.store(where.file, std::memory_order_relaxed);
+            line_and_state.store(std::uint64_t{where.line} << 32 | state, std::memory_order_release);
+        }
+        void clear() noexcept { line_and_state.store(0, std::memory_order_release); }
+        [[nodiscard]] bool is_free() const noexcept {
+            return line_and_state.load(std::memory_order_acquire) == 0;
+        }
+        [[nodiscard]] std::uint64_t state() const noexcept {
+            return line_and_state.load(std::memory_order_acquire) & 3;
+        }
+        [[nodiscard]] place where() const noexcept {
+            return {file.load(std::memory_order_relaxed),
+                    static_cast<unsigned>(line_and_state.load(std::memory_order_relaxed) >> 32)};
+        }
+    };
+
+    // --- without the lock, by the thread that owns the slots ---
+
+    // Whom no thread is: what stands for the owner while there is none.
+    [[nodiscard]] static thread_record* no_thread() noexcept {
+        alignas(thread_record) static std::byte nothing{};
+        return reinterpret_cast<thread_record*>(&nothing);
+    }
+    [[nodiscard]] bool is_mine() const noexcept {
+        return owner_.load(std::memory_order_relaxed) == this_thread_record();
+    }
+    [[nodiscard]] bool may_begin_at_home(bool writes) const noexcept {
+        return may_begin_[writes].load(std::memory_order_acquire) == this_thread_record();
+    }
+    // True when all uses were of one thread at home, and have ended: then nobody else has this by now.
+    [[nodiscard]] bool never_locked() const noexcept {
+        return std::ranges::all_of(slots_, &slot::is_free) && !was_locked_.load(std::memory_order_relaxed);
+    }
+    // In that slot, a free one. Returns its number, counted from 1.
+    [[nodiscard]] std::uint64_t begin_at_home(std::size_t i, bool writes, place where) noexcept {
+        slots_[i].set(where, writes ? slot::writes : slot::reads);
+        return i + 1;
+    }
+    // As begin_at_home in whichever is free; 0 when none is.
+    [[nodiscard]] std::uint64_t try_begin_at_home(bool writes, place where) noexcept {
+        auto const free = std::ranges::find_if(slots_, &slot::is_free);
+        if (free == slots_.end() || !may_begin_at_home(writes)) return 0;
+        return begin_at_home(static_cast<std::size_t>(free - slots_.begin()), writes, where);
+    }
+    [[nodiscard, gnu::noinline]] std::uint64_t begin_among_others(stream_ref s, bool writes, place where) {
+        if (s.is_same(home_))
+            if (auto const number = try_begin_at_home(writes, where); number != 0) return number;
+        return begin_in_order(s, writes, where);
+    }
+
+    [[nodiscard]] std::uint64_t begin_in_order(stream_ref s, bool writes, place where) {
+        was_locked_.store(true, std::memory_order_relaxed);
+        std::uint64_t const id = s.id();
+        std::scoped_lock const lock{guard_};
+        see_home();
+        std::size_t const me = find(id);
+        throw_on_conflict(me, writes, where);
+        uses_.reserve(uses_.size() + 1);
+        order(s, me, writes);
+        if (me == at_home && writes && home_.is_owned() && !open_at_home()) move_home_to(this_thread());
+        publish();
+        if (me == at_home)
+            if (auto const number = try_begin_at_home(writes, where); number != 0) return number;
+        uses_.push_back({s, me, writes, where, ++last_number_});
+        publish();
+        return last_number_;
+    }
+
+    [[gnu::noinline]] void end_in_order(std::uint64_t number, bool writes) noexcept {
+        was_locked_.store(true, std::memory_order_relaxed);  // before it ends
+        std::exception_ptr unmarked;
+        bool is_last = false;
+        {
+            std::scoped_lock const lock{guard_};
+            if (number <= slots) {  // of another thread, or of a buffer that has ended
+                slots_[number - 1].clear();
+                if (!has_ended_) leave_at_home(writes);
+            } else {
+                auto const found = std::ranges::find(uses_, number, &open_use::number);
+                open_use const use = *found;
+                uses_.erase(found);
+                if (!has_ended_) unmarked = leave_or_drain(use);
+            }
+            if (has_ended_) is_last = is_unused();
+            else publish();
+        }
+        if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
+        if (is_last) delete this;
+    }
+
+    // --- all that follows under the lock ---
+
+    // The first that is open, or one that writes.
+    [[nodiscard]] slot const* open_at_home() const noexcept {
+        slot const* open = nullptr;
+        for (slot const& s : slots_) {
+            std::uint64_t const now = s.state();  // read once: the owner may go on
+            if (now == slot::writes || (now == slot::reads && !open)) open = &s;
+        }
+        return open;
+    }
+    [[nodiscard]] bool is_unused() const noexcept { return uses_.empty() && !open_at_home(); }
+
+    // While nothing is open there.
+    void move_home_to(thread_record* who) noexcept {
+        owner_.store(who ? who : no_thread(), std::memory_order_relaxed);
+    }
+    // What was done at home without the lock.
+    void see_home() noexcept {
+        bool const read = done_at_home_[false].exchange(false, std::memory_order_relaxed);
+        bool const written = done_at_home_[true].exchange(false, std::memory_order_relaxed);
+        if (read || written) leave_at_home(written);
+    }
+    void leave_at_home(bool written) noexcept {
+        is_home_marked_ = false;
+        if (written) set_written(at_home);
+        else users_[at_home].reads = true;
+    }
+    // Its stream's work so far. Returns what went wrong: then that work is over, and nothing to wait for.
+    [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept {
+        try {
+            leave(use);
+            return nullptr;
+        } catch (...) {
+            rt::drain(use.stream);
+            if (use.writes) set_written(nobody);
+            return std::current_exception();
+        }
+    }
+    void leave(open_use const& use) {
+        if (use.user == at_home) return leave_at_home(use.writes);
+        user& u = users_[use.user];
+        if (u.last) u.last->record(use.stream);
+        else u.last.emplace(use.stream);
+        if (use.writes) set_written(use.user);
+        else u.reads = true;
+    }
+    // A write is over that came after all there was.
+    void set_written(std::size_t by) noexcept {
+        ++version_;
+        writer_ = by;
+        if (by != nobody) users_[by].seen = version_;
+    }
+
+    // One that has not seen the last write, and has left nothing since, may become another.
+    [[nodiscard]] std::size_t find(std::uint64_t id) {
+        std::size_t vacant = nobody;
+        for (std::size_t i = at_home; i != users_.size(); ++i) {
+            user const& u = users_[i];
+            if (u.id == id) return i;
+            if (i != at_home && i != writer_ && !u.reads && u.seen != version_ && !is_open(i)) vacant = i;
+        }
+        if (vacant == nobody) {
+            vacant = users_.size();
+            users_.add();
+        }
+        users_[vacant] = {id};
+        return vacant;
+    }
+    [[nodiscard]] bool is_open(std::size_t u) const noexcept {
+        return std::ranges::find(uses_, u, &open_use::user) != uses_.end();
+    }
+
+    void throw_on_conflict(std::size_t me, bool writes, place where) const {
+        for (open_use const& other : uses_)
+            if (other.user != me && (writes || other.writes))
+                refuse(writes, where, other.writes, other.where);
+        if (me == at_home) return;
+        slot const* const open = open_at_home();
+        if (!open) return;
+        bool const open_writes = open->state() == slot::writes;
+        if (writes || open_writes) refuse(writes, where, open_writes, open->where());
+    }
+    [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since) {
+        throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
+                         " on one stream while it is borrowed to " + (other_writes ? "write" : "read") +
+                         " on another since " + place_text(since),
+                     where};
+    }
+
+    // Reads first: who has waited for one has waited for the write before it. Throws: cuda_error; what was waited for counts.
+    void order(stream_ref s, std::size_t me, bool writes) {
+        if (writes)
+            for (std::size_t i = at_home; i != users_.size(); ++i) {
+                if (i == me || !users_[i].reads) continue;
+                s.wait(mark_of(i));
+                users_[me].seen = version_;
+            }
+        if (users_[me].seen != version_ && writer_ != nobody) s.wait(mark_of(writer_));
+        users_[me].seen = version_;
+        if (writes)
+            for (std::size_t i = at_home; i != users_.size(); ++i)
+                users_[i].reads = false;  // who comes next waits for this write
+    }
+    [[nodiscard]] event const& mark_of(std::size_t of) {
+        std::optional<event>& last = users_[of].last;
+        if (of == at_home && !is_home_marked_) {
+            if (last) last->record(home_);
+            else last.emplace(home_);
+            is_home_marked_ = true;
+        }
+        return *last;
+    }
+
+    // Who may begin a use at home without the lock.
+    void publish() noexcept {
+        bool reads = false;
+        bool writes = writer_ != nobody && users_[at_home].seen != version_;
+        for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
+        for (open_use const& use : uses_)
+            if (use.user != at_home) (use.writes ? writes : reads) = true;
+        thread_record* const owner = owner_.load(std::memory_order_relaxed);
+        may_begin_[false].store(writes ? no_thread() : owner, std::memory_order_release);
+        may_begin_[true].store(writes || reads ? no_thread() : owner, std::memory_order_release);
+    }
+
+    template <class Join>
+    void end_all(Join join) noexcept {
+        bool is_last = false;
+        place borrowed_at{};
+        {
+            std::scoped_lock const lock{guard_};
+            slot const* const open = open_at_home();
+            is_last = is_unused();
+            if (!is_last) borrowed_at = open ? open->where() : uses_.front().where;
+            if (open) rt::drain(home_);
+            for (open_use const& use : uses_) rt::drain(use.stream);
+            for (std::size_t i = at_home + 1; i != users_.size(); ++i)
+                if (users_[i].reads || (i == writer_ && users_[at_home].seen != version_))
+                    join(*users_[i].last);
+            owner_.store(no_thread(), std::memory_order_relaxed);
+            has_ended_ = true;
+        }
+        if (is_last) delete this;
+        else
+            report_failure_of([&] {
+                throw misuse{"a buffer ended while it is still borrowed", borrowed_at};
+            });
+    }
+
+    stream_ref const home_;  // the buffer has a share of it
+
+    // Written by the owner of the slots, read by all.
+    std::atomic<thread_record*> owner_ = no_thread();
+    std::atomic<thread_record const*> may_begin_[2]{
+        no_thread(), no_thread()};                     // to read, to write: the owner, while it may
+    std::array<std::atomic<bool>, 2> done_at_home_{};  // reads, writes, since somebody looked
+    std::array<slot, slots> slots_{};
+    std::atomic<bool> was_locked_ = false;
+
+    std::mutex guard_;
+    user_list users_;
+    std::vector<open_use> uses_;  // that are open and in no slot
+    std::uint64_t last_number_ = slots;
+    std::uint64_t version_ = 0;  // writes so far
+    std::size_t writer_ = nobody;
+    bool is_home_marked_ = false;
+    bool has_ended_ = false;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/buffer/buffer_uses.hpp>
+
+#include <thread>
+#include <utility>
+
+#include "support/catch.hpp"
+
+using cuota::detail::buffer_uses;
+using cuota::detail::stream_uses;
+
+TEST_CASE("of the uses that two threads make at the same time one is kept",
+          "[buffer][stream_uses][threads]") {
+    cuota::stream const home;
+    for (int i = 0; i != 200; ++i) {
+        buffer_uses lazy;
+        CHECK(lazy.if_any() == nullptr);
+        stream_uses* there = nullptr;
+        std::thread other{[&] { there = &lazy.of(home); }};
+        stream_uses* const here = &lazy.of(home);
+        other.join();
+        REQUIRE(here == there);
+        buffer_uses moved{std::move(lazy)};
+        REQUIRE(lazy.if_any() == nullptr);
+        moved.take()->end_at_home();
+        REQUIRE(moved.if_any() == nullptr);
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A kernel's misuse ends a real device for this process, so that only the simulated one is asked.
+#include <cuota/buffer/device_matrix.hpp>
+
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/resource/device_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/thrown.hpp"
+
+using cuota::device_matrix;
+using support::thrown;
+
+#if CUOTA_CHECKED
+TEST_CASE("an element outside a device_matrix stops the kernel, and the next call names it",
+          "[buffer][device_matrix]") {
+    support::machine machine;
+    cuota::stream const stream;
+    {
+        cuota::device_buffer<int> numbers{12, stream, cuota::device_memory{}, "numbers"};
+        auto const lease = numbers.write({"train.cpp", 41});
+        device_matrix const m{lease, 3, 4};
+        cuota::for_each_index(
+            stream, 1, [m](std::size_t) { m(2, 4) = 1; }, "one_too_far");
+
+        auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
+
+        CHECK(support::has(error.what(), "one_too_far"));
+        CHECK(support::has(
+            error.what(),
+            "element (2, 4) is outside a device_matrix of 3 x 4 ints: numbers, leased at train.cpp:41"));
+    }
+    cuota::simulator::reset();
+    (void)machine.errors.take();  // a failed device answers no call
+}
+#endif
+
+TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its parts",
+          "[buffer][device_matrix]") {
+    support::machine const machine;
+    cuota::stream const stream;
+    cuota::device_buffer<int> numbers{7, stream, cuota::device_memory{}};
+    {
+        auto const lease = numbers.write();
+        device_matrix const m{lease, 2, 3, 4};
+        cuota::for_each_index(stream, 1, [m](std::size_t) {
+            m(0, 0) = 1;
+            m(1, 2) = 2;
+            m.row(0)[2] = 3;
+            m.submatrix(1, 0, 1, 2)(0, 1) = 4;
+        });
+    }
+    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 0, 3, 0, 0, 4, 2});
+}

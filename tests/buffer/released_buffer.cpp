@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What holds on any device. What only a simulated one can show stands in released_buffer.sim.cpp.
+#include <cuota/buffer/released_buffer.hpp>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+
+namespace {
+
+using support::word;
+using words = cuota::device_buffer<word>;
+using released = cuota::released_buffer<word>;
+
+static_assert(!std::is_copy_constructible_v<released> && !std::is_copy_assignable_v<released>);
+static_assert(std::is_nothrow_move_constructible_v<released> && std::is_nothrow_move_assignable_v<released>);
+static_assert(std::is_trivially_copyable_v<cuota::raw_memory>);  // for C
+
+}  // namespace
+
+TEST_CASE("released memory has the elements, and a pointer to them", "[buffer][released_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    words some{1000, 7u, stream, pool};
+
+    released const raw = some.release();
+
+    CHECK(raw.size() == 1000);
+    CHECK(raw.bytes() == 1000 * sizeof(word));
+    CHECK(raw.home() == cuota::stream_ref{stream});
+    CHECK(support::all_are(support::words(stream, raw.get(), raw.bytes()), 7));
+    CHECK(pool.stats().live_blocks == 1);
+}
+
+TEST_CASE("a buffer whose memory was released is empty and can be used again", "[buffer][released_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    words some{1000, 7u, stream, pool};
+
+    released raw = some.release();
+
+    CHECK(some.is_empty());
+    some.resize(10, 3u);
+    CHECK(support::all_are(some.to_vector(stream), 3));
+    CHECK(pool.stats().live_blocks == 2);
+    raw = some.release();
+    CHECK(pool.stats().live_blocks == 1);
+    raw.reset();
+    raw.reset();
+    CHECK(raw.get() == nullptr);
+    CHECK(raw.is_empty());
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("no elements are released as a null pointer", "[buffer][released_buffer]") {
+    cuota::stream const stream;
+    words none{0, stream, cuota::device_memory{}};
+    released raw = none.release();
+
+    CHECK(raw.get() == nullptr);
+    CHECK(raw.is_empty());
+    REQUIRE_NOTHROW(raw.used_on(stream));
+    cuota::raw_memory const plain = std::move(raw).detach();
+    CHECK(plain.data == nullptr);
+    CHECK(plain.bytes == 0);
+    plain.give_back(plain.owner);
+}
+
+TEST_CASE("released memory as plain words is given back by whoever has them", "[buffer][released_buffer]") {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    released raw = words{1000, 7u, stream, pool}.release();
+    word* const at = raw.get();
+
+    cuota::raw_memory const plain = std::move(raw).detach();
+
+    CHECK(plain.data == at);
+    CHECK(plain.bytes == 1000 * sizeof(word));
+    CHECK(raw.is_empty());
+    CHECK(support::all_are(support::words(stream, plain.data, plain.bytes), 7));
+    CHECK(pool.stats().live_blocks == 1);
+    plain.give_back(plain.owner);
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("released memory keeps its stream", "[buffer][released_buffer]") {
+    support::captured_errors errors;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
+    std::optional<cuota::stream> home{std::in_place};
+    std::optional<released> raw{words{1000, 7u, *home, pool}.release()};
+    home.reset();
+
+    REQUIRE_NOTHROW(raw->used_on(other));
+    raw.reset();
+
+    CHECK(pool.stats().live_blocks == 0);
+    CHECK(errors.take().empty());
+}
