@@ -266,6 +266,20 @@ TEST_CASE("batch_loader's slot waits for every stream that used the batch", "[da
     }
 }
 
+#if CUOTA_CHECKED
+TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    auto epoch = loader.epoch(0);
+    auto const b = epoch.next();
+    auto const view = b->view<std::uint32_t>(s, 0, {"src/train.cpp", 33});
+
+    CHECK(has(message_of<cuota::misuse>([&] { (void)view[20]; }),
+              "index 20 is outside a device_span of 20 elements: batch, leased at train.cpp:33"));
+}
+#endif
+
 TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;

@@ -573,6 +573,22 @@ TEST_CASE("a loader that met a failure while it gave or took is as good as befor
     CHECK(sim::live().pinned_bytes == pinned_bytes);
 }
 
+TEST_CASE("a wait that failed in an epoch that was left does not fail the next one",
+          "[data][loader_memory][threads]") {
+    machine on;
+    {
+        batch_loader loader{numbered_source{samples}, options_of(std::nullopt, std::nullopt)};
+        for (int round = 0; round != 1000; ++round) {
+            INFO("round " << round);
+            REQUIRE(read_epoch(loader) == counted(samples));
+            sim::fail_call("cudaEventSynchronize", 1);
+            { auto const left = loader.epoch(1); }
+            sim::clear_faults();
+        }
+    }
+    (void)on.errors.take();  // what the worker met belongs to no batch
+}
+
 TEST_CASE("a loader works on while others want its memory", "[data][loader_memory][threads]") {
     machine const on;
     budget device{"device", device_bytes};

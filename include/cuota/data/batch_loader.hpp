@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/buffer/view_origin.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/loader_engine.hpp>
@@ -59,7 +60,8 @@ public:
                          where};
         used_on(s, where);
         std::byte const* const at = contents().at + engine_->plan().offsets[field];
-        return {reinterpret_cast<T const*>(at), size() * f.bytes() / sizeof(T)};
+        return {reinterpret_cast<T const*>(at), size() * f.bytes() / sizeof(T),
+                detail::view_origin::of_lease("batch", where)};
     }
     template <class T>
     void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used

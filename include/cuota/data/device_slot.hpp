@@ -36,7 +36,7 @@ public:
             used_.pop_back();
             throw;
         }
-        borrowed_.emplace_back(s.get(), at, bytes, false);
+        borrowed_.emplace_back(s, at, bytes, false);
     }
 
     /// The batch here has ended: remembers where the streams are that used it, or waits for those that cannot be.

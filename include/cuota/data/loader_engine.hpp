@@ -185,13 +185,13 @@ private:
     // Every way through here publishes exactly one result for the batch that was claimed.
     void work(std::stop_token stop, scratch& mine_to_write) noexcept {
         auto& [out, samples] = mine_to_write;
-        while (wait_for_work(stop)) {
+        while (std::optional<std::uint64_t> const epoch = wait_for_work(stop)) {
             std::optional<staging_ring::fill_lease> lease;
             std::exception_ptr failure;
             try {
                 lease = memory_->ring().acquire(stop);
             } catch (...) { failure = std::current_exception(); }
-            std::optional<claim> const mine = lease || failure ? next_claim(samples) : std::nullopt;
+            std::optional<claim> const mine = lease || failure ? next_claim(*epoch, samples) : std::nullopt;
             if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
                 lease.reset();
                 memory_->uses_of_ring().drop_brief();
@@ -212,19 +212,21 @@ private:
 
     [[nodiscard]] bool has_work() const noexcept { return running_ && claimed_ < claim_end_; }
 
-    // With a brief use of the ring, until a batch is claimed or none is left.
-    [[nodiscard]] bool wait_for_work(std::stop_token const& stop) {
+    // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
+    [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop) {
         std::unique_lock lock{guard_};
-        if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return false;
+        if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return std::nullopt;
         memory_->uses_of_ring().add_brief();
-        return true;
+        return generation_;
     }
 
     // The next batch in line and its samples: position p of the epoch holds sample order(p), whoever asks. The use of
-    // the ring lasts then until it is published: to read takes as long as it takes.
-    [[nodiscard]] std::optional<claim> next_claim(std::vector<std::uint64_t>& samples) {
+    // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
+    // over: what the worker met in it, a failure perhaps, is no other epoch's.
+    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation,
+                                                  std::vector<std::uint64_t>& samples) {
         std::scoped_lock const lock{guard_};
-        if (!has_work()) return std::nullopt;
+        if (generation != generation_ || !has_work()) return std::nullopt;
         memory_->uses_of_ring().keep_brief();
         claim const mine{generation_, claimed_++};
         std::uint64_t const first = mine.batch * options().batch;
