@@ -13,7 +13,7 @@ using namespace cuota::literals;
 struct accumulate {
     cuota::device_span<float const> pixels;
     cuota::device_span<float> weights;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         for (std::size_t at = i; at < pixels.size(); at += weights.size()) weights[i] += pixels[at];
     }
 };

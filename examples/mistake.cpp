@@ -9,7 +9,7 @@
 
 struct twice {
     cuota::device_span<float> x;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { x[i] *= 2; }
+    CUOTA_KERNEL void operator()(std::size_t i) const { x[i] *= 2; }
 };
 
 int main() {

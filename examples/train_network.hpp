@@ -51,7 +51,7 @@ struct product {
 
     [[nodiscard]] std::size_t indices() const { return m * ((n + width - 1) / width); }
 
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         std::size_t const tiles = (n + width - 1) / width;
         std::size_t const row = i / tiles;
         std::size_t const first = i % tiles * width;
@@ -66,7 +66,7 @@ struct product {
         }
         for (std::size_t j = 0; j != columns; ++j) c[row * n + first + j] = sum[j];
     }
-    CUOTA_HOST_DEVICE float right(std::size_t at, std::size_t column) const {
+    CUOTA_KERNEL float right(std::size_t at, std::size_t column) const {
         return TransposedB ? b[column * k + at] : b[at * n + column];
     }
 };
@@ -76,7 +76,7 @@ template <class T>
 struct to_input {
     device_span<T const> from;
     device_span<float> to;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         to[i] = sizeof(T) == 1 ? static_cast<float>(from[i]) * (1.0f / 255.0f) : static_cast<float>(from[i]);
     }
 };
@@ -85,7 +85,7 @@ template <class T>
 struct to_label {
     device_span<T const> from;
     device_span<std::int32_t> to;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = static_cast<std::int32_t>(from[i]); }
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = static_cast<std::int32_t>(from[i]); }
 };
 
 struct add_bias {
@@ -93,7 +93,7 @@ struct add_bias {
     bool clamp_at_zero;
     device_span<float const> bias;
     device_span<float> to;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         float const value = to[i] + bias[i % columns];
         to[i] = clamp_at_zero && value < 0 ? 0 : value;
     }
@@ -109,7 +109,7 @@ struct score {
     device_span<float> losses;
     device_span<float> hits;
 
-    CUOTA_HOST_DEVICE void operator()(std::size_t sample) const {
+    CUOTA_KERNEL void operator()(std::size_t sample) const {
         std::size_t const at = sample * classes;
         std::size_t best = 0;
         for (std::size_t c = 1; c != classes; ++c)
@@ -129,7 +129,7 @@ struct score {
 struct mask {
     device_span<float const> activations;
     device_span<float> gradient;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         if (activations[i] <= 0) gradient[i] = 0;
     }
 };
@@ -138,7 +138,7 @@ struct sum_columns {
     std::size_t rows, columns;
     device_span<float const> from;
     device_span<float> to;
-    CUOTA_HOST_DEVICE void operator()(std::size_t column) const {
+    CUOTA_KERNEL void operator()(std::size_t column) const {
         float sum = 0;
         for (std::size_t row = 0; row != rows; ++row) sum += from[row * columns + column];
         to[column] = sum;
@@ -150,7 +150,7 @@ struct add_up {
     std::size_t samples;
     device_span<float const> losses, hits;
     device_span<double> totals;
-    CUOTA_HOST_DEVICE void operator()(std::size_t) const {
+    CUOTA_KERNEL void operator()(std::size_t) const {
         for (std::size_t i = 0; i != samples; ++i) {
             totals[0] += static_cast<double>(losses[i]);
             totals[1] += static_cast<double>(hits[i]);
@@ -162,7 +162,7 @@ struct descend {
     float rate, momentum;
     device_span<float const> gradient;
     device_span<float> velocity, parameters;
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+    CUOTA_KERNEL void operator()(std::size_t i) const {
         velocity[i] = momentum * velocity[i] - rate * gradient[i];
         parameters[i] += velocity[i];
     }
