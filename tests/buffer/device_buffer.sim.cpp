@@ -20,6 +20,7 @@
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 using support::calls_since;
@@ -210,7 +211,7 @@ TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and 
 TEST_CASE("buffers that threads give back are the last to keep a pool that has ended",
           "[buffer][device_buffer][threads]") {
     support::machine machine;
-    for (int round = 0; round != 50; ++round) {
+    for (int round = 0; round != support::rounds(50); ++round) {
         cuota::stream const home;
         std::vector<numbers> here;
         std::vector<numbers> there;

@@ -25,6 +25,7 @@
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
+#include "support/sanitizer.hpp"
 #include "support/seen_by.hpp"
 #include "support/thrown.hpp"
 
@@ -578,7 +579,7 @@ TEST_CASE("a wait that failed in an epoch that was left does not fail the next o
     machine on;
     {
         batch_loader loader{numbered_source{samples}, options_of(std::nullopt, std::nullopt)};
-        for (int round = 0; round != 1000; ++round) {
+        for (int round = 0; round != support::rounds(1000); ++round) {
             INFO("round " << round);
             REQUIRE(read_epoch(loader) == counted(samples));
             sim::fail_call("cudaEventSynchronize", 1);

@@ -23,6 +23,7 @@
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
 
@@ -254,7 +255,7 @@ TEST_CASE("a long walk of a pool's memory over streams that come and go is in or
         pool.deallocate(streams[h.stream], h.p, h.bytes);
     };
 
-    for (int step = 0; step != 5000; ++step) {
+    for (int step = 0; step != support::rounds(5000); ++step) {
         std::size_t const s = random() % streams.size();
         std::size_t const bytes = 256 * (1 + random() % (random() % 4 == 0 ? 256 : 16));
         try {
@@ -370,13 +371,13 @@ TEST_CASE("of blocks of one size a stream takes its own and those known to be ov
     pool.deallocate(own, last, last_bytes);
 }
 
-TEST_CASE("ten thousand short-lived streams leave a few behind while the pool lives", "[pool][scoped_pool]") {
+TEST_CASE("short-lived streams leave a few behind while the pool lives", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};
 
     std::size_t most = 0;
-    for (int i = 0; i != 10'000; ++i) {
+    for (int i = 0; i != support::rounds(10'000); ++i) {
         cuota::stream const s;
         void* const p = pool.allocate(s, 4_KiB);
         if (i % 100 == 0) cuota::device::current().synchronize();  // or the host outruns the device

@@ -22,4 +22,8 @@ inline constexpr bool under_address_sanitizer = true;
 inline constexpr bool under_address_sanitizer = false;
 #endif
 
+/// As many rounds of something that makes threads or streams as there is time for: under ThreadSanitizer a tenth of `all`.
+/// Each stream has a thread there, and on some machines that takes 10 ms to make.
+[[nodiscard]] constexpr int rounds(int all) { return under_thread_sanitizer ? all / 10 : all; }
+
 }  // namespace support
