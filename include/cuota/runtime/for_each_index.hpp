@@ -4,6 +4,7 @@
 /// The one kernel launch that runs everywhere: f(0) … f(n - 1), in stream order, in parallel.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <type_traits>
@@ -15,6 +16,13 @@
 namespace cuota::inline v0 {
 
 namespace detail {
+
+// How to launch an F on a GPU: null where nvcc compiled no file of the program that launches one. Of a program that two
+// compilers made the linker keeps one for_each_index of each F, and either must find what nvcc made.
+template <class F>
+using launcher = void (*)(stream_ref s, std::size_t n, F const& f, char const* name, place where);
+template <class F>
+inline constinit std::atomic<launcher<F>> launcher_by_nvcc = nullptr;
 
 #if defined(__CUDACC__)
 template <class F>
@@ -33,13 +41,21 @@ void launch_on_device(stream_ref s, std::size_t n, F const& f, char const* name,
     for_each_index_kernel<<<grid, static_cast<unsigned>(threads), 0, s.get()>>>(n, f);
     rt::check(cudaGetLastError(), name, where);
 }
+
+template <class F>
+inline bool const is_launcher_known = [] {
+    launcher_by_nvcc<F> = &launch_on_device<F>;
+    return true;
+}();
+template <class F>
+[[nodiscard]] launcher<F> device_launcher() noexcept {
+    (void)&is_launcher_known<F>;  // for the other text of this, from when the program's statics are made
+    return &launch_on_device<F>;
+}
 #else
 template <class F>
-[[noreturn]] void launch_on_device(stream_ref, std::size_t, F const&, char const* name, place where) {
-    throw misuse{std::string{name} +
-                     ": compiled without nvcc, so it can run on the simulator only, but the program "
-                     "is linked to the real CUDA runtime",
-                 where};
+[[nodiscard]] launcher<F> device_launcher() noexcept {
+    return launcher_by_nvcc<F>.load(std::memory_order_relaxed);
 }
 #endif
 
@@ -62,11 +78,11 @@ void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, p
     (void)body.release();  // the simulator's now
 }
 
-// A lambda that is __device__ only has no host side to simulate with, and what nvcc compiles without kernels to simulate
-// is asked for none.
+// A lambda that is __device__ only has no host side to simulate with, and a program without kernels to simulate is asked
+// for none.
 template <class F>
 inline constexpr bool has_host_side =
-#if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
+#if !CUOTA_SIMULATED_KERNELS
     false;
 #elif defined(__CUDACC_EXTENDED_LAMBDA__)
     !__nv_is_extended_device_lambda_closure_type(F);
@@ -91,7 +107,15 @@ void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_ea
 #endif
     if (n == 0) return;
     device_scope const here{s.device()};  // a launch wants its stream's device to be current
-    if (!is_simulated()) return detail::launch_on_device(s, n, f, name, where);
+    if (!is_simulated()) {
+        auto const launch = detail::device_launcher<F>();
+        if (!launch)
+            throw misuse{std::string{name} +
+                             ": compiled without nvcc, so it can run on the simulator only, but the program "
+                             "is linked to the real CUDA runtime",
+                         where};
+        return launch(s, n, f, name, where);
+    }
     if constexpr (detail::has_host_side<F>) detail::launch_on_simulator(s, n, std::move(f), name, where);
     else
         throw misuse{std::string{name} + ": a body without a host side cannot run on the simulator; mark it "

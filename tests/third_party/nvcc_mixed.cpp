@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/memory.hpp>
+
+#include "nvcc_mixed.hpp"
+#include "simulator/control.hpp"
+
+// nvcc_mixed.cu is compiled by nvcc, this file is not.
+
+using namespace mixed;
+
+TEST_CASE("a kernel's body that two compilers launch is launched by nvcc's text of it",
+          "[third_party][nvcc]") {
+    CHECK(cuota::detail::device_launcher<by_both>() != nullptr);
+    CHECK(cuota::detail::device_launcher<by_both>() == known_to_nvcc());
+    CHECK(cuota::detail::device_launcher<without_nvcc>() == nullptr);
+}
+
+TEST_CASE("both files of a program of two compilers run on the simulator", "[third_party][nvcc]") {
+    control::machine const machine;
+    std::vector<int> host(4);
+    {
+        cuota::stream const s;
+        auto* const at = static_cast<int*>(cuota::rt::device_allocate(4 * sizeof(int)));
+        cuota::for_each_index(s, 2, by_both{at});
+        launch_by_nvcc(s, 2, at + 2);
+        cuota::rt::copy_to_host(host.data(), at, 4 * sizeof(int), s);
+        s.synchronize();
+        cuota::rt::device_free(at);
+    }
+    CHECK(host == std::vector<int>{1, 2, 1, 2});
+}

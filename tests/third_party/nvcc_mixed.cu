@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include "nvcc_mixed.hpp"
+
+namespace mixed {
+
+cuota::detail::launcher<by_both> known_to_nvcc() { return cuota::detail::device_launcher<by_both>(); }
+void launch_by_nvcc(cuota::stream_ref s, std::size_t n, int* at) { cuota::for_each_index(s, n, by_both{at}); }
+
+}  // namespace mixed
