@@ -4,6 +4,7 @@
 #include <cuota/buffer/append_buffer.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cuota/resource/device_memory.hpp>
 
@@ -35,4 +36,45 @@ TEST_CASE("an append_buffer survives every failing call", "[buffer][append_buffe
         REQUIRE(count == 20);
     };
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
+}
+
+TEST_CASE("a restart leaves what was appended or nothing, whichever call fails", "[buffer][append_buffer]") {
+    support::machine machine;
+    std::size_t const capacity = GENERATE(10u, 20u);
+    cuota::stream const s;
+    std::uint64_t nth = 0;
+    for (bool was_used = true; was_used;) {
+        ++nth;
+        INFO("call " << nth << " fails");
+        cuota::append_buffer<int> found{10, s, cuota::device_memory{}};
+        cuota::for_each_index(s, 5, append_all{found.append(s)});
+        auto const injected = cuota::simulator::faults_injected();
+        cuota::simulator::fail_call(nullptr, nth);
+        bool threw = false;
+        try {
+            found.restart(capacity);
+        } catch (cuota::cuda_error const&) { threw = true; } catch (cuota::out_of_memory const&) {
+            threw = true;
+        }
+        was_used = cuota::simulator::faults_injected() != injected;
+        cuota::simulator::clear_faults();
+        (void)machine.errors.take();
+        std::size_t const left = found.size(s);
+        REQUIRE(left == (threw ? 5 : 0));
+        REQUIRE(found.capacity() == (threw ? 10 : capacity));
+    }
+    CHECK(nth > 2);
+}
+
+TEST_CASE("a restart under a lease is refused", "[buffer][append_buffer]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::append_buffer<int> found{10, s, cuota::device_memory{}};
+    {
+        auto const open = found.append(s);
+        CHECK_THROWS_AS(found.restart(20), cuota::misuse);
+    }
+    CHECK(found.capacity() == 10);
+    CHECK_NOTHROW(found.restart(20));
+    CHECK(found.capacity() == 20);
 }

@@ -104,11 +104,13 @@ public:
     }
 
     /// Room for that many, and nothing appended: what to do before kernels try again. In order of the home stream.
-    /// Throws: as on construction, and misuse while it is borrowed; unchanged then, but for a cuda_error, after which the
-    /// elements may be gone.
+    /// Takes the new memory before it gives the old back. Throws: as on construction, and misuse while it is borrowed;
+    /// unchanged then.
     void restart(element_count capacity, place where = place::here()) {
-        elements_.resize(capacity, discard, name_, where);
+        elements_.check_not_borrowed("restarted", where);
+        device_buffer<T> next{capacity, home(), elements_.memory(), no_init, name_, where};
         clear(home(), where);
+        elements_ = std::move(next);
     }
 
 private:

@@ -255,6 +255,8 @@ public:
 private:
     template <class>
     friend class host_device;
+    template <class>
+    friend class append_buffer;
 
     [[nodiscard]] T* data() const noexcept { return static_cast<T*>(block_.at()); }
 
