@@ -25,6 +25,7 @@
 #include "support/kernels.hpp"
 #include "support/machine.hpp"
 #include "support/resource_suite.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 using cuota::fenced;
@@ -83,13 +84,56 @@ TEST_CASE("a release that cannot look gives the memory back all the same, and sa
     support::machine sim;
     cuota::stream const s;
     cuota::budget b{"b", 1_MiB};
-    fenced memory{cuota::budgeted<cuota::async_memory>{b}};
-    void* const p = memory.allocate(s, 1000);
-    cuota::simulator::fail_call("cudaMemcpyAsync", 1, cudaErrorUnknown);
-    memory.deallocate(s, p, 1000);
-    CHECK(sim.errors.take().size() == 1);
-    CHECK(b.held() == 0);
-    CHECK_NOTHROW(memory.verify(s));
+    auto const gives_back = [&](auto memory, char const* look) {
+        void* const p = memory.allocate(s, 1000);
+        cuota::simulator::fail_call(look, 1, cudaErrorUnknown);
+        memory.deallocate(s, p, 1000);
+        CHECK(sim.errors.take().size() == 1);
+        CHECK(b.held() == 0);
+        CHECK_NOTHROW(memory.verify(s));
+    };
+    gives_back(fenced{cuota::budgeted<cuota::async_memory>{b}}, "cuota_simulator_launch");
+    gives_back(fenced{cuota::budgeted<cuota::managed_memory>{b}}, "cudaMemcpyAsync");
+}
+
+TEST_CASE("many blocks are looked at by a few kernels, and those that the host can reach by copies",
+          "[guard][fenced]") {
+    support::machine const sim;
+    cuota::stream const s;
+    auto const looks_at_forty = [&](auto memory) {
+        std::vector<void*> blocks;
+        for (int i = 0; i != 40; ++i) blocks.push_back(memory.allocate(s, 100));
+        support::calls_since const kernels{"cuota_simulator_launch"};
+        support::calls_since const copies{"cudaMemcpyAsync"};
+        memory.verify(s);
+        auto const seen = std::pair{kernels.count(), copies.count()};
+        for (void* const p : blocks) memory.deallocate(s, p, 100);
+        memory.close(s);
+        return seen;
+    };
+    CHECK(looks_at_forty(fenced<>{}) == std::pair<std::uint64_t, std::uint64_t>{3, 0});
+    CHECK(looks_at_forty(fenced<cuota::managed_memory>{}) == std::pair<std::uint64_t, std::uint64_t>{0, 80});
+}
+
+TEST_CASE("each of many blocks is looked at", "[guard][fenced]") {
+    support::machine const sim;
+    cuota::stream const s;
+    fenced<> memory;
+    std::vector<unsigned char*> blocks;
+    for (int i = 0; i != 40; ++i) blocks.push_back(static_cast<unsigned char*>(memory.allocate(s, 100)));
+    for (std::size_t const broken : {0u, 15u, 16u, 39u}) {
+        cuota::rt::fill_bytes(blocks[broken] - 1, 7, 1, s);
+        cuota::rt::fill_bytes(blocks[broken] + 355, 9, 1, s);
+        auto const found = support::thrown<cuota::fence_broken>([&] { memory.verify(s); });
+        CHECK(found.damage().size() == 1);
+        CHECK(found.damage()[0].at == blocks[broken]);
+        CHECK(found.damage()[0].offset == -1);
+        CHECK(found.damage()[0].count == 2);
+        cuota::rt::fill_bytes(blocks[broken] - 1, 0xFD, 1, s);
+        cuota::rt::fill_bytes(blocks[broken] + 355, 0xFD, 1, s);
+    }
+    for (void* const p : blocks) memory.deallocate(s, p, 100);
+    CHECK_NOTHROW(memory.close(s));
 }
 
 TEST_CASE("without host memory fenced takes nothing", "[guard][fenced]") {

@@ -9,11 +9,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/accounted.hpp>
@@ -22,6 +24,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0 {
@@ -50,10 +53,30 @@ struct fence {
     fence* next = nullptr;
 };
 
+/// Fences as they are, to where the host compares them: byte by byte, of some blocks at once.
+struct copy_fences {
+    static constexpr std::size_t most = 16;
+
+    struct pair {
+        unsigned char const* front;
+        unsigned char const* behind;
+        unsigned char* seen;
+    };
+
+    std::size_t zone;
+    pair of[most];
+
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        pair const& one = of[i / (2 * zone)];
+        std::size_t const at = i % (2 * zone);
+        one.seen[at] = at < zone ? one.front[at] : one.behind[at - zone];
+    }
+};
+
 /// The fences of one resource. What CUDA and the host have to give for a block is taken before upstream is asked.
 ///
-/// A look is two copies of a zone to pinned memory, in order of a stream, and a comparison on the host once they are
-/// over: no kernel, so a program that no nvcc has compiled looks too.
+/// A look is a kernel that writes fences of up to 16 blocks to pinned memory, in order of a stream, and a comparison on the
+/// host once it is over; of memory that the host can reach, and in a program that no nvcc has compiled, two copies a block.
 /// Threads: any.
 class fence_keeper {
 public:
@@ -132,7 +155,7 @@ public:
                                      survivors::line_of(f.name, {}, f.bytes),
                                  f.where};
                 at_home(f, s, [&](stream_ref own) {
-                    look(f, own);
+                    look_at(f, own);
                     f.done->record(own);
                     if (!wanted_.poison) return;
                     report_failure_of([&] {
@@ -165,10 +188,18 @@ public:
                 });
             };
             try {
+                std::vector<fence const*> here;  // on the stream's device
+                device const on = s.device();
                 each([&](fence& f) {
                     is_known = true;
-                    at_home(f, s, [&](stream_ref own) { look(f, own); });
+                    if (f.home == on) here.push_back(&f);
+                    else at_home(f, s, [&](stream_ref own) { look_at(f, own); });
                 });
+                for (std::span<fence const* const> rest = here; !rest.empty();) {
+                    std::size_t const next = std::min(rest.size(), copy_fences::most);
+                    look(rest.first(next), s);
+                    rest = rest.subspan(next);
+                }
                 s.synchronize();
             } catch (...) {
                 rt::drain(s);
@@ -186,11 +217,31 @@ public:
     }
 
 private:
-    // Enqueues the copies. Not before the fences stand: s may be another stream than the one they were put up in.
-    void look(fence const& f, stream_ref s) const {
-        s.wait(*f.done);
-        rt::copy_anywhere(f.seen, f.at - wanted_.zone, wanted_.zone, s, f.where);
-        rt::copy_anywhere(f.seen + wanted_.zone, f.at + f.bytes, wanted_.zone, s, f.where);
+    void look_at(fence const& f, stream_ref s) const {
+        fence const* const one[] = {&f};
+        look(one, s);
+    }
+    // At some of the stream's device, as many as go together. Not before they stand: s may be another stream than those
+    // they were put up in.
+    void look(std::span<fence const* const> some, stream_ref s) const {
+        std::size_t const zone = wanted_.zone;
+        for (fence const* const f : some) s.wait(*f->done);
+        if (is_for_host_ || !rt::can_run<copy_fences>()) {
+            for (fence const* const f : some) {
+                rt::copy_anywhere(f->seen, f->at - zone, zone, s, f->where);
+                rt::copy_anywhere(f->seen + zone, f->at + f->bytes, zone, s, f->where);
+            }
+            return;
+        }
+        copy_fences all{zone, {}};
+        std::optional<rt::borrowed_range> read[2 * copy_fences::most];
+        for (std::size_t i = 0; i != some.size(); ++i) {
+            fence const& f = *some[i];
+            all.of[i] = {f.at - zone, f.at + f.bytes, f.seen};
+            read[2 * i].emplace(s, all.of[i].front, zone, false);
+            read[2 * i + 1].emplace(s, all.of[i].behind, zone, false);
+        }
+        for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front()->where);
     }
 
     // act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.

@@ -111,7 +111,7 @@ private:
 ///          that cannot be had, a captured stream, after close). Nothing is taken then. Any alignment that Upstream has.
 /// Damage of a block that was given back is known once its stream has come there. The next allocation after that tells the
 /// error sink, unless verify or close threw it before: an allocation never fails for it, a release never waits for it.
-/// Cost:    of an allocation three fills and an event, of a release two copies and a fill, without waiting (the `_sync`
+/// Cost:    of an allocation three fills and an event, of a release a kernel or two copies, and a fill, without waiting (the `_sync`
 ///          calls wait); per block twice the zone in pinned memory, and in Upstream twice the zone or, for an alignment
 ///          above the zone, the alignment and the zone.
 /// Example:
@@ -131,7 +131,7 @@ public:
     /// Looks at all live blocks after the work that was enqueued on s, and waits for it; and for those given back. What
     /// other streams still do is not seen. Throws: fence_broken; cuda_error, std::bad_alloc. Damage of live blocks is told
     /// again by the next look.
-    /// Cost: two copies a block, while nobody takes or gives.
+    /// Cost: a kernel for 16 blocks, while nobody takes or gives; of memory that the host can reach two copies a block.
     void verify(stream_ref s, place where = place::here()) { keeper().verify(s, nullptr, where); }
     /// Looks at one block, by its first byte. Throws: misuse when there is none; else as above.
     void verify(stream_ref s, void const* block, place where = place::here()) {

@@ -92,6 +92,16 @@ inline constexpr bool has_host_side =
 
 }  // namespace detail
 
+namespace rt {
+
+/// True when for_each_index can run an F in this program: nvcc has compiled it, or it is simulated.
+template <class F>
+[[nodiscard]] bool can_run() noexcept {
+    return is_simulated() ? cuota::detail::has_host_side<F> : cuota::detail::device_launcher<F>() != nullptr;
+}
+
+}  // namespace rt
+
 /// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and hold no reference to the host.
 ///
 /// Under nvcc this is a CUDA kernel; on the simulator the same body runs on a stream's own thread, so mark it
