@@ -48,16 +48,21 @@ public:
     /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
     /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
-        if (s.is_same(home_) && may_begin_at_home(writes) && slots_[0].is_free()) [[likely]]
-            return begin_at_home(0, writes, where);
-        return begin_among_others(s, writes, where);
+        if (!s.is_same(home_)) [[unlikely]]
+            return begin_among_others(s, writes, where);
+        if (!may_begin_at_home(writes)) [[unlikely]]
+            return begin_among_others(s, writes, where);
+        if (!slots_[0].is_free()) [[unlikely]]
+            return begin_among_others(s, writes, where);
+        return begin_at_home(0, writes, where);
     }
     /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
     void end(std::uint64_t number, bool writes) noexcept {
-        if (number > slots || !is_mine()) [[unlikely]]
-            return end_in_order(number, writes);
-        done_at_home_[writes].store(true, std::memory_order_relaxed);
-        slots_[number - 1].clear();  // last: who finds it free may be at the buffer's end
+        if (number != 1) [[unlikely]]
+            return end_among_others(number, writes);
+        if (has_ended_.load(std::memory_order_relaxed)) [[unlikely]]
+            return end_among_others(number, writes);
+        leave_slot(number, writes);
     }
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
@@ -160,15 +165,21 @@ private:
         alignas(thread_record) static std::byte nothing{};
         return reinterpret_cast<thread_record*>(&nothing);
     }
-    [[nodiscard]] bool is_mine() const noexcept {
-        return owner_.load(std::memory_order_relaxed) == this_thread_record();
-    }
     [[nodiscard]] bool may_begin_at_home(bool writes) const noexcept {
         return may_begin_[writes].load(std::memory_order_acquire) == this_thread_record();
     }
-    // True when all uses were of one thread at home, and have ended: then nobody else has this by now.
+    // True when all uses were begun by one thread at home, and have ended: then nobody else has this by now.
     [[nodiscard]] bool never_locked() const noexcept {
         return std::ranges::all_of(slots_, &slot::is_free) && !was_locked_.load(std::memory_order_relaxed);
+    }
+    // By whichever thread: a lease may go to another.
+    void leave_slot(std::uint64_t number, bool writes) noexcept {
+        done_at_home_[writes].store(true, std::memory_order_relaxed);
+        slots_[number - 1].clear();  // last: who finds it free may be at the buffer's end
+    }
+    [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
+        if (number <= slots && !has_ended_.load(std::memory_order_relaxed)) leave_slot(number, writes);
+        else end_in_order(number);
     }
     // In that slot, a free one. Returns its number, counted from 1.
     [[nodiscard]] std::uint64_t begin_at_home(std::size_t i, bool writes, place where) noexcept {
@@ -191,9 +202,9 @@ private:
         was_locked_.store(true, std::memory_order_relaxed);
         std::uint64_t const id = s.id();
         std::scoped_lock const lock{guard_};
-        see_home();
         std::size_t const me = find(id);
         throw_on_conflict(me, writes, where);
+        see_home();  // of what is not open any more nothing is missed
         uses_.reserve(uses_.size() + 1);
         order(s, me, writes);
         if (me == at_home && writes && home_.is_owned() && !open_at_home()) move_home_to(this_thread());
@@ -205,15 +216,14 @@ private:
         return last_number_;
     }
 
-    [[gnu::noinline]] void end_in_order(std::uint64_t number, bool writes) noexcept {
+    void end_in_order(std::uint64_t number) noexcept {
         was_locked_.store(true, std::memory_order_relaxed);  // before it ends
         std::exception_ptr unmarked;
         bool is_last = false;
         {
             std::scoped_lock const lock{guard_};
-            if (number <= slots) {  // of another thread, or of a buffer that has ended
+            if (number <= slots) {
                 slots_[number - 1].clear();
-                if (!has_ended_) leave_at_home(writes);
             } else {
                 auto const found = std::ranges::find(uses_, number, &open_use::number);
                 open_use const use = *found;
@@ -394,7 +404,7 @@ private:
     std::uint64_t version_ = 0;  // writes so far
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
-    bool has_ended_ = false;
+    std::atomic<bool> has_ended_ = false;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -54,17 +54,21 @@ class borrowed_range {
 public:
     /// Of what asks for its cudaStream_t by get().
     template <class Stream>
-    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
-        : number_{is_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0} {}
+    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept : number_{0} {
+        if (is_checked()) [[unlikely]]
+            number_ = cuota_simulator_borrow(s.get(), first, bytes, writes);
+    }
     borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
     borrowed_range& operator=(borrowed_range&&) = delete;
     ~borrowed_range() {
-        if (number_ != 0) cuota_simulator_return(number_);
+        if (number_ != 0) [[unlikely]]
+            cuota_simulator_return(number_);
     }
 
 private:
     [[nodiscard]] static bool is_checked() noexcept {
-        return cuota_simulator_borrow && !cuota_simulator_order_is_off.load(std::memory_order_relaxed);
+        auto const* const is_off = &cuota_simulator_order_is_off;
+        return is_off && !is_off->load(std::memory_order_relaxed);
     }
     std::uint64_t number_;
 };
