@@ -60,7 +60,7 @@ public:
         return taken;
     }
     /// Keeps ready what this thread gives back in order of s, without the lock; false when it cannot.
-    [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
+    [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_record* const me = this_thread_record();
         if (!me || bytes > front::largest || !s.is_owned()) return false;
         return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
