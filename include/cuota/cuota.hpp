@@ -125,6 +125,7 @@
 #include <cuota/buffer/device_matrix.hpp>
 #include <cuota/buffer/device_scalar.hpp>
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/buffer/home_slots.hpp>
 #include <cuota/buffer/host_device.hpp>
 #include <cuota/buffer/kernel_overflow.hpp>
 #include <cuota/buffer/lease.hpp>

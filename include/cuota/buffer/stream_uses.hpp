@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/buffer/home_slots.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -38,7 +38,7 @@ public:
     explicit stream_uses(stream_ref home) : home_{home} {
         users_[at_home].id = home.id();
         set_written(at_home);
-        if (home.is_owned()) move_home_to(this_thread());
+        if (home.is_owned()) slots_.belong_to(this_thread());
         publish();
     }
     stream_uses() noexcept : home_{cudaStream_t{}} {}
@@ -50,11 +50,11 @@ public:
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
         if (!s.is_same(home_)) [[unlikely]]
             return begin_among_others(s, writes, where);
-        if (!may_begin_at_home(writes)) [[unlikely]]
+        if (!slots_.may_begin(writes)) [[unlikely]]
             return begin_among_others(s, writes, where);
-        if (!slots_[0].is_free()) [[unlikely]]
+        if (!slots_.is_first_free()) [[unlikely]]
             return begin_among_others(s, writes, where);
-        return begin_at_home(0, writes, where);
+        return slots_.begin_first(writes, where);
     }
     /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
     void end(std::uint64_t number, bool writes) noexcept {
@@ -62,7 +62,7 @@ public:
             return end_among_others(number, writes);
         if (has_ended_.load(std::memory_order_relaxed)) [[unlikely]]
             return end_among_others(number, writes);
-        leave_slot(number, writes);
+        slots_.end(number, writes);
     }
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
@@ -70,8 +70,8 @@ public:
         std::scoped_lock const lock{guard_};
         std::string const since = std::string{"a buffer was "} + done + " while it is still borrowed " +
                                   (to_write ? "to write since " : "since ");
-        if (slot const* const open = open_at_home(); open && (!to_write || open->state() == slot::writes))
-            throw misuse{since + place_text(open->where()), where};
+        if (auto const open = slots_.open(); open && (!to_write || open->writes))
+            throw misuse{since + place_text(open->where), where};
         for (open_use const& use : uses_)
             if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
     }
@@ -104,7 +104,6 @@ public:
 private:
     static constexpr std::size_t at_home = 0;  // of host memory, nobody's
     static constexpr std::size_t nobody = ~std::size_t{0};
-    static constexpr std::uint64_t slots = 5;
 
     // A stream, by its id: it may be gone. Its event stands for its last use.
     struct user {
@@ -134,67 +133,21 @@ private:
         place where;
         std::uint64_t number;
     };
-    // A use at home that was entered without the lock. All may look.
-    struct slot {
-        static constexpr std::uint64_t reads = 1, writes = 2;
 
-        std::atomic<char const*> file = "";
-        std::atomic<std::uint64_t> line_and_state = 0;  // the state in the lower half; 0 as a whole: free
+    // --- without the lock ---
 
-        void set(place where, std::uint64_t state) noexcept {
-            file.store(where.file, std::memory_order_relaxed);
-            line_and_state.store(std::uint64_t{where.line} << 32 | state, std::memory_order_release);
-        }
-        void clear() noexcept { line_and_state.store(0, std::memory_order_release); }
-        [[nodiscard]] bool is_free() const noexcept {
-            return line_and_state.load(std::memory_order_acquire) == 0;
-        }
-        [[nodiscard]] std::uint64_t state() const noexcept {
-            return line_and_state.load(std::memory_order_acquire) & 3;
-        }
-        [[nodiscard]] place where() const noexcept {
-            return {file.load(std::memory_order_relaxed),
-                    static_cast<unsigned>(line_and_state.load(std::memory_order_relaxed) >> 32)};
-        }
-    };
-
-    // --- without the lock, by the thread that owns the slots ---
-
-    // Whom no thread is: what stands for the owner while there is none.
-    [[nodiscard]] static thread_record* no_thread() noexcept {
-        alignas(thread_record) static std::byte nothing{};
-        return reinterpret_cast<thread_record*>(&nothing);
-    }
-    [[nodiscard]] bool may_begin_at_home(bool writes) const noexcept {
-        return may_begin_[writes].load(std::memory_order_acquire) == this_thread_record();
-    }
     // True when all uses were begun by one thread at home, and have ended: then nobody else has this by now.
     [[nodiscard]] bool never_locked() const noexcept {
-        return std::ranges::all_of(slots_, &slot::is_free) && !was_locked_.load(std::memory_order_relaxed);
-    }
-    // By whichever thread: a lease may go to another.
-    void leave_slot(std::uint64_t number, bool writes) noexcept {
-        done_at_home_[writes].store(true, std::memory_order_relaxed);
-        slots_[number - 1].clear();  // last: who finds it free may be at the buffer's end
+        return slots_.are_free() && !was_locked_.load(std::memory_order_relaxed);
     }
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
-        if (number <= slots && !has_ended_.load(std::memory_order_relaxed)) leave_slot(number, writes);
-        else end_in_order(number);
-    }
-    // In that slot, a free one. Returns its number, counted from 1.
-    [[nodiscard]] std::uint64_t begin_at_home(std::size_t i, bool writes, place where) noexcept {
-        slots_[i].set(where, writes ? slot::writes : slot::reads);
-        return i + 1;
-    }
-    // As begin_at_home in whichever is free; 0 when none is.
-    [[nodiscard]] std::uint64_t try_begin_at_home(bool writes, place where) noexcept {
-        auto const free = std::ranges::find_if(slots_, &slot::is_free);
-        if (free == slots_.end() || !may_begin_at_home(writes)) return 0;
-        return begin_at_home(static_cast<std::size_t>(free - slots_.begin()), writes, where);
+        if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))
+            slots_.end(number, writes);
+        else end_in_order(number, writes);
     }
     [[nodiscard, gnu::noinline]] std::uint64_t begin_among_others(stream_ref s, bool writes, place where) {
         if (s.is_same(home_))
-            if (auto const number = try_begin_at_home(writes, where); number != 0) return number;
+            if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
         return begin_in_order(s, writes, where);
     }
 
@@ -207,23 +160,23 @@ private:
         see_home();  // of what is not open any more nothing is missed
         uses_.reserve(uses_.size() + 1);
         order(s, me, writes);
-        if (me == at_home && writes && home_.is_owned() && !open_at_home()) move_home_to(this_thread());
+        if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
         publish();
         if (me == at_home)
-            if (auto const number = try_begin_at_home(writes, where); number != 0) return number;
+            if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
         uses_.push_back({s, me, writes, where, ++last_number_});
         publish();
         return last_number_;
     }
 
-    void end_in_order(std::uint64_t number) noexcept {
+    void end_in_order(std::uint64_t number, bool writes) noexcept {
         was_locked_.store(true, std::memory_order_relaxed);  // before it ends
         std::exception_ptr unmarked;
         bool is_last = false;
         {
             std::scoped_lock const lock{guard_};
-            if (number <= slots) {
-                slots_[number - 1].clear();
+            if (number <= home_slots::count) {
+                slots_.end(number, writes);
             } else {
                 auto const found = std::ranges::find(uses_, number, &open_use::number);
                 open_use const use = *found;
@@ -239,26 +192,12 @@ private:
 
     // --- all that follows under the lock ---
 
-    // The first that is open, or one that writes.
-    [[nodiscard]] slot const* open_at_home() const noexcept {
-        slot const* open = nullptr;
-        for (slot const& s : slots_) {
-            std::uint64_t const now = s.state();  // read once: the owner may go on
-            if (now == slot::writes || (now == slot::reads && !open)) open = &s;
-        }
-        return open;
-    }
-    [[nodiscard]] bool is_unused() const noexcept { return uses_.empty() && !open_at_home(); }
+    [[nodiscard]] bool is_unused() const noexcept { return uses_.empty() && slots_.are_free(); }
 
-    // While nothing is open there.
-    void move_home_to(thread_record* who) noexcept {
-        owner_.store(who ? who : no_thread(), std::memory_order_relaxed);
-    }
     // What was done at home without the lock.
     void see_home() noexcept {
-        bool const read = done_at_home_[false].exchange(false, std::memory_order_relaxed);
-        bool const written = done_at_home_[true].exchange(false, std::memory_order_relaxed);
-        if (read || written) leave_at_home(written);
+        auto const done = slots_.take_done();
+        if (done.read || done.written) leave_at_home(done.written);
     }
     void leave_at_home(bool written) noexcept {
         is_home_marked_ = false;
@@ -315,10 +254,8 @@ private:
             if (other.user != me && (writes || other.writes))
                 refuse(writes, where, other.writes, other.where);
         if (me == at_home) return;
-        slot const* const open = open_at_home();
-        if (!open) return;
-        bool const open_writes = open->state() == slot::writes;
-        if (writes || open_writes) refuse(writes, where, open_writes, open->where());
+        auto const open = slots_.open();
+        if (open && (writes || open->writes)) refuse(writes, where, open->writes, open->where);
     }
     [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since) {
         throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
@@ -358,9 +295,7 @@ private:
         for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
         for (open_use const& use : uses_)
             if (use.user != at_home) (use.writes ? writes : reads) = true;
-        thread_record* const owner = owner_.load(std::memory_order_relaxed);
-        may_begin_[false].store(writes ? no_thread() : owner, std::memory_order_release);
-        may_begin_[true].store(writes || reads ? no_thread() : owner, std::memory_order_release);
+        slots_.allow(!writes, !writes && !reads);
     }
 
     template <class Join>
@@ -369,15 +304,14 @@ private:
         place borrowed_at{};
         {
             std::scoped_lock const lock{guard_};
-            slot const* const open = open_at_home();
+            auto const open = slots_.open();
             is_last = is_unused();
-            if (!is_last) borrowed_at = open ? open->where() : uses_.front().where;
+            if (!is_last) borrowed_at = open ? open->where : uses_.front().where;
             if (open) rt::drain(home_);
             for (open_use const& use : uses_) rt::drain(use.stream);
             for (std::size_t i = at_home + 1; i != users_.size(); ++i)
                 if (users_[i].reads || (i == writer_ && users_[at_home].seen != version_))
                     join(*users_[i].last);
-            owner_.store(no_thread(), std::memory_order_relaxed);
             has_ended_ = true;
         }
         if (is_last) delete this;
@@ -389,18 +323,13 @@ private:
 
     stream_ref const home_;  // the buffer has a share of it
 
-    // Written by the owner of the slots, read by all.
-    std::atomic<thread_record*> owner_ = no_thread();
-    std::atomic<thread_record const*> may_begin_[2]{
-        no_thread(), no_thread()};                     // to read, to write: the owner, while it may
-    std::array<std::atomic<bool>, 2> done_at_home_{};  // reads, writes, since somebody looked
-    std::array<slot, slots> slots_{};
+    home_slots slots_;
     std::atomic<bool> was_locked_ = false;
 
     std::mutex guard_;
     user_list users_;
     std::vector<open_use> uses_;  // that are open and in no slot
-    std::uint64_t last_number_ = slots;
+    std::uint64_t last_number_ = home_slots::count;
     std::uint64_t version_ = 0;  // writes so far
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
