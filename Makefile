@@ -16,7 +16,7 @@ endif
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
-by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer)
+by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer test-interop)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -106,7 +106,7 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
 	mkdir -p build; $(call configure,cuda); \
 	if grep -q 'no GPU on this machine' build/cuda.log; then \
-	    $(or $(call left_out,other tests than those of runtime resource buffer),true); \
+	    $(or $(call left_out,other tests than those of runtime resource buffer interop),true); \
 	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && \
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public header compiles alone, included twice, with the flags of tests/odr.cpp.
 
-headers.py --commands=FILE [--stamps=FOLDER] [--without=HEADER] [--only=HEADER] [ROOT]
+headers.py --commands=FILE [--stamps=FOLDER] [--system=FOLDER] [--without=HEADER,...] [--only=HEADER] [ROOT]
 
 With a stamp folder, a header is compiled again only when it, or something that it includes, is newer than its last success.
 """
@@ -45,6 +45,8 @@ def check(name):
 
 root = _lint.root().resolve()
 line = _lint.compile_line()
+if _lint.option("system"):  # where what an opt-in header needs is found
+    line += ["-isystem", _lint.option("system")]
 scratch = tempfile.TemporaryDirectory()
 stamps = pathlib.Path(_lint.option("stamps") or scratch.name)
 stamps.mkdir(parents=True, exist_ok=True)

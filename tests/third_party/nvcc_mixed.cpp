@@ -7,6 +7,8 @@
 
 #include "nvcc_mixed.hpp"
 #include "simulator/control.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
 
 // nvcc_mixed.cu is compiled by nvcc, this file is not.
 
@@ -32,4 +34,12 @@ TEST_CASE("both files of a program of two compilers run on the simulator", "[thi
         cuota::rt::device_free(at);
     }
     CHECK(host == std::vector<int>{1, 2, 1, 2});
+}
+
+TEST_CASE("Thrust of nvcc's making is refused by the simulator, with the reason", "[third_party][nvcc]") {
+    control::machine const machine;
+    cuota::stream const s;
+    auto const error = support::thrown<cuota::misuse>([&] { run_thrust_by_nvcc(s); });
+    CHECK(support::has(error.what(), "runs on a GPU only"));
+    CHECK(cuota::stream_ref{s}.is_idle());
 }

@@ -18,5 +18,6 @@ struct without_nvcc {
 
 cuota::detail::launcher<by_both> known_to_nvcc();
 void launch_by_nvcc(cuota::stream_ref s, std::size_t n, int* at);
+void run_thrust_by_nvcc(cuota::stream_ref s);
 
 }  // namespace mixed

@@ -1,0 +1,15 @@
+// expect: attempting to reference a deleted function|use of deleted function|cannot be referenced
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cuota/interop/thrust.hpp>
+
+#include <cuota/buffer/device_buffer.hpp>
+
+auto elements(cuota::device_buffer<float>& x, cuota::stream_ref s) {
+#ifdef CUOTA_FIXED
+    auto const lease = x.write(s);
+    return cuota::thrust_range<float>{lease}.size();
+#else
+    return cuota::thrust_range<float>{x.write(s)}.size();  // the lease ends with the expression
+#endif
+}

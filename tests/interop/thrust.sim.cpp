@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/interop/thrust.hpp>
+
+#include <thrust/fill.h>
+#include <thrust/reduce.h>
+#include <thrust/sort.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using cuota::thrust_range;
+using support::has;
+using support::thrown;
+
+TEST_CASE("an algorithm waits for its turn in the stream, and the host does not", "[interop][thrust]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::device_buffer<int> x{100, s, cuota::device_memory{}};
+    {
+        support::gate gate{s};
+        auto const all = x.write(s);
+        cuota::run_thrust(s, cuota::device_memory{}, [r = thrust_range{all}](auto const& on) {
+            thrust::fill(on, r.begin(), r.end(), 7);
+        });
+        CHECK_FALSE(cuota::stream_ref{s}.is_idle());
+    }
+    CHECK(x.to_vector(s) == std::vector<int>(100, 7));
+}
+
+TEST_CASE("what Thrust does to a lease is known to be its use", "[interop][thrust]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::stream const other;
+    cuota::device_buffer<int> x{100, s, cuota::device_memory{}};
+    {
+        auto const all = x.write(s);
+        cuota::run_thrust(s, cuota::device_memory{}, [r = thrust_range{all}](auto const& on) {
+            thrust::fill(on, r.begin(), r.end(), 7);
+        });
+    }
+    auto const before = cuota::simulator::misuse().races;
+    CHECK(x.to_vector(other) == std::vector<int>(100, 7));  // ordered by the leases
+    CHECK(cuota::simulator::misuse().races == before);
+}
+
+TEST_CASE("scratch that is refused passes through Thrust as it is, and leaves nothing", "[interop][thrust]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::budget const small{"small", 1_KiB};
+    cuota::scratch_allocator scratch{s, cuota::budgeted<cuota::pinned_memory>{small}};
+    std::vector<int> some(5000);
+    std::iota(some.rbegin(), some.rend(), 0);
+    auto const before = some;
+    auto const error = thrown<cuota::budget_exceeded>(
+        [&] { thrust::stable_sort(thrust::cpp::par(scratch), some.begin(), some.end()); });
+    CHECK(error.facts().asked >= 5000 * sizeof(int));
+    CHECK(small.held() == 0);
+    CHECK(some == before);
+
+    cuota::budget const enough{"enough", 1_MiB};
+    cuota::scratch_allocator more{s, cuota::budgeted<cuota::pinned_memory>{enough}};
+    thrust::stable_sort(thrust::cpp::par(more), some.begin(), some.end());
+    CHECK(std::ranges::is_sorted(some));
+    CHECK(enough.peak() >= 5000 * sizeof(int));
+    CHECK(enough.held() == 0);
+}
+
+TEST_CASE("an exception in what Thrust calls ends the device, and says why", "[interop][thrust]") {
+    support::machine const machine;
+    cuota::stream const s;
+    auto const error = thrown<cuota::cuda_error>([&] {
+        (void)cuota::run_thrust(s, cuota::device_memory{},
+                                [](auto const&) -> int { throw std::runtime_error{"no such key"}; });
+    });
+    CHECK(has(error.what(), "no such key"));
+    cuota::simulator::reset();
+}
+
+TEST_CASE("Thrust on a lease survives every failing call", "[interop][thrust]") {
+    support::machine machine;
+    auto const turn = [] {
+        cuota::stream const s;
+        cuota::device_buffer<int> x{100, 3, s, cuota::device_memory{}};
+        auto const all = x.write(s);
+        thrust_range const r{all};
+        cuota::run_thrust(s, cuota::device_memory{},
+                          [r](auto const& on) { thrust::fill(on, r.begin(), r.end(), 7); });
+        int const sum = cuota::run_thrust(s, cuota::device_memory{}, [r](auto const& on) {
+            return thrust::reduce(on, r.begin(), r.end());
+        });
+        REQUIRE(sum == 700);
+    };
+    CHECK(support::survives_every_failure(machine, turn).thrown > 0);
+}
