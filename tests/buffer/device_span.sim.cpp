@@ -7,6 +7,8 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/resource/device_memory.hpp>
 
+#include <string>
+
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
@@ -14,44 +16,42 @@
 using support::thrown;
 
 #if CUOTA_CHECKED
-TEST_CASE("an index outside a device_span stops the kernel, and the next call names it",
-          "[buffer][device_span]") {
+namespace {
+
+/// What the next call says of a kernel that has a span of "numbers", leased at train.cpp:41.
+template <class Body>
+std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
     support::machine machine;
-    cuota::stream const stream;
+    std::string why;
     {
+        cuota::stream const stream;
         cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}, "numbers"};
         cuota::device_span<int> const to = numbers.write({"train.cpp", 41});
         cuota::for_each_index(
-            stream, 5, [to](std::size_t i) { to[i] = 1; }, "fill_too_much");
-
-        auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
-
-        CHECK(support::has(error.what(), "fill_too_much"));
-        CHECK(support::has(error.what(),
-                           "index 4 is outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
+            stream, indices, [to, body](std::size_t i) { body(to, i); }, kernel);
+        why = thrown<cuota::cuda_error>([&] { stream.synchronize(); }).what();
     }
     cuota::simulator::reset();
     (void)machine.errors.take();  // a failed device answers no call
+    return why;
+}
+
+}  // namespace
+
+TEST_CASE("an index outside a device_span stops the kernel, and the next call names it",
+          "[buffer][device_span]") {
+    auto const why =
+        why_it_stops("fill_too_much", 5, [](cuota::device_span<int> to, std::size_t i) { to[i] = 1; });
+    CHECK(support::has(why, "fill_too_much"));
+    CHECK(support::has(why, "index 4 is outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
 }
 
 TEST_CASE("a part that a device_span does not have stops the kernel, and the next call names it",
           "[buffer][device_span]") {
-    support::machine machine;
-    cuota::stream const stream;
-    {
-        cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}, "numbers"};
-        cuota::device_span<int> const to = numbers.write({"train.cpp", 41});
-        cuota::for_each_index(
-            stream, 1, [to](std::size_t) { to.last(5)[0] = 1; }, "take_too_much");
-
-        auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
-
-        CHECK(support::has(error.what(),
-                           "5 elements from index 0 are outside a device_span of 4 ints: numbers, "
-                           "leased at train.cpp:41"));
-    }
-    cuota::simulator::reset();
-    (void)machine.errors.take();  // a failed device answers no call
+    auto const why =
+        why_it_stops("take_too_much", 1, [](cuota::device_span<int> to, std::size_t) { to.last(5)[0] = 1; });
+    CHECK(support::has(
+        why, "5 elements from index 0 are outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
 }
 
 TEST_CASE("kernels take device_spans apart", "[buffer][device_span]") {
