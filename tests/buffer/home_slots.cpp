@@ -25,51 +25,91 @@ struct mine : home_slots {
 TEST_CASE("slots of nobody are entered by nobody", "[buffer][home_slots]") {
     home_slots none;
     none.allow(true, true);
-    CHECK_FALSE(none.may_begin(false));
-    CHECK_FALSE(none.may_begin(true));
+    CHECK_FALSE(none.may_begin_first(false));
+    CHECK_FALSE(none.may_begin_first(true));
     CHECK(none.try_begin(false, {}) == 0);
     CHECK(none.are_free());
     none.belong_to(nullptr);
     none.allow(true, true);
-    CHECK_FALSE(none.may_begin(false));
+    CHECK_FALSE(none.may_begin_first(false));
 }
 
 TEST_CASE("their owner enters them, when it may, and no other thread does", "[buffer][home_slots]") {
     mine slots;
-    CHECK(slots.may_begin(false));
-    CHECK(slots.may_begin(true));
+    CHECK(slots.may_begin_first(false));
+    CHECK(slots.may_begin_first(true));
+    bool other_may = true;
+    std::uint64_t others = 1;
     std::thread{[&] {
-        CHECK_FALSE(slots.may_begin(false));
-        CHECK(slots.try_begin(true, {}) == 0);
+        other_may = slots.may_begin_first(false);
+        others = slots.try_begin(true, {});
     }}.join();
+    CHECK_FALSE(other_may);
+    CHECK(others == 0);
     slots.allow(true, false);
-    CHECK(slots.may_begin(false));
-    CHECK_FALSE(slots.may_begin(true));
+    CHECK(slots.may_begin_first(false));
+    CHECK_FALSE(slots.may_begin_first(true));
     CHECK(slots.try_begin(true, {}) == 0);
     CHECK(slots.try_begin(false, {}) == 1);
-    slots.end(1, false);
+    CHECK(slots.try_begin(false, {}) == 3);
+    CHECK(slots.try_begin(true, {}) == 0);
+    slots.end(3, false);
+    CHECK(slots.try_end_first(false));
+    CHECK(slots.may_begin_first(false));
+    slots.allow(false, false);
+    CHECK(slots.try_begin(false, {}) == 0);
+    CHECK(slots.are_free());
 }
 
-TEST_CASE("there are five, each is known while it is open, and any may be next", "[buffer][home_slots]") {
+TEST_CASE("a place for reads, one for writes and three for either, each known while it is open",
+          "[buffer][home_slots]") {
     mine slots;
-    CHECK(slots.is_first_free());
-    CHECK(slots.begin_first(false, {"a.cpp", 1}) == 1);
-    CHECK_FALSE(slots.is_first_free());
-    for (unsigned i = 2; i <= home_slots::count; ++i) CHECK(slots.try_begin(false, {"a.cpp", i}) == i);
+    CHECK(slots.begin_first(false, {"a.cpp", 1}) == home_slots::first_number(false));
+    CHECK_FALSE(slots.may_begin_first(false));
+    CHECK(slots.may_begin_first(true));
+    for (unsigned i = 3; i <= home_slots::count; ++i) CHECK(slots.try_begin(false, {"a.cpp", i}) == i);
     CHECK(slots.try_begin(false, {"a.cpp", 6}) == 0);
+    CHECK(slots.try_begin(true, {"a.cpp", 7}) == home_slots::first_number(true));
+    CHECK(slots.try_begin(true, {"a.cpp", 8}) == 0);
+    CHECK(slots.open()->where.line == 7);
 
-    slots.end(3, false);
+    slots.end(4, false);
+    CHECK(slots.try_end_first(true));
     CHECK_FALSE(slots.are_free());
-    CHECK(slots.try_begin(true, {"b.cpp", 7}) == 3);
+    CHECK_FALSE(slots.open()->writes);
+    CHECK(slots.try_begin(true, {}) == 2);
+    CHECK(slots.try_begin(true, {"b.cpp", 9}) == 4);
+    CHECK(slots.try_end_first(true));
     auto const open = slots.open();
-    CHECK(open);
+    REQUIRE(open);
     CHECK(open->writes);
     CHECK(std::string{open->where.file} == "b.cpp");
-    CHECK(open->where.line == 7);
+    CHECK(open->where.line == 9);
 
-    for (std::uint64_t i = 1; i <= home_slots::count; ++i) slots.end(i, i == 3);
+    for (std::uint64_t const i : {1u, 3u, 4u, 5u}) slots.end(i, i == 4);
     CHECK(slots.are_free());
     CHECK_FALSE(slots.open());
+}
+
+TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever", "[buffer][home_slots]") {
+    mine slots;
+    std::uint64_t const a = slots.begin_first(false, {"a.cpp", 1});
+    slots.allow(true, false);
+    CHECK(slots.open()->where.line == 1);
+    CHECK_FALSE(slots.may_begin_first(true));
+    slots.end(a, false);
+    CHECK(slots.may_begin_first(false));
+}
+
+TEST_CASE("a use that ends after its buffer is told of it", "[buffer][home_slots]") {
+    mine slots;
+    std::uint64_t const a = slots.begin_first(true, {"a.cpp", 1});
+    slots.belong_to(nullptr);
+    CHECK_FALSE(slots.try_end_first(true));
+    CHECK_FALSE(slots.are_free());
+    slots.end(a, true);
+    CHECK(slots.are_free());
+    CHECK_FALSE(slots.may_begin_first(true));
 }
 
 TEST_CASE("what has ended is told once", "[buffer][home_slots]") {

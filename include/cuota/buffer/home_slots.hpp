@@ -17,7 +17,8 @@
 namespace cuota::inline v0::detail {
 
 /// A few places for uses that are open, which one thread at a time, the owner, enters; and whether any have ended since
-/// somebody looked. The home stream's own order is enough between them.
+/// somebody looked. The home stream's own order is enough between them. A place that is free names who may enter it: to
+/// begin a use is one comparison.
 /// Threads: as each says; who has the lock is the one thread that has what they share.
 class home_slots {
 public:
@@ -28,31 +29,50 @@ public:
         place where;
     };
 
-    /// Any thread: the calling one is the owner, and may begin uses that read, or write.
-    [[nodiscard]] bool may_begin(bool writes) const noexcept {
-        return may_begin_[writes].load(std::memory_order_acquire) == this_thread_record();
+    /// Any thread: the calling one is the owner, may begin a use that reads, or writes, and the first place for such is
+    /// free.
+    [[nodiscard]] bool may_begin_first(bool writes) const noexcept {
+        return slots_[writes].is_free_for(this_thread_record());
     }
-    /// The owner, which may begin: the first place is free, where most uses stand.
-    [[nodiscard]] bool is_first_free() const noexcept { return slots_[0].is_free(); }
-    /// Then: a use begins there. Returns its number, 1.
+    /// Then: a use begins there. Returns its number.
     [[nodiscard]] std::uint64_t begin_first(bool writes, place where) noexcept {
-        slots_[0].set(where, writes);
-        return 1;
+        slots_[writes].set(where, writes);
+        return first_number(writes);
     }
-    /// Any thread: a use begins in any place, if the thread may and there is one. Returns its number, from 1; else 0.
+    /// Of such a use.
+    [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
+    /// Any thread: the use that stands there is over; false, and it is not, where there is no owner any more. Touches
+    /// nothing after it counts as free: then all may end.
+    [[nodiscard]] bool try_end_first(bool writes) noexcept {
+        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+        if (!owner) [[unlikely]]
+            return false;
+        done_[writes].store(true, std::memory_order_relaxed);
+        slots_[writes].free_for(owner);
+        return true;
+    }
+
+    /// The owner: a use begins in any place, if it may and there is one. Returns its number, from 1; else, and to any other
+    /// thread, 0.
     [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept {
-        auto const free = std::ranges::find_if(slots_, &slot::is_free);
-        if (free == slots_.end() || !may_begin(writes)) return 0;
+        if (may_begin_first(writes)) return begin_first(writes, where);
+        if (may_begin_[writes].load(std::memory_order_acquire) != this_thread_record()) return 0;
+        auto const free =
+            std::find_if(slots_.begin() + 2, slots_.end(), [](slot const& s) { return !s.get(); });
+        if (free == slots_.end()) return 0;
         free->set(where, writes);
         return static_cast<std::uint64_t>(free - slots_.begin()) + 1;
     }
-    /// Any thread: the use of that number is over. Touches nothing after it counts as free: then all may end.
+    /// Any thread: the use of that number is over. As try_end_first.
     void end(std::uint64_t number, bool writes) noexcept {
         done_[writes].store(true, std::memory_order_relaxed);
-        slots_[number - 1].clear();
+        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+        slots_[number - 1].free_for(owner ? owner : no_thread());
     }
-    /// Any thread: all places are free, and what was done there is known to the caller.
-    [[nodiscard]] bool are_free() const noexcept { return std::ranges::all_of(slots_, &slot::is_free); }
+    /// Any thread: all places are free, and what was done there is known to who asks.
+    [[nodiscard]] bool are_free() const noexcept {
+        return std::ranges::none_of(slots_, [](slot const& s) { return s.get().has_value(); });
+    }
     /// Any thread: one that is open; one that writes, if any does.
     [[nodiscard]] std::optional<use> open() const noexcept {
         std::optional<use> found;
@@ -73,53 +93,66 @@ public:
         return {done_[false].exchange(false, std::memory_order_relaxed),
                 done_[true].exchange(false, std::memory_order_relaxed)};
     }
-    /// While nothing is open. Null: nobody is the owner.
-    void belong_to(thread_record* who) noexcept { owner_ = who ? who : no_thread(); }
-    /// What the owner may begin from now on.
+    /// Null: nobody is the owner. While nothing is open, or, for nobody, when the buffer has ended.
+    void belong_to(thread_record* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
+    /// What the owner may begin from now on. It has none open of what it may not.
     void allow(bool reads, bool writes) noexcept {
-        may_begin_[false].store(reads ? owner_ : no_thread(), std::memory_order_release);
-        may_begin_[true].store(writes ? owner_ : no_thread(), std::memory_order_release);
+        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+        for (bool const kind : {false, true}) {
+            thread_record const* const who = (kind ? writes : reads) && owner ? owner : no_thread();
+            may_begin_[kind].store(who, std::memory_order_release);
+            slots_[kind].free_for_if_free(who);
+        }
     }
 
 private:
-    // All may look.
+    // All may look. A word that says for whom it is free: a thread's record, which is aligned, or nobody; or, with a state
+    // in its lowest bits, the line of the use that is open.
     class slot {
     public:
         void set(place where, bool writes) noexcept {
             file_.store(where.file, std::memory_order_relaxed);
-            line_and_state_.store(std::uint64_t{where.line} << 32 | (writes ? to_write : to_read),
-                                  std::memory_order_release);
+            word_.store(std::uint64_t{where.line} << 32 | (writes ? to_write : to_read),
+                        std::memory_order_release);
         }
-        void clear() noexcept { line_and_state_.store(0, std::memory_order_release); }
-        [[nodiscard]] bool is_free() const noexcept {
-            return line_and_state_.load(std::memory_order_acquire) == 0;
+        void free_for(thread_record const* who) noexcept {
+            word_.store(word_of(who), std::memory_order_release);
+        }
+        void free_for_if_free(thread_record const* who) noexcept {
+            std::uint64_t now = word_.load(std::memory_order_relaxed);
+            while ((now & states) == 0 &&
+                   !word_.compare_exchange_weak(now, word_of(who), std::memory_order_acq_rel)) {}
+        }
+        [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept {
+            return word_.load(std::memory_order_acquire) == word_of(who);
         }
         [[nodiscard]] std::optional<use> get() const noexcept {
-            std::uint64_t const now =
-                line_and_state_.load(std::memory_order_acquire);  // once: the owner may go on
-            if (now == 0) return std::nullopt;
-            return use{(now & 3) == to_write,
+            std::uint64_t const now = word_.load(std::memory_order_acquire);  // once: the owner may go on
+            if ((now & states) == 0) return std::nullopt;
+            return use{(now & states) == to_write,
                        {file_.load(std::memory_order_relaxed), static_cast<unsigned>(now >> 32)}};
         }
 
     private:
-        static constexpr std::uint64_t to_read = 1, to_write = 2;
-
+        static constexpr std::uint64_t to_read = 1, to_write = 2, states = 3;
+        [[nodiscard]] static std::uint64_t word_of(thread_record const* who) noexcept {
+            return reinterpret_cast<std::uintptr_t>(who);
+        }
         std::atomic<char const*> file_ = "";
-        std::atomic<std::uint64_t> line_and_state_ = 0;  // the state in the lower half; 0 as a whole: free
+        std::atomic<std::uint64_t> word_ = word_of(no_thread());
     };
 
-    // Whom no thread is.
-    [[nodiscard]] static thread_record* no_thread() noexcept {
-        alignas(thread_record) static std::byte nothing{};
-        return reinterpret_cast<thread_record*>(&nothing);
+    // Whom no thread is, not one without a record either.
+    [[nodiscard]] static thread_record const* no_thread() noexcept {
+        alignas(thread_record) static constexpr std::byte nothing{};
+        return reinterpret_cast<thread_record const*>(&nothing);
     }
 
+    std::atomic<thread_record const*> owner_ = nullptr;
+    std::array<std::atomic<bool>, 2> done_{};  // reads, writes
+    std::array<slot, count> slots_{};  // the first to read, the second to write, all others to do either
     std::array<std::atomic<thread_record const*>, 2> may_begin_{no_thread(),
                                                                 no_thread()};  // to read, to write
-    std::array<std::atomic<bool>, 2> done_{};
-    std::array<slot, count> slots_{};
-    thread_record* owner_ = no_thread();
 };
 
 }  // namespace cuota::inline v0::detail

@@ -50,19 +50,16 @@ public:
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
         if (!s.is_same(home_)) [[unlikely]]
             return begin_among_others(s, writes, where);
-        if (!slots_.may_begin(writes)) [[unlikely]]
-            return begin_among_others(s, writes, where);
-        if (!slots_.is_first_free()) [[unlikely]]
+        if (!slots_.may_begin_first(writes)) [[unlikely]]
             return begin_among_others(s, writes, where);
         return slots_.begin_first(writes, where);
     }
     /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
     void end(std::uint64_t number, bool writes) noexcept {
-        if (number != 1) [[unlikely]]
+        if (number != home_slots::first_number(writes)) [[unlikely]]
             return end_among_others(number, writes);
-        if (has_ended_.load(std::memory_order_relaxed)) [[unlikely]]
+        if (!slots_.try_end_first(writes)) [[unlikely]]
             return end_among_others(number, writes);
-        slots_.end(number, writes);
     }
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
@@ -312,6 +309,7 @@ private:
             for (std::size_t i = at_home + 1; i != users_.size(); ++i)
                 if (users_[i].reads || (i == writer_ && users_[at_home].seen != version_))
                     join(*users_[i].last);
+            slots_.belong_to(nullptr);
             has_ended_ = true;
         }
         if (is_last) delete this;
