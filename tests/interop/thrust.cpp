@@ -55,6 +55,8 @@ static_assert(
 static_assert(std::is_same_v<thrust::iterator_system<thrust_range<int const>::iterator>::type,
                              thrust::device_system_tag>);
 static_assert(!std::is_constructible_v<thrust_range<int>, cuota::lease<int>>);
+static_assert(!std::is_constructible_v<thrust_range<int const>, cuota::lease<int>>);
+static_assert(std::is_constructible_v<thrust_range<int const>, cuota::lease<int> const&>);
 static_assert(!std::is_constructible_v<thrust_range<int>, cuota::lease<int const> const&>);
 
 }  // namespace

@@ -45,7 +45,8 @@ public:
     using iterator = thrust::device_ptr<T>;
 
     thrust_range(lease<T> const& of) noexcept : thrust_range{of.span()} {}
-    thrust_range(lease<T> const&&) = delete;  // the lease would end before Thrust is done
+    template <class U>
+    thrust_range(lease<U> const&&) = delete;  // the lease would end before Thrust is done
     thrust_range(device_span<T> of) noexcept : first_{of.data()}, size_{of.size()} {}
 
     [[nodiscard]] iterator begin() const noexcept { return first_; }
