@@ -22,11 +22,12 @@ if(CUOTA_SANITIZE)
   if(CUOTA_SANITIZE_LESS)
     list(APPEND sanitize -fno-sanitize=${CUOTA_SANITIZE_LESS})
   endif()
-  target_compile_options(cuota-dev INTERFACE ${sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(cuota-dev INTERFACE ${sanitize})
+  list(APPEND sanitize -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CUOTA_SANITIZE MATCHES thread)  # gcc would expand small memset and memcpy in place, unseen by the sanitizer
-    target_compile_options(cuota-dev INTERFACE -fno-builtin)
+    list(APPEND sanitize -fno-builtin)
   endif()
+  target_compile_options(cuota-dev INTERFACE ${sanitize})
 endif()
 
 target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
