@@ -4,12 +4,15 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -60,8 +63,8 @@ inline bool all_are(std::vector<unsigned char> const& bytes, unsigned char value
 class gate {
 public:
     explicit gate(cudaStream_t s) {
-        auto* const mine = new std::shared_ptr<facts>{shared_};
-        REQUIRE(cudaLaunchHostFunc(s, wait, mine) == cudaSuccess);
+        closed::all().add(shared_);
+        REQUIRE(cudaLaunchHostFunc(s, wait, shared_.get()) == cudaSuccess);
     }
     gate(gate const&) = delete;
     gate& operator=(gate const&) = delete;
@@ -81,11 +84,36 @@ private:
         std::atomic<bool> passed{false};
     };
 
+    // What streams have yet to come to. A device that fails before never does, and it stays here.
+    class closed {
+    public:
+        static closed& all() {
+            static auto& them = *new closed;  // a stream may come to a gate at the program's very end
+            return them;
+        }
+        void add(std::shared_ptr<facts> one) {
+            std::scoped_lock const lock{guard_};
+            waiting_.push_back(std::move(one));
+        }
+        std::shared_ptr<facts> take(void const* one) {
+            std::scoped_lock const lock{guard_};
+            auto const at = std::find_if(waiting_.begin(), waiting_.end(),
+                                         [one](auto const& w) { return w.get() == one; });
+            auto found = std::move(*at);
+            waiting_.erase(at);
+            return found;
+        }
+
+    private:
+        std::mutex guard_;
+        std::vector<std::shared_ptr<facts>> waiting_;
+    };
+
     static void wait(void* data) {
-        std::unique_ptr<std::shared_ptr<facts>> const mine{static_cast<std::shared_ptr<facts>*>(data)};
-        (*mine)->reaching.set_value();
-        (*mine)->opening.get_future().wait();
-        (*mine)->passed = true;
+        std::shared_ptr<facts> const mine = closed::all().take(data);
+        mine->reaching.set_value();
+        mine->opening.get_future().wait();
+        mine->passed = true;
     }
 
     std::shared_ptr<facts> shared_ = std::make_shared<facts>();
