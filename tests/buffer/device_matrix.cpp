@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -45,6 +46,16 @@ static_assert(cannot_be_made<int, cuota::lease<int const>&> && cannot_be_made<in
 
 // An address that nothing may be read from: host code must not get that far.
 int* nowhere() { return reinterpret_cast<int*>(std::size_t{4096}); }
+
+struct write_cells {
+    device_matrix<int> to;
+    CUOTA_KERNEL void operator()(std::size_t) const {
+        to(0, 0) = 1;
+        to(1, 2) = 2;
+        to.row(0)[2] = 3;
+        to.submatrix(1, 0, 1, 2)(0, 1) = 4;
+    }
+};
 
 std::string text_of(auto action) { return thrown<cuota::misuse>(action).what(); }
 
@@ -138,6 +149,17 @@ TEST_CASE("rows and parts that a device_matrix does not have are misuse", "[buff
     CHECK_THROWS_AS(some.submatrix(1, 0, huge, 1), cuota::misuse);
     CHECK_THROWS_AS(some.submatrix(0, 1, 1, huge), cuota::misuse);
     CHECK_THROWS_AS(device_matrix<int>{}.row(0), cuota::misuse);
+}
+
+TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its parts",
+          "[buffer][device_matrix][gpu]") {
+    cuota::stream const stream;
+    cuota::device_buffer<int> numbers{7, stream, cuota::device_memory{}};
+    {
+        auto const lease = numbers.write(stream);
+        cuota::for_each_index(stream, 1, write_cells{device_matrix{lease, 2, 3, 4}});
+    }
+    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 0, 3, 0, 0, 4, 2});
 }
 
 #if CUOTA_CHECKED

@@ -39,21 +39,3 @@ TEST_CASE("an element outside a device_matrix stops the kernel, and the next cal
     (void)machine.errors.take();  // a failed device answers no call
 }
 #endif
-
-TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its parts",
-          "[buffer][device_matrix]") {
-    support::machine const machine;
-    cuota::stream const stream;
-    cuota::device_buffer<int> numbers{7, stream, cuota::device_memory{}};
-    {
-        auto const lease = numbers.write();
-        device_matrix const m{lease, 2, 3, 4};
-        cuota::for_each_index(stream, 1, [m](std::size_t) {
-            m(0, 0) = 1;
-            m(1, 2) = 2;
-            m.row(0)[2] = 3;
-            m.submatrix(1, 0, 1, 2)(0, 1) = 4;
-        });
-    }
-    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 0, 3, 0, 0, 4, 2});
-}

@@ -5,9 +5,11 @@
 
 #include <concepts>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -32,6 +34,19 @@ namespace {
 
 // An address that nothing may be read from: host code must not get that far.
 int* nowhere() { return reinterpret_cast<int*>(std::size_t{4096}); }
+
+struct write_parts {
+    device_span<int> to;
+    CUOTA_KERNEL void operator()(std::size_t) const {
+        to.first(1)[0] = 1;
+        to.subspan(1, 2)[1] = 2;
+        to.last(1)[0] = 3;
+    }
+};
+struct number_elements {
+    device_span<int> to;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = static_cast<int>(i); }
+};
 
 }  // namespace
 
@@ -73,6 +88,23 @@ TEST_CASE("part of a device_span is a device_span, and more than it has is misus
           "cuota::misuse: 8 elements from index 3 are outside a device_span of 10 ints");
     CHECK(text_of([&] { (void)some.last(11); }) ==
           "cuota::misuse: 11 elements from index 0 are outside a device_span of 10 ints");
+}
+
+TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_span][gpu]") {
+    cuota::stream const stream;
+    cuota::device_buffer<int> numbers{10'000, stream, cuota::device_memory{}};
+    cuota::for_each_index(stream, numbers.size(), number_elements{numbers.write(stream)});
+
+    std::vector<int> expected(numbers.size());
+    std::iota(expected.begin(), expected.end(), 0);
+    CHECK(numbers.to_vector(stream) == expected);
+}
+
+TEST_CASE("kernels take device_spans apart", "[buffer][device_span][gpu]") {
+    cuota::stream const stream;
+    cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}};
+    cuota::for_each_index(stream, 1, write_parts{numbers.write(stream)});
+    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 0, 2, 3});
 }
 
 #if CUOTA_CHECKED

@@ -6,11 +6,12 @@
 _check.py --commands=FILE [--nvcc=PROGRAM] SOURCE
 
 The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
-mistake, the same file must compile: so it is the mistake that is refused, and nothing else. A source that ends in .cu is for nvcc:
-without one it is SKIPPED, by name.
+mistake, the same file must compile: so it is the mistake that is refused, and nothing else. A source that ends in .cu is for nvcc,
+and one that ends in .clang.cpp for clang: without it they are SKIPPED, by name.
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -23,6 +24,11 @@ if not expected:
     sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
 include = pathlib.Path(__file__).resolve().parents[2] / "include"
 line = [*_lint.compile_line(), f"-I{include}", "-fsyntax-only"]
+if source.name.endswith(".clang.cpp"):
+    line[0] = "clang++"
+    if not shutil.which(line[0]):
+        print(f"SKIPPED: {source.name} needs clang++, which is not here")
+        sys.exit(77)
 if source.suffix == ".cu":
     nvcc = _lint.option("nvcc")
     if not nvcc:

@@ -7,18 +7,32 @@
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
-#include <version>
-
-#if defined(__cpp_lib_mdspan)
-#include <array>
-#include <mdspan>
-#endif
+#include <utility>
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/core/config.hpp>
 
-namespace cuota::inline v0::inline CUOTA_VIEWS {
+namespace cuota::inline v0 {
+
+namespace detail {
+
+template <class Mapping>
+using strides_of = decltype(std::declval<Mapping const&>().strides());
+
+// An mdspan of T, of any rows and columns, whose strides are numbers of their own. By its parts: several libraries have one.
+template <class Mdspan, class T>
+concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents,
+                                  strides_of<typename Mdspan::mapping_type> strides) {
+    requires std::same_as<typename Mdspan::element_type, T>;
+    requires(Mdspan::rank() == 2 && Mdspan::rank_dynamic() == 2);
+    requires(sizeof(typename Mdspan::index_type) >= sizeof(std::size_t));
+    Mdspan{data, typename Mdspan::mapping_type{extents, strides}};
+};
+
+}  // namespace detail
+
+inline namespace CUOTA_VIEWS {
 
 /// Device memory as a matrix, row after row: where it starts, how many rows and columns it has, and how far apart rows
 /// start. A value for kernels, as device_span is, and checked as it is; owns nothing.
@@ -27,7 +41,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     cuota::device_matrix const m{weights, rows, columns};  // as long as the lease
 /// Units: elements. Unchecked it is a pointer and three numbers.
 template <class T>
-class device_matrix {
+class CUOTA_POINTER device_matrix {
 public:
     using element_type = T;
 
@@ -84,13 +98,17 @@ public:
         return {data_ + row * pitch_ + column, rows, columns, pitch_, origin_};
     }
 
-#if defined(__cpp_lib_mdspan)
-    using mdspan_type = std::mdspan<T, std::dextents<std::size_t, 2>, std::layout_stride>;
-    /// The same elements, unchecked.
-    [[nodiscard]] operator mdspan_type() const {
-        return {data_, {std::dextents<std::size_t, 2>{rows_, columns_}, std::array{pitch_, std::size_t{1}}}};
+    /// The same elements, unchecked, as an mdspan with layout_stride, of two extents that are known at run time and as wide as
+    /// std::size_t: std's, CUDA's (cuda::std), or another library's.
+    CUOTA_NO_EXEC_CHECK
+    template <detail::mdspan_of_rows<T> Mdspan>
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr operator Mdspan() const {
+        using mapping = typename Mdspan::mapping_type;
+        using index = typename Mdspan::index_type;
+        using extents = typename Mdspan::extents_type;
+        return Mdspan{data_, mapping{extents{static_cast<index>(rows_), static_cast<index>(columns_)},
+                                     detail::strides_of<mapping>{static_cast<index>(pitch_), index{1}}}};
     }
-#endif
 
 private:
     template <class>
@@ -136,4 +154,6 @@ device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_
 static_assert(std::is_trivially_copyable_v<device_matrix<float>>);
 static_assert(CUOTA_CHECKED || sizeof(device_matrix<float>) == sizeof(void*) + 3 * sizeof(std::size_t));
 
-}  // namespace cuota::inline v0::inline CUOTA_VIEWS
+}  // namespace CUOTA_VIEWS
+
+}  // namespace cuota::inline v0

@@ -21,7 +21,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// next call that meets the dead device says it.
 /// Unchecked it is a pointer and a size, and an index costs nothing more.
 template <class T>
-class device_span {
+class CUOTA_POINTER device_span {
 public:
     using element_type = T;
 

@@ -48,7 +48,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Cost: at home a few loads and stores, by the thread that was first to borrow there; else a lock, the waits that are
 /// needed, and an event.
 template <class T>
-class lease {
+class CUOTA_OWNER lease {
 public:
     lease(lease&& other) noexcept
         : span_{std::exchange(other.span_, {})},

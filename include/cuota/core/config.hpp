@@ -11,6 +11,14 @@
 #define CUOTA_HOST_DEVICE
 #endif
 
+// CUOTA_NO_EXEC_CHECK, before a template for both sides that calls what it is given: nvcc does not warn where that is for
+// one side only, as the standard library's is.
+#if defined(__CUDACC__) && !defined(__clang__)
+#define CUOTA_NO_EXEC_CHECK _Pragma("nv_exec_check_disable")
+#else
+#define CUOTA_NO_EXEC_CHECK
+#endif
+
 // CUOTA_KERNEL marks a kernel's body and what only kernels call: elements of views are for such code. nvcc compiles it for
 // the host as well, for the simulator to run. With CUOTA_SIMULATED_KERNELS=0, the same in a whole program, it is for the
 // device alone, and nvcc refuses host code that touches an element; the program cannot run on the simulator then.
@@ -30,6 +38,19 @@
 #else
 #define CUOTA_CHECKED 1
 #endif
+#endif
+
+// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
+// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
+#if defined(__has_cpp_attribute)
+#if __has_cpp_attribute(gsl::Owner)
+#define CUOTA_OWNER [[gsl::Owner]]
+#define CUOTA_POINTER [[gsl::Pointer]]
+#endif
+#endif
+#if !defined(CUOTA_OWNER)
+#define CUOTA_OWNER
+#define CUOTA_POINTER
 #endif
 
 // Views of device memory know more of themselves in checked builds. Their names, and those of what hands them out, tell

@@ -1,0 +1,17 @@
+// expect: object backing the pointer will be destroyed at the end of the full-expression
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cuota/buffer/device_buffer.hpp>
+
+void launch(cuota::device_span<float const> x);
+
+void use(cuota::device_buffer<float>& buffer, cuota::stream_ref s) {
+    launch(buffer.read(s));  // the lease lasts as long as the launch
+#ifdef CUOTA_FIXED
+    auto const lease = buffer.read(s);
+    cuota::device_span<float const> const x = lease;
+#else
+    cuota::device_span<float const> const x = buffer.read(s);  // the lease ends here
+#endif
+    launch(x);
+}
