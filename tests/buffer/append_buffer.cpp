@@ -64,7 +64,7 @@ std::vector<int> multiples(int below, int of) {
 
 }  // namespace
 
-TEST_CASE("what the threads of a kernel append is there, each value once", "[buffer][append_buffer]") {
+TEST_CASE("what the threads of a kernel append is there, each value once", "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{1000, on.s, on.pool};
     CHECK(found.capacity() == 1000);
@@ -96,7 +96,7 @@ TEST_CASE("kernels append behind what others appended, on any stream, until it i
 }
 
 TEST_CASE("more than an append_buffer holds is refused to the thread, and tells the host what would do",
-          "[buffer][append_buffer]") {
+          "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{64, on.s, on.pool, "matches"};
     cuota::device_buffer<int> refused{100, on.s, on.pool};
@@ -120,7 +120,7 @@ TEST_CASE("more than an append_buffer holds is refused to the thread, and tells 
     CHECK(sorted(found.to_vector(on.s)) == multiples(100, 1));
 }
 
-TEST_CASE("those that fitted are there when more were appended", "[buffer][append_buffer]") {
+TEST_CASE("those that fitted are there when more were appended", "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{10, on.s, on.pool};
     on.append(found, 1000, 1);

@@ -366,7 +366,7 @@ TEST_CASE("a device_buffer of managed memory works", "[buffer][device_buffer]") 
 }
 
 TEST_CASE("kernels on two streams see each other's elements in the order of the leases",
-          "[buffer][device_buffer]") {
+          "[buffer][device_buffer][gpu]") {
     cuota::stream const a;
     cuota::stream const b;
     cuota::scoped_pool pool{cuota::budget{"test", 8_MiB}};

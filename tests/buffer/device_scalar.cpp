@@ -52,7 +52,7 @@ TEST_CASE("a device_scalar is zero or what was said, and what was set", "[buffer
     CHECK(two.get().a == 7);
 }
 
-TEST_CASE("a kernel reads and writes a device_scalar through leases", "[buffer][device_scalar]") {
+TEST_CASE("a kernel reads and writes a device_scalar through leases", "[buffer][device_scalar][gpu]") {
     cuota::stream const stream;
     cuota::stream const other;
     cuota::device_scalar<support::word> total{stream, cuota::device_memory{}};

@@ -104,7 +104,7 @@ TEST_CASE("who changes the elements makes the other side's old, and only then", 
     CHECK(on.are(15));
 }
 
-TEST_CASE("the sides agree on whatever streams the work is", "[buffer][host_device]") {
+TEST_CASE("the sides agree on whatever streams the work is", "[buffer][host_device][gpu]") {
     scene on;
     cuota::stream const a;
     cuota::stream const b;

@@ -48,7 +48,7 @@ using words = cuota::device_buffer<support::word>;
 
 }  // namespace
 
-TEST_CASE("a temporary lease lasts as long as the launch it is made in", "[buffer][lease]") {
+TEST_CASE("a temporary lease lasts as long as the launch it is made in", "[buffer][lease][gpu]") {
     cuota::stream const stream;
     words from{1000, 5u, stream, cuota::device_memory{}};
     words to{1000, stream, cuota::device_memory{}};

@@ -83,7 +83,7 @@ std::size_t given(std::vector<std::uint64_t> const& at) {
 
 }  // namespace
 
-TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_arena]") {
+TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{64_KiB, on.s, on.pool};
     CHECK(arena.part_bytes() == 64_KiB);
@@ -100,7 +100,7 @@ TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_a
     CHECK(arena.needed(on.s) == sum);
 }
 
-TEST_CASE("pieces begin at multiples of 16 bytes and do not overlap", "[buffer][scratch_arena]") {
+TEST_CASE("pieces begin at multiples of 16 bytes and do not overlap", "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{4096, on.s, on.pool};
     auto at = on.take(arena, 100, 17);
@@ -114,7 +114,7 @@ TEST_CASE("pieces begin at multiples of 16 bytes and do not overlap", "[buffer][
 }
 
 TEST_CASE("a thread that finds an arena full gets nothing, and the host hears what would do",
-          "[buffer][scratch_arena]") {
+          "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{1000, on.s, on.pool, "visited"};
     CHECK(arena.part_bytes() == 1024);
@@ -137,7 +137,7 @@ TEST_CASE("what one kernel wanted is not forgotten when another does with less",
     CHECK(arena.needed(on.s) == 6400);
 }
 
-TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][scratch_arena]") {
+TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{256, 4, on.s, on.pool};
     CHECK(arena.parts() == 4);

@@ -97,7 +97,8 @@ TEST_CASE("who writes where he may is not told of", "[guard][fenced]") {
     CHECK_NOTHROW(memory.close(s));
 }
 
-TEST_CASE("a write behind a block is found by a look, with its offset and its bytes", "[guard][fenced]") {
+TEST_CASE("a write behind a block is found by a look, with its offset and its bytes",
+          "[guard][fenced][gpu]") {
     support::captured_errors errors;
     cuota::stream const s;
     fenced memory{cuota::async_memory{}, {.name = "debug"}};
@@ -132,7 +133,7 @@ TEST_CASE("a write behind a block is found by a look, with its offset and its by
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a write in front of a block has a negative offset", "[guard][fenced]") {
+TEST_CASE("a write in front of a block has a negative offset", "[guard][fenced][gpu]") {
     cuota::stream const s;
     fenced<> memory;
     for (std::size_t const zone : {1U, 16U, 256U, 1000U}) {
