@@ -18,8 +18,8 @@ TEST_CASE("of the uses that two threads make at the same time one is kept",
         buffer_uses lazy;
         CHECK(lazy.if_any() == nullptr);
         stream_uses* there = nullptr;
-        std::thread other{[&] { there = &lazy.of(home); }};
-        stream_uses* const here = &lazy.of(home);
+        std::thread other{[&] { there = &lazy.of([&] { return cuota::stream_ref{home}; }); }};
+        stream_uses* const here = &lazy.of([&] { return cuota::stream_ref{home}; });
         other.join();
         REQUIRE(here == there);
         buffer_uses moved{std::move(lazy)};

@@ -54,16 +54,4 @@ TEST_CASE("a part that a device_span does not have stops the kernel, and the nex
     CHECK(support::has(
         why, "5 elements from index 0 are outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
 }
-
-TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_span]") {
-    support::machine const machine;
-    cuota::stream const stream;
-    cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}};
-    {
-        auto const to = numbers.write();
-        cuota::for_each_index(stream, 4,
-                              [to = to.span()](std::size_t i) { to[i] = static_cast<int>(i) + 1; });
-    }
-    CHECK(numbers.to_vector(stream) == std::vector<int>{1, 2, 3, 4});
-}
 #endif

@@ -3,10 +3,13 @@
 
 #include <cuota/buffer/home_slots.hpp>
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 
 using cuota::place;
 using cuota::detail::home_slots;
@@ -15,6 +18,7 @@ namespace {
 
 struct mine : home_slots {
     mine() {
+        count_as_used();
         belong_to(cuota::detail::this_thread());
         allow(true, true);
     }
@@ -64,7 +68,7 @@ TEST_CASE("their owner enters them, when it may, and no other thread does", "[bu
 TEST_CASE("a place for reads, one for writes and three for either, each known while it is open",
           "[buffer][home_slots]") {
     mine slots;
-    CHECK(slots.begin_first(false, {"a.cpp", 1}) == home_slots::first_number(false));
+    slots.begin_first(false, {"a.cpp", 1});
     CHECK_FALSE(slots.may_begin_first(false));
     CHECK(slots.may_begin_first(true));
     for (unsigned i = 3; i <= home_slots::count; ++i) CHECK(slots.try_begin(false, {"a.cpp", i}) == i);
@@ -93,29 +97,33 @@ TEST_CASE("a place for reads, one for writes and three for either, each known wh
 
 TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever", "[buffer][home_slots]") {
     mine slots;
-    std::uint64_t const a = slots.begin_first(false, {"a.cpp", 1});
+    slots.begin_first(false, {"a.cpp", 1});
     slots.allow(true, false);
     CHECK(slots.open()->where.line == 1);
     CHECK_FALSE(slots.may_begin_first(true));
-    slots.end(a, false);
+    slots.end(home_slots::first_number(false), false);
     CHECK(slots.may_begin_first(false));
 }
 
 TEST_CASE("a use that ends after its buffer is told of it", "[buffer][home_slots]") {
     mine slots;
-    std::uint64_t const a = slots.begin_first(true, {"a.cpp", 1});
+    slots.begin_first(true, {"a.cpp", 1});
     slots.belong_to(nullptr);
     CHECK_FALSE(slots.try_end_first(true));
     CHECK_FALSE(slots.are_free());
-    slots.end(a, true);
+    slots.end(home_slots::first_number(true), true);
     CHECK(slots.are_free());
     CHECK_FALSE(slots.may_begin_first(true));
 }
 
 TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
     mine slots;
+    auto const at_first = slots.take_done();
+    CHECK(at_first.read);
+    CHECK(at_first.written);
     CHECK_FALSE(slots.take_done().read);
     std::uint64_t const a = slots.try_begin(false, {});
+    CHECK(a == home_slots::first_number(false));
     CHECK_FALSE(slots.take_done().read);
     slots.end(a, false);
     auto const first = slots.take_done();
@@ -128,4 +136,65 @@ TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
     auto const second = slots.take_done();
     CHECK_FALSE(second.read);
     CHECK(second.written);
+}
+
+TEST_CASE("a use begins by one comparison once one has ended there since somebody looked",
+          "[buffer][home_slots]") {
+    home_slots slots;
+    CHECK_FALSE(slots.take_done().written);
+    slots.belong_to(cuota::detail::this_thread());
+    slots.allow(true, true);
+    for (int looks = 0; looks != 2; ++looks) {
+        CHECK_FALSE(slots.may_begin_first(true));
+        CHECK(slots.try_begin(true, {"a.cpp", 1}) == home_slots::first_number(true));
+        CHECK(slots.try_end_first(true));
+        CHECK(slots.may_begin_first(true));
+        CHECK(slots.take_done().written);
+    }
+    CHECK_FALSE(slots.take_done().written);
+}
+
+TEST_CASE("what has ended is told while the next is open, and the next is told when it ends",
+          "[buffer][home_slots]") {
+    mine slots;
+    slots.begin_first(true, {"a.cpp", 1});
+    CHECK(slots.take_done().written);
+    CHECK(slots.open()->where.line == 1);
+    CHECK_FALSE(slots.take_done().written);
+    slots.allow(true, false);
+    CHECK(slots.open()->writes);
+    slots.end(home_slots::first_number(true), true);
+    CHECK(slots.take_done().written);
+
+    std::uint64_t const others[] = {slots.try_begin(false, {}), slots.try_begin(false, {})};
+    CHECK_FALSE(slots.take_done().read);
+    slots.end(others[1], false);  // in a place for either
+    CHECK(slots.take_done().read);
+    CHECK_FALSE(slots.take_done().read);
+    slots.end(others[0], false);
+    CHECK(slots.take_done().read);
+}
+
+TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][home_slots][threads]") {
+    mine slots;
+    (void)slots.take_done();
+    int const rounds = support::rounds(20'000);
+    std::atomic<int> used = 0, looked = 0;
+    int missed = 0;
+    std::thread other{[&] {
+        for (int round = 1; round <= rounds; ++round) {
+            bool told = false;
+            while (used != round) told |= slots.take_done().read;
+            told |= slots.take_done().read;
+            if (!told) ++missed;
+            looked = round;
+        }
+    }};
+    for (int round = 1; round <= rounds; ++round) {
+        slots.end(slots.try_begin(false, {}), false);
+        used = round;
+        while (looked != round) std::this_thread::yield();
+    }
+    other.join();
+    CHECK(missed == 0);
 }

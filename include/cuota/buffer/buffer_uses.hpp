@@ -23,11 +23,12 @@ public:
     }
     ~buffer_uses() = default;
 
-    /// Of a buffer with that home stream. Throws: std::bad_alloc, cuda_error.
-    [[nodiscard]] stream_uses& of(stream_ref home) {
+    /// Of a buffer whose home stream `home` returns, asked for the first time only. Throws: std::bad_alloc, cuda_error.
+    template <class Home>
+    [[nodiscard]] stream_uses& of(Home const& home) {
         if (stream_uses* const made = if_any()) [[likely]]
             return *made;
-        return made_for(home);
+        return made_for(home());
     }
     [[nodiscard]] stream_uses& of_host_memory() {
         if (stream_uses* const made = if_any()) return *made;

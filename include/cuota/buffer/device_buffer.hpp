@@ -152,15 +152,13 @@ public:
     /// Borrows the elements for work on s that only reads them.
     /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
-        return {device_span<T const>{data(), size(), origin(where)}, uses(), s, where};
+        return {*this, s, where};
     }
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
     /// Borrows the elements for work on s that may change them.
     /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
-    [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
-        return {device_span<T>{data(), size(), origin(where)}, uses(), s, where};
-    }
+    [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
     /// Replaces all elements. Waits for the copy: the host's memory is free to change or go at return.
@@ -254,6 +252,8 @@ public:
 
 private:
     template <class>
+    friend class lease;
+    template <class>
     friend class host_device;
     template <class>
     friend class append_buffer;
@@ -263,7 +263,9 @@ private:
     [[nodiscard]] detail::view_origin origin(place leased) const noexcept {
         return detail::view_origin::of_lease(name_, leased);
     }
-    [[nodiscard]] detail::stream_uses& uses() const { return uses_.of(home()); }
+    [[nodiscard]] detail::stream_uses& uses() const {
+        return uses_.of([this] { return home(); });
+    }
     void end_uses() noexcept {
         if (auto* const uses = uses_.take()) [[unlikely]]
             uses->end_at_home();

@@ -17,8 +17,8 @@
 namespace cuota::inline v0::detail {
 
 /// A few places for uses that are open, which one thread at a time, the owner, enters; and whether any have ended since
-/// somebody looked. The home stream's own order is enough between them. A place that is free names who may enter it: to
-/// begin a use is one comparison.
+/// somebody looked. The home stream's own order is enough between them. A place that is free names who may enter it, so
+/// that to begin a use is one comparison, and what stands there also says whether it was used: to end one is one store.
 /// Threads: as each says; who has the lock is the one thread that has what they share.
 class home_slots {
 public:
@@ -34,12 +34,9 @@ public:
     [[nodiscard]] bool may_begin_first(bool writes) const noexcept {
         return slots_[writes].is_free_for(this_thread_record());
     }
-    /// Then: a use begins there. Returns its number.
-    [[nodiscard]] std::uint64_t begin_first(bool writes, place where) noexcept {
-        slots_[writes].set(where, writes);
-        return first_number(writes);
-    }
-    /// Of such a use.
+    /// Then: a use begins there.
+    void begin_first(bool writes, place where) noexcept { slots_[writes].set(where, writes); }
+    /// The number of such a use.
     [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
     /// Any thread: the use that stands there is over; false, and it is not, where there is no owner any more. Touches
     /// nothing after it counts as free: then all may end.
@@ -47,7 +44,6 @@ public:
         thread_record const* const owner = owner_.load(std::memory_order_relaxed);
         if (!owner) [[unlikely]]
             return false;
-        done_[writes].store(true, std::memory_order_relaxed);
         slots_[writes].free_for(owner);
         return true;
     }
@@ -55,7 +51,14 @@ public:
     /// The owner: a use begins in any place, if it may and there is one. Returns its number, from 1; else, and to any other
     /// thread, 0.
     [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept {
-        if (may_begin_first(writes)) return begin_first(writes, where);
+        if (may_begin_first(writes)) {
+            begin_first(writes, where);
+            return first_number(writes);
+        }
+        if (slots_[writes].is_free_and_unused_for(this_thread_record())) {
+            slots_[writes].set_first_use(where, writes);
+            return first_number(writes);
+        }
         if (may_begin_[writes].load(std::memory_order_acquire) != this_thread_record()) return 0;
         auto const free =
             std::find_if(slots_.begin() + 2, slots_.end(), [](slot const& s) { return !s.get(); });
@@ -65,7 +68,7 @@ public:
     }
     /// Any thread: the use of that number is over. As try_end_first.
     void end(std::uint64_t number, bool writes) noexcept {
-        done_[writes].store(true, std::memory_order_relaxed);
+        if (number != first_number(writes)) done_[writes].store(true, std::memory_order_relaxed);
         thread_record const* const owner = owner_.load(std::memory_order_relaxed);
         slots_[number - 1].free_for(owner ? owner : no_thread());
     }
@@ -90,8 +93,15 @@ public:
         bool read, written;
     };
     [[nodiscard]] done take_done() noexcept {
-        return {done_[false].exchange(false, std::memory_order_relaxed),
-                done_[true].exchange(false, std::memory_order_relaxed)};
+        auto const take = [this](bool writes) {
+            bool const elsewhere = done_[writes].exchange(false, std::memory_order_relaxed);
+            return slots_[writes].take_used() || elsewhere;
+        };
+        return {take(false), take(true)};
+    }
+    /// As if a use that read, and one that wrote, had ended. While nobody is the owner.
+    void count_as_used() noexcept {
+        for (bool const writes : {false, true}) slots_[writes].free_for(no_thread());
     }
     /// Null: nobody is the owner. While nothing is open, or, for nobody, when the buffer has ended.
     void belong_to(thread_record* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
@@ -107,24 +117,31 @@ public:
 
 private:
     // All may look. A word that says for whom it is free: a thread's record, which is aligned, or nobody; or, with a state
-    // in its lowest bits, the line of the use that is open.
+    // in its lowest bits, the line of the use that is open. One bit more: no use has ended here since somebody looked.
     class slot {
     public:
-        void set(place where, bool writes) noexcept {
-            file_.store(where.file, std::memory_order_relaxed);
-            word_.store(std::uint64_t{where.line} << 32 | (writes ? to_write : to_read),
-                        std::memory_order_release);
-        }
+        void set(place where, bool writes) noexcept { set(where, writes, 0); }
+        void set_first_use(place where, bool writes) noexcept { set(where, writes, unused); }
         void free_for(thread_record const* who) noexcept {
             word_.store(word_of(who), std::memory_order_release);
         }
         void free_for_if_free(thread_record const* who) noexcept {
             std::uint64_t now = word_.load(std::memory_order_relaxed);
-            while ((now & states) == 0 &&
-                   !word_.compare_exchange_weak(now, word_of(who), std::memory_order_acq_rel)) {}
+            while ((now & states) == 0 && !word_.compare_exchange_weak(now, word_of(who) | (now & unused),
+                                                                       std::memory_order_acq_rel)) {}
         }
         [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept {
             return word_.load(std::memory_order_acquire) == word_of(who);
+        }
+        [[nodiscard]] bool is_free_and_unused_for(thread_record const* who) const noexcept {
+            return word_.load(std::memory_order_acquire) == (word_of(who) | unused);
+        }
+        // Whether a use has ended here since the last call.
+        [[nodiscard]] bool take_used() noexcept {
+            std::uint64_t now = word_.load(std::memory_order_acquire);
+            while ((now & unused) == 0)
+                if (word_.compare_exchange_weak(now, now | unused, std::memory_order_acq_rel)) return true;
+            return false;
         }
         [[nodiscard]] std::optional<use> get() const noexcept {
             std::uint64_t const now = word_.load(std::memory_order_acquire);  // once: the owner may go on
@@ -134,12 +151,17 @@ private:
         }
 
     private:
-        static constexpr std::uint64_t to_read = 1, to_write = 2, states = 3;
+        static constexpr std::uint64_t to_read = 1, to_write = 2, states = 3, unused = 4;
+        void set(place where, bool writes, std::uint64_t also) noexcept {
+            file_.store(where.file, std::memory_order_relaxed);
+            word_.store(std::uint64_t{where.line} << 32 | also | (writes ? to_write : to_read),
+                        std::memory_order_release);
+        }
         [[nodiscard]] static std::uint64_t word_of(thread_record const* who) noexcept {
             return reinterpret_cast<std::uintptr_t>(who);
         }
         std::atomic<char const*> file_ = "";
-        std::atomic<std::uint64_t> word_ = word_of(no_thread());
+        std::atomic<std::uint64_t> word_ = word_of(no_thread()) | unused;
     };
 
     // Whom no thread is, not one without a record either.
@@ -149,7 +171,7 @@ private:
     }
 
     std::atomic<thread_record const*> owner_ = nullptr;
-    std::array<std::atomic<bool>, 2> done_{};  // reads, writes
+    std::array<std::atomic<bool>, 2> done_{};  // reads, writes, in another place than the first for such
     std::array<slot, count> slots_{};  // the first to read, the second to write, all others to do either
     std::array<std::atomic<thread_record const*>, 2> may_begin_{no_thread(),
                                                                 no_thread()};  // to read, to write

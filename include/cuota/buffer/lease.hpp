@@ -4,7 +4,9 @@
 /// Borrowing a buffer for work on a stream: the waits that work needs, put in when it starts and remembered when it ends.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -20,16 +22,58 @@ class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where)
         : uses_{&of}, number_{of.begin(s, writes, where)}, writes_{writes} {}
+    /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
+    template <std::invocable Memory>
+    borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
+        : uses_{&of}, writes_{writes} {
+        if (!rt::is_order_checked() && of.may_begin_first(s, writes)) [[likely]] {
+            of.begin_first(writes, where);
+            number_ = first;
+            return;
+        }
+        auto const all = memory();
+        begun const now = writes ? begin<true>(of, s, where, all.data(), all.bytes())
+                                 : begin<false>(of, s, where, all.data(), all.bytes());
+        number_ = now.number;
+        checked_ = now.checked;
+    }
     borrowing(borrowing&& other) noexcept
-        : uses_{std::exchange(other.uses_, nullptr)}, number_{other.number_}, writes_{other.writes_} {}
+        : uses_{std::exchange(other.uses_, nullptr)},
+          number_{other.number_},
+          checked_{other.checked_},
+          writes_{other.writes_} {}
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing() {
-        if (uses_) uses_->end(number_, writes_);
+        if (!uses_) return;
+        if (number_ == first) [[likely]]
+            uses_->end_first(writes_);
+        else end(*uses_, number_, checked_, writes_);
     }
 
 private:
+    // A use that needed nothing, nor is known to a simulator: two comparisons and two stores, and as few to end it. All else
+    // is elsewhere, to keep the calling code short.
+    static constexpr std::uint64_t first = 0;
+
+    struct begun {
+        std::uint64_t number, checked;
+    };
+    // `writes` is no argument: all others go in registers.
+    template <bool writes>
+    [[nodiscard, gnu::noinline]] static begun begin(stream_uses& of, stream_ref s, place where,
+                                                    void const* at, std::size_t bytes) {
+        std::uint64_t const number = of.begin(s, writes, where);
+        return {number, rt::tell_borrowed(s, at, bytes, writes)};
+    }
+    [[gnu::noinline]] static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked,
+                                      bool writes) noexcept {
+        rt::tell_returned(checked);
+        of.end(number, writes);
+    }
+
     stream_uses* uses_;
     std::uint64_t number_;
+    std::uint64_t checked_ = 0;  // by the simulator
     bool writes_;
 };
 
@@ -50,10 +94,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 template <class T>
 class CUOTA_OWNER lease {
 public:
-    lease(lease&& other) noexcept
-        : span_{std::exchange(other.span_, {})},
-          use_{std::move(other.use_)},
-          borrowed_{std::move(other.borrowed_)} {}
+    lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
 
     operator device_span<T>() const noexcept { return span_; }
@@ -65,14 +106,18 @@ public:
 private:
     template <class>
     friend class device_buffer;
-    lease(device_span<T> span, detail::stream_uses& uses, stream_ref s, place where)
-        : span_{span},
-          use_{uses, s, !std::is_const_v<T>, where},
-          borrowed_{s, span.data(), span.bytes(), !std::is_const_v<T>} {}
+    // What is not wanted at home is not looked up there.
+    template <class Buffer>
+    lease(Buffer& of, stream_ref s, place where)
+        : use_{of.uses(), s, !std::is_const_v<T>, where, [&] { return elements(of, where); }},
+          span_{elements(of, where)} {}
+    template <class Buffer>
+    [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
+        return {of.data(), of.size(), of.origin(where)};
+    }
 
-    device_span<T> span_;
     detail::borrowing use_;
-    rt::borrowed_range borrowed_;
+    device_span<T> span_;
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS

@@ -38,6 +38,7 @@ public:
     explicit stream_uses(stream_ref home) : home_{home} {
         users_[at_home].id = home.id();
         set_written(at_home);
+        slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
         if (home.is_owned()) slots_.belong_to(this_thread());
         publish();
     }
@@ -48,18 +49,28 @@ public:
     /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
     /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
-        if (!s.is_same(home_)) [[unlikely]]
+        if (!may_begin_first(s, writes)) [[unlikely]]
             return begin_among_others(s, writes, where);
-        if (!slots_.may_begin_first(writes)) [[unlikely]]
-            return begin_among_others(s, writes, where);
-        return slots_.begin_first(writes, where);
+        begin_first(writes, where);
+        return home_slots::first_number(writes);
     }
     /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
     void end(std::uint64_t number, bool writes) noexcept {
-        if (number != home_slots::first_number(writes)) [[unlikely]]
-            return end_among_others(number, writes);
+        if (number == home_slots::first_number(writes)) [[likely]]
+            end_first(writes);
+        else end_among_others(number, writes);
+    }
+
+    /// The same in parts, for who wants no number. Whether a use on s needs nothing, and is the only one of its kind:
+    [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept {
+        return s.is_same(home_) && slots_.may_begin_first(writes);
+    }
+    /// Begins it then.
+    void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
+    /// As `end`.
+    void end_first(bool writes) noexcept {
         if (!slots_.try_end_first(writes)) [[unlikely]]
-            return end_among_others(number, writes);
+            end_among_others(home_slots::first_number(writes), writes);
     }
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.

@@ -48,28 +48,33 @@ inline void on_behalf_of(place where, tag name = {}) noexcept {
         cuota_simulator_next_call(where.file, where.line, name.text());
 }
 
-/// Memory that kernels on a stream may touch while this lives: the simulator checks it against all other accesses.
-/// On a GPU: nothing. Move-only.
+/// Whether the simulator checks which memory kernels touch. On a GPU: false.
+[[nodiscard]] inline bool is_order_checked() noexcept {
+    auto const* const is_off = &cuota_simulator_order_is_off;
+    return is_off && !is_off->load(std::memory_order_relaxed);
+}
+/// Memory that kernels on a stream may touch from now on: the simulator checks it against all other accesses. Returns a
+/// number for tell_returned; 0, which may be told as well, when nobody checks. A stream has its cudaStream_t by get().
+template <class Stream>
+[[nodiscard]] std::uint64_t tell_borrowed(Stream s, void const* first, std::size_t bytes,
+                                          bool writes) noexcept {
+    return is_order_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
+}
+inline void tell_returned(std::uint64_t number) noexcept {
+    if (number != 0) cuota_simulator_return(number);
+}
+
+/// Memory that is borrowed while this lives. Move-only.
 class borrowed_range {
 public:
-    /// Of what asks for its cudaStream_t by get().
     template <class Stream>
-    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept : number_{0} {
-        if (is_checked()) [[unlikely]]
-            number_ = cuota_simulator_borrow(s.get(), first, bytes, writes);
-    }
+    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
+        : number_{tell_borrowed(s, first, bytes, writes)} {}
     borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
     borrowed_range& operator=(borrowed_range&&) = delete;
-    ~borrowed_range() {
-        if (number_ != 0) [[unlikely]]
-            cuota_simulator_return(number_);
-    }
+    ~borrowed_range() { tell_returned(number_); }
 
 private:
-    [[nodiscard]] static bool is_checked() noexcept {
-        auto const* const is_off = &cuota_simulator_order_is_off;
-        return is_off && !is_off->load(std::memory_order_relaxed);
-    }
     std::uint64_t number_;
 };
 
