@@ -20,7 +20,8 @@ struct count_up {
 
 }  // namespace
 
-TEST_CASE("every index is visited once, launch after launch in stream order", "[runtime][for_each_index][gpu]") {
+TEST_CASE("every index is visited once, launch after launch in stream order",
+          "[runtime][for_each_index][gpu]") {
     constexpr std::size_t n = 100'003;
     int* const at = static_cast<int*>(cuota::rt::device_allocate(n * sizeof(int)));
     cuota::stream const s;
