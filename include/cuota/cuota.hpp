@@ -155,4 +155,5 @@
 #include <cuota/data/source.hpp>
 #include <cuota/data/subset_source.hpp>
 #include <cuota/data/use_count.hpp>
+#include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
