@@ -138,6 +138,7 @@
 #include <cuota/buffer/view_origin.hpp>
 
 #include <cuota/data/any_source.hpp>
+#include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/element.hpp>
@@ -146,10 +147,13 @@
 #include <cuota/data/loader_engine.hpp>
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
+#include <cuota/data/loader_state.hpp>
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/raw_source.hpp>
+#include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/data/subset_source.hpp>
 #include <cuota/data/use_count.hpp>
+#include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>

@@ -18,6 +18,7 @@
 #include <cuota/data/element.hpp>
 #include <cuota/data/loader_engine.hpp>
 #include <cuota/data/loader_plan.hpp>
+#include <cuota/data/loader_state.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -213,10 +214,26 @@ public:
     /// before, as on construction when it cannot have that again: the loader is as it was, and the epoch can be asked for
     /// again.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, place where = place::here()) & {
-        engine_->start_epoch(number, where);
+        engine_->start_epoch(number, 0, where);
+        return epoch_range{engine_};
+    }
+    /// Goes on where a loader was, as `state` told: with the batches that were not delivered then, whatever had been read.
+    /// The number of workers, of processes and of samples in a batch may be another.
+    /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
+    [[nodiscard]] epoch_range epoch(loader_state const& from, place where = place::here()) & {
+        if (from.order != engine_->order_id())
+            throw misuse{
+                "a loader of " + engine_->name() +
+                    " was to go on where another was: its sampler or its number of samples is another",
+                where};
+        engine_->start_epoch(from.epoch, from.position, where);
         return epoch_range{engine_};
     }
     epoch_range epoch(std::uint64_t, place = {}) && = delete;  // the loader would end before its epoch
+    epoch_range epoch(loader_state const&, place = {}) && = delete;
+    /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
+    /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
+    [[nodiscard]] loader_state state() const { return engine_->state(); }
 
     [[nodiscard]] loader_plan const& plan() const noexcept { return engine_->plan(); }
     [[nodiscard]] std::uint64_t size() const { return engine_->size(); }  ///< samples

@@ -21,9 +21,10 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/data/any_source.hpp>
+#include <cuota/data/batch_deal.hpp>
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
-#include <cuota/data/permutation.hpp>
+#include <cuota/data/loader_state.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0::detail {
@@ -37,7 +38,7 @@ namespace cuota::inline v0::detail {
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where)
-        : from_{std::move(from)}, memory_{loader_shape{from_, options}, where} {
+        : from_{std::move(from)}, memory_{loader_shape{from_, options}, where}, deal_{deal_from(0)} {
         free_slots_.reserve(plan().device_slots);
         ready_.reserve(plan().device_slots);
         for (std::uint32_t i = 0; i != plan().device_slots; ++i) free_slots_.push_back(i);
@@ -65,8 +66,10 @@ public:
     // --- the consumer ---
 
     /// Takes what was given back between epochs: outside the lock, for others may be asked for it.
-    /// Throws: misuse while another epoch is going on; what loader_slots::start_use throws. The loader is as before then.
-    void start_epoch(std::uint64_t epoch, place where) {
+    /// Throws: misuse while another epoch is going on, or for a position that there is not; what loader_slots::start_use
+    /// throws. The loader is as before then.
+    void start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
+        batch_deal const deal = deal_from(position);
         {
             std::scoped_lock const lock{guard_};
             if (running_)
@@ -83,10 +86,10 @@ public:
         }
         std::scoped_lock const lock{guard_};
         ++generation_;
-        order_.reset();
-        if (options().seed) order_.emplace(from_.size(), epoch_key(*options().seed, epoch));
+        epoch_ = epoch;
+        deal_ = deal;
         delivered_ = 0;
-        claim_end_ = plan().batches;
+        claim_end_ = deal_.batches();
         failure_ = nullptr;
         for (pending& p : pending_) p.failure = nullptr;
         work_.notify_all();
@@ -114,7 +117,7 @@ public:
     /// Throws: what its worker or its copy met; misuse when the caller holds every device slot.
     [[nodiscard]] std::optional<delivery> next() {
         std::unique_lock lock{guard_};
-        if (delivered_ == plan().batches) return std::nullopt;
+        if (delivered_ == deal_.batches()) return std::nullopt;
         arrived_.wait(lock, [&] { return !ready_.empty() || failure_here() || all_slots_held(); });
         if (!ready_.empty()) {
             delivery const next{ready_.front(), delivered_++};
@@ -127,6 +130,16 @@ public:
             "the next batch of " + name() + " was asked for while all " +
             std::to_string(plan().device_slots) +
             " device slots are held by batches that still live: end one first, or ask for more device_slots"};
+    }
+
+    /// Where the epoch is that goes on, or went on last.
+    [[nodiscard]] loader_state state() const {
+        std::scoped_lock const lock{guard_};
+        return {epoch_, deal_.position_after(delivered_), order_id()};
+    }
+    /// Of what is drawn, from how many samples.
+    [[nodiscard]] std::uint64_t order_id() const {
+        return fingerprint_of({memory_->shape().order.fingerprint(), memory_->shape().samples});
     }
 
     /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
@@ -152,6 +165,10 @@ public:
 
 private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_->shape().options; }
+
+    [[nodiscard]] batch_deal deal_from(std::uint64_t position) const {
+        return {memory_->shape().positions, options().batch, options().last, options().part, position};
+    }
 
     // A claimed batch: being filled, filled and waiting for its copy, or failed.
     struct pending {
@@ -191,7 +208,7 @@ private:
             try {
                 lease = memory_->ring().acquire(stop);
             } catch (...) { failure = std::current_exception(); }
-            std::optional<claim> const mine = lease || failure ? next_claim(*epoch, samples) : std::nullopt;
+            std::optional<claim> const mine = lease || failure ? next_claim(*epoch) : std::nullopt;
             if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
                 lease.reset();
                 memory_->uses_of_ring().drop_brief();
@@ -199,7 +216,10 @@ private:
                 continue;
             }
             try {
-                if (!failure) fill(*lease, samples, out);
+                if (!failure) {
+                    draw(*mine, samples);
+                    fill(*lease, samples, out);
+                }
             } catch (...) { failure = std::current_exception(); }
             publish(*mine, std::move(lease), samples, std::move(failure));
         }
@@ -208,6 +228,8 @@ private:
     struct claim {
         std::uint64_t generation;
         std::uint64_t batch;
+        std::uint64_t epoch;
+        batch_deal::piece at;
     };
 
     [[nodiscard]] bool has_work() const noexcept { return running_ && claimed_ < claim_end_; }
@@ -220,20 +242,28 @@ private:
         return generation_;
     }
 
-    // The next batch in line and its samples: position p of the epoch holds sample order(p), whoever asks. The use of
+    // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
     // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
     // over: what the worker met in it, a failure perhaps, is no other epoch's.
-    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation,
-                                                  std::vector<std::uint64_t>& samples) {
+    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation) {
         std::scoped_lock const lock{guard_};
         if (generation != generation_ || !has_work()) return std::nullopt;
         memory_->uses_of_ring().keep_brief();
-        claim const mine{generation_, claimed_++};
-        std::uint64_t const first = mine.batch * options().batch;
-        std::uint64_t const end = std::min<std::uint64_t>(first + options().batch, from_.size());
-        samples.clear();
-        for (std::uint64_t p = first; p != end; ++p) samples.push_back(order_ ? (*order_)(p) : p);
-        return mine;
+        std::uint64_t const batch = claimed_++;
+        return claim{generation_, batch, epoch_, deal_.of(batch)};
+    }
+    void draw(claim const& what, std::vector<std::uint64_t>& samples) const {
+        loader_shape const& shape = memory_->shape();
+        samples.resize(static_cast<std::size_t>(what.at.count));  // there is room
+        std::span<std::uint64_t> rest = samples;
+        for (std::uint64_t first = what.at.first; !rest.empty();) {  // in a padded batch, around the end
+            first %= shape.positions;
+            std::size_t const here =
+                static_cast<std::size_t>(std::min<std::uint64_t>(rest.size(), shape.positions - first));
+            shape.order.draw(shape.samples, what.epoch, first, rest.first(here));
+            rest = rest.subspan(here);
+            first += here;
+        }
     }
 
     void fill(staging_ring::fill_lease const& lease, std::span<std::uint64_t const> samples,
@@ -298,12 +328,13 @@ private:
     any_source from_;
     loader_memory memory_;
 
-    std::mutex guard_;  // for all below
+    mutable std::mutex guard_;  // for all below
     std::condition_variable_any work_;
     std::condition_variable arrived_;
     bool running_ = false;
     std::uint64_t generation_ = 0;
-    std::optional<keyed_permutation> order_;
+    std::uint64_t epoch_ = 0;
+    batch_deal deal_;
     std::uint64_t claimed_ = 0;    // batches given to workers
     std::uint64_t claim_end_ = 0;  // where claiming ends: with the epoch, or before a failure
     std::uint64_t copied_ = 0;     // batches whose copy is enqueued

@@ -33,12 +33,16 @@ struct loader_shape {
           samples{from.size()},
           fields{from.fields().begin(), from.fields().end()},
           options{how},
-          plan{plan_for(name, samples, fields, options)} {}
+          order{sampler_of(name, options)},
+          positions{order.size(samples)},
+          plan{plan_for(name, positions, fields, options)} {}
 
     std::string name;
     std::uint64_t samples;
     std::vector<field> fields;
     loader_options options;
+    any_sampler order;
+    std::uint64_t positions;  // of an epoch
     loader_plan plan;
 };
 
@@ -215,7 +219,7 @@ private:
         auto const& [pinned, slab] = parts_;
         bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
         std::size_t const mine = (pinned.is_held ? pinned.bytes : 0) + (slab.is_held ? slab.bytes : 0);
-        return largest_batch(shape_.name, shape_.samples, shape_.fields, shape_.options,
+        return largest_batch(shape_.name, shape_.positions, shape_.fields, shape_.options,
                              room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
                              is_one ? saturating_add(room, mine) : unlimited);
     }

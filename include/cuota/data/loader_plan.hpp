@@ -13,24 +13,24 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/data/batch_deal.hpp>
 #include <cuota/data/element.hpp>
+#include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
 
 namespace cuota::inline v0 {
 
-/// What happens to the samples left over when the batch size does not divide the source.
-enum class last_batch { partial, drop };
-
 /// How a loader loads. Only `batch` must be given.
 struct loader_options {
-    std::size_t batch = 0;           ///< samples in a batch
-    std::optional<budget> device{};  ///< charged for the device slots; none: not limited
-    std::optional<budget> pinned{};  ///< charged for the pinned slots; none: not limited
-    std::optional<std::uint64_t>
-        seed{};  ///< shuffles every epoch in its own order; none: in the source's order
+    std::size_t batch = 0;                 ///< samples in a batch
+    std::optional<budget> device{};        ///< charged for the device slots; none: not limited
+    std::optional<budget> pinned{};        ///< charged for the pinned slots; none: not limited
+    std::optional<std::uint64_t> seed{};   ///< short for a shuffle_sampler; none: in the source's order
+    std::optional<any_sampler> sampler{};  ///< which samples an epoch takes, and in which order
     last_batch last = last_batch::partial;
+    shard part{};             ///< of several processes that share each epoch; `batch` is this one's
     std::size_t workers = 1;  ///< threads that read; the order of samples does not depend on them
     std::size_t device_slots =
         2;  ///< batches on the device at once: with one, copying and computing take turns
@@ -58,7 +58,7 @@ struct loader_plan {
 
     /// Bytes of a slot that hold something when it holds n samples of these fields.
     [[nodiscard]] std::size_t used_bytes(std::span<field const> fields, std::size_t n) const {
-        return fields.empty() ? 0 : offsets.back() + n * fields.back().bytes();
+        return fields.empty() || n == 0 ? 0 : offsets.back() + n * fields.back().bytes();
     }
 };
 
@@ -69,18 +69,27 @@ namespace detail {
     return *bytes;
 }
 
-[[nodiscard]] inline loader_plan plan_for(std::string const& name, std::uint64_t samples,
+// Throws: misuse for two orders at once.
+[[nodiscard]] inline any_sampler sampler_of(std::string const& name, loader_options const& options) {
+    if (options.sampler && options.seed)
+        throw misuse{"a loader of " + name + " was given a seed and a sampler; give the seed to the sampler"};
+    if (options.sampler) return *options.sampler;
+    if (options.seed) return shuffle_sampler{*options.seed};
+    return {};
+}
+
+/// Of an epoch that has so many positions.
+[[nodiscard]] inline loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                           std::span<field const> fields, loader_options const& options) {
     if (options.batch == 0) throw misuse{"a loader of " + name + " was given a batch of 0 samples"};
     if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
     if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
 
     loader_plan plan;
+    batch_deal const deal{positions, options.batch, options.last, options.part};
     // A batch that is never filled would only hold memory.
-    plan.batch = static_cast<std::size_t>(std::clamp<std::uint64_t>(samples, 1, options.batch));
-    plan.batches = options.last == last_batch::drop
-                       ? samples / options.batch
-                       : samples / options.batch + (samples % options.batch != 0);
+    plan.batch = static_cast<std::size_t>(std::max<std::uint64_t>(deal.largest(), 1));
+    plan.batches = deal.batches();
     plan.device_slots = options.device_slots;
     plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
     for (field const& f : fields) {
@@ -97,7 +106,7 @@ namespace detail {
 }
 
 /// The largest batch whose plan fits both rooms, and all of it the third; 0 when none does.
-[[nodiscard]] inline std::size_t largest_batch(std::string const& name, std::uint64_t samples,
+[[nodiscard]] inline std::size_t largest_batch(std::string const& name, std::uint64_t positions,
                                                std::span<field const> fields, loader_options options,
                                                std::size_t device_room, std::size_t pinned_room,
                                                std::size_t room_for_both = unlimited) {
@@ -105,7 +114,7 @@ namespace detail {
     std::size_t too_large = options.batch + 1;
     while (fits + 1 < too_large) {
         options.batch = fits + (too_large - fits) / 2;
-        loader_plan const plan = plan_for(name, samples, fields, options);
+        loader_plan const plan = plan_for(name, positions, fields, options);
         bool const ok = plan.device_bytes <= device_room && plan.pinned_bytes <= pinned_room &&
                         saturating_add(plan.device_bytes, plan.pinned_bytes) <= room_for_both;
         (ok ? fits : too_large) = options.batch;
@@ -119,7 +128,9 @@ namespace detail {
 /// Throws: misuse for options that make no loader.
 template <source S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
-    return detail::plan_for(from.name(), from.size(), from.fields(), options);
+    std::string const name{from.name()};
+    std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
+    return detail::plan_for(name, positions, from.fields(), options);
 }
 
 }  // namespace cuota::inline v0

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where a loader is, to be saved beside a checkpoint.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// An epoch and a position in it: as much as it takes to go on, whatever the number of workers and processes was.
+struct loader_state {
+    std::uint64_t epoch = 0;
+    std::uint64_t position = 0;  ///< positions of the epoch whose batches were delivered, to all processes
+    std::uint64_t order = 0;     ///< the fingerprint of what is drawn from how many samples
+
+    /// One line, for `parse`.
+    [[nodiscard]] std::string text() const {
+        return "cuota-loader-state 1 epoch " + std::to_string(epoch) + " position " +
+               std::to_string(position) + " order " + std::to_string(order);
+    }
+    /// Throws: misuse when that is no text of a state.
+    [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here()) {
+        std::string_view rest = text;
+        auto const take = [&](std::string_view word) {
+            bool const is_there = rest.starts_with(word);
+            if (is_there) rest.remove_prefix(word.size());
+            return is_there;
+        };
+        auto const number = [&](std::uint64_t& to) {
+            auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
+            bool const is_one = error == std::errc{};
+            if (is_one) rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+            return is_one;
+        };
+        loader_state state;
+        bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) &&
+                              take(" position ") && number(state.position) && take(" order ") &&
+                              number(state.order) && rest.empty();
+        if (!is_state)
+            throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loader", where};
+        return state;
+    }
+
+    friend bool operator==(loader_state const&, loader_state const&) noexcept = default;
+};
+
+}  // namespace cuota::inline v0
