@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <latch>
@@ -405,6 +406,54 @@ TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
         }};
     }
     releaser.join();
+}
+
+TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[data][batch_loader]") {
+    using namespace std::chrono_literals;
+    machine const on;
+    std::atomic<bool> go_on = false;
+    std::atomic<bool> fails = false;
+    numbered_source from{12};
+    from.before_each([&](std::span<std::uint64_t const> samples) {
+        if (samples[0] == 4) go_on.wait(false);
+        if (fails && samples[0] == 8) throw cuota::data_error{"numbers", 8, "bad"};
+    });
+    cuota::batch_loader loader{from, {.batch = 4}};
+    {
+        auto epoch = loader.epoch(0);
+        CHECK(epoch.wait_for(1h));
+        CHECK(epoch.next());
+        CHECK_FALSE(epoch.wait_for(5ms));
+        CHECK_FALSE(epoch.wait_for(0ms));
+        CHECK_FALSE(epoch.wait_for(-1h));
+        go_on = true;
+        go_on.notify_all();
+        CHECK(epoch.wait_for(1h));
+        CHECK(epoch.wait_for(0ms));
+        CHECK(epoch.next()->index() == 1);
+        CHECK(epoch.wait_for(1h));
+        CHECK(epoch.next());
+        CHECK(epoch.wait_for(0ms));  // it is over
+        CHECK_FALSE(epoch.next());
+        auto const moved = std::move(epoch);
+        CHECK_THROWS_AS((void)epoch.wait_for(0ms), cuota::misuse);
+    }
+    fails = true;
+    auto epoch = loader.epoch(1);
+    (void)epoch.next();
+    (void)epoch.next();
+    CHECK(epoch.wait_for(1h));
+    CHECK_THROWS_AS(epoch.next(), cuota::data_error);
+    CHECK(epoch.wait_for(0ms));
+}
+
+TEST_CASE("an epoch whose slots are all held does not wait for the next batch", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .device_slots = 1}};
+    auto epoch = loader.epoch(0);
+    auto const first = epoch.next();
+    CHECK(epoch.wait_for(std::chrono::nanoseconds::max()));
+    CHECK_THROWS_AS(epoch.next(), cuota::misuse);
 }
 
 TEST_CASE("batch_loader gives an error its place in the order, every time, and goes on with the next epoch",

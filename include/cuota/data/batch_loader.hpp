@@ -4,6 +4,7 @@
 /// Data on the device, one batch at a time.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -158,6 +159,13 @@ public:
         auto const what = engine_->next();
         if (!what) return std::nullopt;
         return batch{engine_, *what};
+    }
+
+    /// Waits on the host until `next` would not, but no longer than that. True when it would not: with a batch, at the end,
+    /// or with what it throws. Throws: misuse for an epoch that was moved from.
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
+        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
+        return engine_->wait_for(most);
     }
 
     /// For a range-based for loop. Throws: as next.

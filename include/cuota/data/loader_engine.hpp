@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -113,12 +114,19 @@ public:
         std::uint64_t index;  // of the batch in its epoch
     };
 
+    /// True when `next` has not to wait any more, false when that has taken too long.
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
+        std::unique_lock lock{guard_};
+        most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // the clock's end is near
+        return arrived_.wait_for(lock, most, [&] { return is_next_known(); });
+    }
+
     /// The next batch of the epoch, or nothing at its end. Waits on the host until its copy is enqueued.
     /// Throws: what its worker or its copy met; misuse when the caller holds every device slot.
     [[nodiscard]] std::optional<delivery> next() {
         std::unique_lock lock{guard_};
-        if (delivered_ == deal_.batches()) return std::nullopt;
-        arrived_.wait(lock, [&] { return !ready_.empty() || failure_here() || all_slots_held(); });
+        arrived_.wait(lock, [&] { return is_next_known(); });
+        if (is_over()) return std::nullopt;
         if (!ready_.empty()) {
             delivery const next{ready_.front(), delivered_++};
             ready_.erase(ready_.begin());
@@ -181,6 +189,10 @@ private:
         // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker: there are as
         // many places.
         return pending_[static_cast<std::size_t>(batch % pending_.size())];
+    }
+    [[nodiscard]] bool is_over() const noexcept { return delivered_ == deal_.batches(); }
+    [[nodiscard]] bool is_next_known() const noexcept {
+        return is_over() || !ready_.empty() || failure_here() || all_slots_held();
     }
     [[nodiscard]] bool failure_here() const noexcept { return failure_ && delivered_ == copied_; }
     [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
