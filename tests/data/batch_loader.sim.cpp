@@ -8,12 +8,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <latch>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/runtime/for_each_index.hpp>
@@ -454,6 +458,44 @@ TEST_CASE("an epoch whose slots are all held does not wait for the next batch", 
     auto const first = epoch.next();
     CHECK(epoch.wait_for(std::chrono::nanoseconds::max()));
     CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+}
+
+TEST_CASE("in a child of its process a loader refuses all, and its end does not hang",
+          "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{40}, {.batch = 4, .seed = 1, .workers = 2}};
+    auto epoch = loader.epoch(3);
+    std::optional<cuota::batch> first = epoch.next();
+
+    pid_t const child = ::fork();
+    if (child == 0) {
+        (void)::alarm(20);  // ends what hangs: the simulated device, too, has lost its threads
+        int refused = 0;
+        auto const expect_refusal = [&](auto action) {
+            try {
+                action();
+            } catch (cuota::misuse const& e) {
+                refused += has(e.what(), "was used in its child, which has none of its threads");
+            }
+        };
+        expect_refusal([&] { (void)epoch.next(); });
+        expect_refusal([&] { (void)epoch.wait_for({}); });
+        expect_refusal([&] { (void)loader.epoch(4); });
+        expect_refusal([&] { (void)loader.epoch(cuota::loader_state{}); });
+        expect_refusal([&] { (void)loader.state(); });
+        expect_refusal([&] { (void)first->size(); });
+        first.reset();
+        { auto const gone = std::move(epoch); }
+        { auto const gone = std::move(loader); }
+        std::_Exit(refused == 6 ? 0 : 1);
+    }
+    REQUIRE(child > 0);
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(epoch.next());  // here all goes on
+    CHECK(first->size() == 4);
 }
 
 TEST_CASE("batch_loader gives an error its place in the order, every time, and goes on with the next epoch",

@@ -96,6 +96,7 @@ private:
 
     void check_alive(place where) const {
         if (!engine_) throw misuse{"a batch was used after it was moved from", where};
+        engine_->expect_its_process(where);
     }
     [[nodiscard]] field const& checked_field(std::size_t index, place where) const {
         check_alive(where);
@@ -108,8 +109,7 @@ private:
     [[nodiscard]] detail::device_slot const& contents() const noexcept { return engine_->slot(slot_); }
 
     void release() noexcept {
-        if (engine_) engine_->release(slot_);
-        engine_ = {};
+        detail::loader_engine::let_go(engine_, [this](auto& engine) { engine.release(slot_); });
     }
 
     shared<detail::loader_engine> engine_;
@@ -148,25 +148,21 @@ public:
     epoch_range& operator=(epoch_range&&) = delete;  // an epoch is started, not assigned
     ~epoch_range() {
         current_.reset();
-        if (engine_) engine_->end_epoch();
+        detail::loader_engine::let_go(engine_, [](auto& engine) { engine.end_epoch(); });
     }
 
     /// The next batch, or nothing at the end of the epoch. Waits on the host until its copy is enqueued.
     /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
     ///         every further call; misuse when the caller still holds every device slot.
     [[nodiscard]] std::optional<batch> next() {
-        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
-        auto const what = engine_->next();
+        auto const what = checked_engine().next();
         if (!what) return std::nullopt;
         return batch{engine_, *what};
     }
 
     /// Waits on the host until `next` would not, but no longer than that. True when it would not: with a batch, at the end,
     /// or with what it throws. Throws: misuse for an epoch that was moved from.
-    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
-        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
-        return engine_->wait_for(most);
-    }
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) { return checked_engine().wait_for(most); }
 
     /// For a range-based for loop. Throws: as next.
     [[nodiscard]] iterator begin() {
@@ -179,6 +175,11 @@ private:
     friend class batch_loader;
     explicit epoch_range(shared<detail::loader_engine> engine) noexcept : engine_{std::move(engine)} {}
 
+    [[nodiscard]] detail::loader_engine& checked_engine() const {
+        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
+        engine_->expect_its_process({});
+        return *engine_;
+    }
     void advance() {
         current_.reset();
         current_ = next();
@@ -200,6 +201,7 @@ private:
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
 ///          for options that make no loader; cuda_error. Nothing is held then.
 /// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid.
+/// In a child of the process that made it nothing of it can be used (misuse), and its end does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
@@ -222,6 +224,7 @@ public:
     /// before, as on construction when it cannot have that again: the loader is as it was, and the epoch can be asked for
     /// again.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, place where = place::here()) & {
+        engine_->expect_its_process(where);
         engine_->start_epoch(number, 0, where);
         return epoch_range{engine_};
     }
@@ -229,6 +232,7 @@ public:
     /// The number of workers, of processes and of samples in a batch may be another.
     /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, place where = place::here()) & {
+        engine_->expect_its_process(where);
         if (from.order != engine_->order_id())
             throw misuse{
                 "a loader of " + engine_->name() +
@@ -241,7 +245,10 @@ public:
     epoch_range epoch(loader_state const&, place = {}) && = delete;
     /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
     /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
-    [[nodiscard]] loader_state state() const { return engine_->state(); }
+    [[nodiscard]] loader_state state(place where = place::here()) const {
+        engine_->expect_its_process(where);
+        return engine_->state();
+    }
 
     [[nodiscard]] loader_plan const& plan() const noexcept { return engine_->plan(); }
     [[nodiscard]] std::uint64_t size() const { return engine_->size(); }  ///< samples
@@ -249,7 +256,7 @@ public:
 
 private:
     void shut_down() noexcept {
-        if (engine_) engine_->shut_down();
+        detail::loader_engine::let_go(engine_, [](auto& engine) { engine.shut_down(); });
     }
     shared<detail::loader_engine> engine_;
 };

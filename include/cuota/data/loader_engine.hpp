@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
@@ -62,6 +64,28 @@ public:
     void shut_down() noexcept {
         for (std::jthread& worker : workers_) worker.request_stop();
         workers_.clear();
+    }
+
+    /// After a fork the child has none of the threads, perhaps a lock that nobody will open, and a device that it may not
+    /// use: there nothing of this is touched, and it is never destroyed.
+    [[nodiscard]] bool is_in_its_process() const noexcept { return ::getpid() == process_; }
+    void expect_its_process(place where) const {
+        if (!is_in_its_process())
+            throw misuse{
+                "a loader of process " + std::to_string(process_) +
+                    " was used in its child, which has none of its threads: make loaders after the fork",
+                where};
+    }
+    /// For whoever owns it and ends: all that it does then, but in a child.
+    template <class End>
+    static void let_go(shared<loader_engine>& of, End end) noexcept {
+        if (!of) return;
+        if (of->is_in_its_process()) {
+            end(*of);
+            of = {};
+        } else {
+            (void)of.detach();
+        }
     }
 
     // --- the consumer ---
@@ -117,7 +141,8 @@ public:
     /// True when `next` has not to wait any more, false when that has taken too long.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
         std::unique_lock lock{guard_};
-        most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // the clock's end is near
+        most = std::min<std::chrono::nanoseconds>(most,
+                                                  std::chrono::hours{24 * 365});  // the clock's end is near
         return arrived_.wait_for(lock, most, [&] { return is_next_known(); });
     }
 
@@ -337,6 +362,7 @@ private:
         std::swap(slot.samples, from.samples);
     }
 
+    pid_t const process_ = ::getpid();
     any_source from_;
     loader_memory memory_;
 
