@@ -167,8 +167,9 @@ public:
 
     /// Where the epoch is that goes on, or went on last.
     [[nodiscard]] loader_state state() const {
+        std::uint64_t const order = order_id();  // a program's own sampler is asked
         std::scoped_lock const lock{guard_};
-        return {epoch_, deal_.position_after(delivered_), order_id()};
+        return {epoch_, deal_.position_after(delivered_), order};
     }
     /// Of what is drawn, from how many samples.
     [[nodiscard]] std::uint64_t order_id() const {
