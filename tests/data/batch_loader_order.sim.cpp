@@ -14,6 +14,7 @@
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
 #include "support/seen_by.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 
 using cuota::last_batch;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 
 using cuota::any_sampler;
