@@ -138,6 +138,14 @@ void arguments_of_a_kernel_as_leases(benchmark::State& state) {
 }
 BENCHMARK(arguments_of_a_kernel_as_leases);
 
+// The loop of the next one, without the lease: what that costs is the difference.
+void pointer_instead_of_a_lease(benchmark::State& state) {
+    std::vector<float> some(count);
+    cuota::device_span<float> const z{some.data(), count};
+    for (auto _ : state) benchmark::DoNotOptimize(cuota::device_span<float>{z}.data());
+}
+BENCHMARK(pointer_instead_of_a_lease);
+
 void lease_at_home(benchmark::State& state) {
     three_buffers of;
     for (auto _ : state) benchmark::DoNotOptimize(cuota::device_span<float>{of.z.write(of.stream)}.data());
