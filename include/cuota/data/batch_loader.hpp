@@ -77,8 +77,9 @@ public:
         engine_->use(slot_, s);
     }
 
-    [[nodiscard]] std::size_t size() const { return samples().size(); }    ///< samples
-    [[nodiscard]] std::uint64_t index() const noexcept { return index_; }  ///< of the batch in its epoch
+    [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
+    /// Of the batch in its epoch, counted from where that began or went on.
+    [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
     /// Which samples of the source these are, in order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const {
         check_alive({});
