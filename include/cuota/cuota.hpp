@@ -7,6 +7,7 @@
 #include <cuota/fwd.hpp>
 #include <cuota/version.hpp>
 
+#include <cuota/core/brief_wait.hpp>
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/element_count.hpp>
@@ -139,7 +140,9 @@
 
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
+#include <cuota/data/batch_line.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -148,8 +151,11 @@
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/loader_state.hpp>
+#include <cuota/data/loader_stats.hpp>
+#include <cuota/data/loader_times.hpp>
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
+#include <cuota/data/progress_line.hpp>
 #include <cuota/data/raw_source.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>

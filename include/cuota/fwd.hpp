@@ -32,6 +32,7 @@ class device;
 class stream;
 class stream_ref;
 class event;
+class time_mark;
 
 // resource
 class device_memory;
@@ -139,6 +140,8 @@ struct shard;
 struct loader_options;
 struct loader_plan;
 struct loader_state;
+struct loader_stats;
+class progress_line;
 class batch;
 class epoch_range;
 class batch_loader;

@@ -4,6 +4,8 @@
 #include <cuota/core/error_sink.hpp>
 
 #include <atomic>
+#include <exception>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,6 +70,31 @@ TEST_CASE("report_failure_of tells whether the step went well", "[core][error_si
     REQUIRE(!cuota::report_failure_of([] { throw 7; }));
     REQUIRE(errors.take() == std::vector<std::string>{"no", "an exception that is not a std::exception"});
     static_assert(noexcept(cuota::report_failure_of([] { throw 7; })));
+}
+
+TEST_CASE("kept_error keeps the first error of its thread, as it was thrown, and lets others go on",
+          "[core][error_sink]") {
+    support::captured_errors errors;
+    {
+        cuota::detail::kept_error const outer;
+        {
+            cuota::detail::kept_error const kept;
+            CHECK_NOTHROW(kept.rethrow());
+            cuota::report_failure_of([] { throw std::out_of_range{"first"}; });
+            cuota::report_failure_of([] { throw std::runtime_error{"second"}; });
+            std::thread{[] { cuota::report_error(std::runtime_error{"another's"}); }}.join();
+            CHECK_THROWS_AS(kept.rethrow(), std::out_of_range);
+        }
+        try {
+            throw std::out_of_range{"on its way already"};
+        } catch (std::exception const&) { cuota::report_error(std::runtime_error{"told, not thrown"}); }
+        try {
+            outer.rethrow();
+            FAIL("nothing was thrown");
+        } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "told, not thrown"); }
+    }
+    cuota::report_error(std::runtime_error{"after it"});
+    CHECK(errors.take() == std::vector<std::string>{"second", "another's", "after it"});
 }
 
 TEST_CASE("threads report while the sink changes, and every error reaches one of them",

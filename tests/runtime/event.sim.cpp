@@ -3,6 +3,7 @@
 
 #include <cuota/runtime/event.hpp>
 
+#include <chrono>
 #include <type_traits>
 #include <utility>
 
@@ -126,4 +127,42 @@ TEST_CASE("an event that cannot be recorded does not leak", "[runtime][event]") 
         done.synchronize();
     });
     REQUIRE(seen.silent == 0);
+}
+
+TEST_CASE("time_mark measures a stream's time between two marks, when both are over", "[runtime][event]") {
+    using namespace std::chrono_literals;
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::time_mark const begin{s};
+    pinned_ints const x{1};
+    {
+        cuota::simulator::hold const nothing_runs;
+        cuota::time_mark const end{s};
+        CHECK(!end.since(begin));
+        CHECK(cudaPeekAtLastError() == cudaSuccess);  // not ready is an answer
+    }
+    cuota::simulator::link_options slow;
+    slow.kernel = 3ms;
+    cuota::simulator::set_link(slow);
+    cuota::for_each_index(s, 1, support::write_value{x.at, 7});
+    cuota::time_mark end{s};
+    s.synchronize();
+    auto const taken = end.since(begin);
+    REQUIRE(taken);
+    CHECK(*taken >= 3ms);
+    cuota::for_each_index(s, 1, support::write_value{x.at, 8});
+    end.record(s);
+    s.synchronize();
+    CHECK(*end.since(begin) >= *taken + 3ms);
+}
+
+TEST_CASE("time_mark tells what the device met", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::simulator::fail_call("cudaEventCreate", 1);
+    CHECK_THROWS_AS(cuota::time_mark{s}, cuota::cuda_error);
+    cuota::time_mark const begin{s};
+    s.synchronize();
+    cuota::simulator::fail_call("cudaEventElapsedTime", 1);
+    CHECK_THROWS_AS((void)begin.since(begin), cuota::cuda_error);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/core/brief_wait.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/any_resource.hpp>
@@ -40,6 +42,7 @@ public:
         bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
         at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
         for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
+        free_now_ = slots;
     }
     ~ring_state() {
         for (slot& s : slots_)
@@ -50,12 +53,13 @@ public:
     // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
     [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop) {
         std::uint32_t index = 0;
+        wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
         {
             std::unique_lock lock{guard_};
             (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
             if (stop.stop_requested() || free_.empty()) return std::nullopt;
             index = free_.front();
-            free_.erase(free_.begin());
+            take(free_.begin());
         }
         return settled(index);
     }
@@ -68,7 +72,7 @@ public:
                 free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
             if (ready == free_.end()) return std::nullopt;
             index = *ready;
-            free_.erase(ready);
+            take(ready);
             slots_[index].over = slots_[index].copies;
         }
         return index;
@@ -78,6 +82,7 @@ public:
         {
             std::scoped_lock const lock{guard_};
             free_.push_back(index);  // reserved for all of them
+            free_now_.store(free_.size(), std::memory_order_relaxed);
         }
         returned_.notify_one();
     }
@@ -119,6 +124,11 @@ private:
         std::uint64_t over = 0;    // known to be over; under the lock
     };
 
+    void take(std::vector<std::uint32_t>::iterator which) noexcept {
+        free_.erase(which);
+        free_now_.store(free_.size(), std::memory_order_relaxed);
+    }
+
     // Outside the lock: the wait of one slot holds up nobody else.
     [[nodiscard]] std::uint32_t settled(std::uint32_t index) {
         try {
@@ -139,7 +149,8 @@ private:
     std::vector<slot> slots_;
     mutable std::mutex guard_;
     std::condition_variable_any returned_;
-    std::vector<std::uint32_t> free_;  // longest waiting first; room for all
+    std::vector<std::uint32_t> free_;        // longest waiting first; room for all
+    std::atomic<std::size_t> free_now_ = 0;  // as many; for who waits without the lock
 };
 
 }  // namespace detail

@@ -30,6 +30,38 @@ inline sink_slot& the_sink() noexcept {
     return slot;
 }
 
+/// While one lives, the first error that its thread would hand to the sink is kept instead: for an end that can throw.
+/// Threads: the one that made it.
+class kept_error {
+public:
+    kept_error() noexcept : outer_{std::exchange(innermost(), this)} {}
+    kept_error(kept_error const&) = delete;  // the thread knows it by its address
+    kept_error& operator=(kept_error const&) = delete;
+    ~kept_error() { innermost() = outer_; }
+
+    /// Throws: the error, if there was one.
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+    /// True when who is innermost on this thread keeps it. Of an error that nobody threw, the text.
+    [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept {
+        kept_error* const here = innermost();
+        if (!here || here->first_) return false;
+        here->first_ = thrown ? std::move(thrown) : std::make_exception_ptr(std::runtime_error{error.what()});
+        return true;
+    }
+
+private:
+    [[nodiscard]] static kept_error*& innermost() noexcept {
+        static constinit thread_local kept_error* one = nullptr;
+        return one;
+    }
+
+    kept_error* const outer_;
+    std::exception_ptr first_;
+};
+
 }  // namespace detail
 
 /// Sets where uncatchable errors go and returns what was set before; an empty one restores standard error.
@@ -43,10 +75,12 @@ inline error_sink set_error_sink(error_sink sink) {
     return before;
 }
 
-/// Hands an error to the sink. For code that must not throw; it never does.
-inline void report_error(std::exception const& error) noexcept {
+namespace detail {
+
+inline void report(std::exception const& error, std::exception_ptr thrown) noexcept {
     try {
-        detail::sink_slot& slot = detail::the_sink();
+        if (kept_error::keeps(error, std::move(thrown))) return;
+        sink_slot& slot = the_sink();
         std::shared_ptr<error_sink const> sink;
         {
             std::scoped_lock const lock{slot.guard};
@@ -58,14 +92,20 @@ inline void report_error(std::exception const& error) noexcept {
     }
 }
 
+}  // namespace detail
+
+/// Hands an error to the sink. For code that must not throw; it never does.
+inline void report_error(std::exception const& error) noexcept { detail::report(error, nullptr); }
+
 /// Runs `step`; what it throws goes to the sink. True when nothing was thrown.
 template <class Step>
 bool report_failure_of(Step&& step) noexcept {
     try {
         std::forward<Step>(step)();
         return true;
-    } catch (std::exception const& error) { report_error(error); } catch (...) {
-        report_error(std::runtime_error{"an exception that is not a std::exception"});
+    } catch (std::exception const& error) { detail::report(error, std::current_exception()); } catch (...) {
+        detail::report(std::runtime_error{"an exception that is not a std::exception"},
+                       std::current_exception());
     }
     return false;
 }

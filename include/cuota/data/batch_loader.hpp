@@ -7,19 +7,24 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <iterator>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/buffer/view_origin.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/loader_engine.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/loader_state.hpp>
+#include <cuota/data/loader_stats.hpp>
+#include <cuota/data/progress_line.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -92,7 +97,7 @@ public:
 
 private:
     friend class epoch_range;
-    batch(shared<detail::loader_engine> engine, detail::loader_engine::delivery what) noexcept
+    batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept
         : engine_{std::move(engine)}, slot_{what.slot}, index_{what.index} {}
 
     void check_alive(place where) const {
@@ -145,25 +150,34 @@ public:
     };
 
     epoch_range(epoch_range&& other) noexcept
-        : engine_{std::move(other.engine_)}, current_{std::exchange(other.current_, std::nullopt)} {}
+        : engine_{std::move(other.engine_)},
+          stop_{std::move(other.stop_)},
+          progress_{std::move(other.progress_)},
+          current_{std::exchange(other.current_, std::nullopt)} {}
     epoch_range& operator=(epoch_range&&) = delete;  // an epoch is started, not assigned
     ~epoch_range() {
         current_.reset();
         detail::loader_engine::let_go(engine_, [](auto& engine) { engine.end_epoch(); });
     }
 
-    /// The next batch, or nothing at the end of the epoch. Waits on the host until its copy is enqueued.
+    /// The next batch, or nothing at the end of the epoch and once stop was requested. Waits on the host until its copy is
+    /// enqueued.
     /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
     ///         every further call; misuse when the caller still holds every device slot.
     [[nodiscard]] std::optional<batch> next() {
-        auto const what = checked_engine().next();
+        auto const what = checked_engine().next(stop_);
+        auto const facts = [this] { return engine_->stats(); };
+        if (what) progress_.show(facts);
+        else progress_.finish(facts);
         if (!what) return std::nullopt;
         return batch{engine_, *what};
     }
 
     /// Waits on the host until `next` would not, but no longer than that. True when it would not: with a batch, at the end,
-    /// or with what it throws. Throws: misuse for an epoch that was moved from.
-    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) { return checked_engine().wait_for(most); }
+    /// stopped, or with what it throws. Throws: misuse for an epoch that was moved from.
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
+        return checked_engine().wait_for(most, stop_);
+    }
 
     /// For a range-based for loop. Throws: as next.
     [[nodiscard]] iterator begin() {
@@ -174,7 +188,10 @@ public:
 
 private:
     friend class batch_loader;
-    explicit epoch_range(shared<detail::loader_engine> engine) noexcept : engine_{std::move(engine)} {}
+    epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept
+        : engine_{std::move(engine)},
+          stop_{std::move(stop)},
+          progress_{engine_->shows_progress() ? stderr : nullptr} {}
 
     [[nodiscard]] detail::loader_engine& checked_engine() const {
         if (!engine_) throw misuse{"an epoch was used after it was moved from"};
@@ -187,6 +204,8 @@ private:
     }
 
     shared<detail::loader_engine> engine_;
+    std::stop_token stop_;
+    progress_line progress_;
     std::optional<batch> current_;
 };
 
@@ -198,10 +217,12 @@ private:
 /// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
 /// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
 ///
-/// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back.
+/// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back, stop an epoch, or ask
+/// for state and stats.
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
 ///          for options that make no loader; cuda_error. Nothing is held then.
-/// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid.
+/// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid. What the end meets is
+/// reported; `close` throws it.
 /// In a child of the process that made it nothing of it can be used (misuse), and its end does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
@@ -221,41 +242,67 @@ public:
     }
     ~batch_loader() { shut_down(); }
 
-    /// Starts reading an epoch. Throws: misuse while another epoch of this loader is going on; if it gave back memory
-    /// before, as on construction when it cannot have that again: the loader is as it was, and the epoch can be asked for
-    /// again.
-    [[nodiscard]] epoch_range epoch(std::uint64_t number, place where = place::here()) & {
-        engine_->expect_its_process(where);
-        engine_->start_epoch(number, 0, where);
-        return epoch_range{engine_};
+    /// Starts reading an epoch. Any thread may end it by requesting stop: `next` wakes then, and gives no more batches.
+    /// Throws: misuse while another epoch of this loader is going on; if it gave back memory before, as on construction when
+    /// it cannot have that again: the loader is as it was, and the epoch can be asked for again.
+    [[nodiscard]] epoch_range epoch(std::uint64_t number, std::stop_token stop = {},
+                                    place where = place::here()) & {
+        checked_engine(where).start_epoch(number, 0, where);
+        return epoch_range{engine_, std::move(stop)};
     }
     /// Goes on where a loader was, as `state` told: with the batches that were not delivered then, whatever had been read.
     /// The number of workers, of processes and of samples in a batch may be another.
     /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
-    [[nodiscard]] epoch_range epoch(loader_state const& from, place where = place::here()) & {
-        engine_->expect_its_process(where);
-        if (from.order != engine_->order_id())
+    [[nodiscard]] epoch_range epoch(loader_state const& from, std::stop_token stop = {},
+                                    place where = place::here()) & {
+        if (from.order != checked_engine(where).order_id())
             throw misuse{
                 "a loader of " + engine_->name() +
                     " was to go on where another was: its sampler or its number of samples is another",
                 where};
         engine_->start_epoch(from.epoch, from.position, where);
-        return epoch_range{engine_};
+        return epoch_range{engine_, std::move(stop)};
     }
-    epoch_range epoch(std::uint64_t, place = {}) && = delete;  // the loader would end before its epoch
-    epoch_range epoch(loader_state const&, place = {}) && = delete;
+    epoch_range epoch(std::uint64_t, std::stop_token = {},
+                      place = {}) && = delete;  // would outlive its loader
+    epoch_range epoch(loader_state const&, std::stop_token = {}, place = {}) && = delete;
     /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
     /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
     [[nodiscard]] loader_state state(place where = place::here()) const {
-        engine_->expect_its_process(where);
-        return engine_->state();
+        return checked_engine(where).state();
+    }
+    /// What that epoch took, stage by stage, and which of them the others wait for; stats_text says it in words.
+    /// Threads: any. Throws: cuda_error when copies are timed (loader_options::time_copies).
+    [[nodiscard]] loader_stats stats(place where = place::here()) const {
+        return checked_engine(where).stats();
     }
 
-    [[nodiscard]] loader_plan const& plan() const noexcept { return engine_->plan(); }
-    [[nodiscard]] std::uint64_t size() const { return engine_->size(); }  ///< samples
-    [[nodiscard]] std::span<field const> fields() const noexcept { return engine_->fields(); }
+    /// Ends the loader as its destruction does, and throws what that would only report, when all has been given back.
+    /// Throws: misuse while an epoch goes on or a batch is alive: the loader goes on then; cuda_error.
+    void close(place where = place::here()) {
+        checked_engine(where).expect_unused(where);
+        detail::kept_error const met;
+        shut_down();
+        engine_ = {};
+        met.rethrow();
+    }
+
+    [[nodiscard]] loader_plan const& plan(place where = place::here()) const {
+        return checked_engine(where).plan();
+    }
+    [[nodiscard]] std::uint64_t size(place where = place::here()) const {  ///< samples
+        return checked_engine(where).size();
+    }
+    [[nodiscard]] std::span<field const> fields(place where = place::here()) const {
+        return checked_engine(where).fields();
+    }
 
 private:
+    [[nodiscard]] detail::loader_engine& checked_engine(place where) const {
+        if (!engine_) throw misuse{"a loader was used after it was closed or moved from", where};
+        engine_->expect_its_process(where);
+        return *engine_;
+    }
     void shut_down() noexcept {
         detail::loader_engine::let_go(engine_, [](auto& engine) { engine.shut_down(); });
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -23,11 +24,15 @@
 #include <unistd.h>
 
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/brief_wait.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
+#include <cuota/data/batch_line.hpp>
+#include <cuota/data/copy_clock.hpp>
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/loader_state.hpp>
+#include <cuota/data/loader_times.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0::detail {
@@ -41,16 +46,16 @@ namespace cuota::inline v0::detail {
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where)
-        : from_{std::move(from)}, memory_{loader_shape{from_, options}, where}, deal_{deal_from(0)} {
-        free_slots_.reserve(plan().device_slots);
-        ready_.reserve(plan().device_slots);
-        for (std::uint32_t i = 0; i != plan().device_slots; ++i) free_slots_.push_back(i);
-        pending_.resize(plan().host_slots + options.workers);
-        for (pending& p : pending_) p.samples.reserve(plan().batch);
+        : from_{std::move(from)},
+          memory_{loader_memory::of(from_, options, where)},
+          // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
+          line_{plan().host_slots + options.workers, plan().device_slots, plan().batch, deal_from(0)} {
+        if (options.time_copies)
+            clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
         try {
             for (std::size_t i = 0; i != options.workers; ++i)
-                workers_.emplace_back([this, mine = make_scratch()](std::stop_token stop) mutable {
-                    work(std::move(stop), mine);
+                workers_.emplace_back([this, i, mine = make_scratch()](std::stop_token stop) mutable {
+                    work(std::move(stop), i, mine);
                 });
         } catch (...) {
             shut_down();
@@ -88,6 +93,17 @@ public:
         }
     }
 
+    /// Throws: misuse while an epoch goes on or a batch is alive.
+    void expect_unused(place where) const {
+        std::scoped_lock const lock{guard_};
+        if (line_.is_open())
+            throw misuse{"a loader of " + name() + " was closed while an epoch goes on", where};
+        if (std::size_t const alive = line_.held(); alive != 0)
+            throw misuse{"a loader of " + name() + " was closed while " + std::to_string(alive) +
+                             (alive == 1 ? " batch is alive" : " batches are alive"),
+                         where};
+    }
+
     // --- the consumer ---
 
     /// Takes what was given back between epochs: outside the lock, for others may be asked for it.
@@ -97,26 +113,21 @@ public:
         batch_deal const deal = deal_from(position);
         {
             std::scoped_lock const lock{guard_};
-            if (running_)
+            if (line_.is_open())
                 throw misuse{"an epoch of " + name() + " was started while another is still going on", where};
-            running_ = true;
-            claimed_ = copied_ = claim_end_ = 0;  // no work yet
+            line_.open();
         }
         try {
             memory_->start_use(where);
         } catch (...) {
             std::scoped_lock const lock{guard_};
-            running_ = false;
+            line_.close();
             throw;
         }
         std::scoped_lock const lock{guard_};
-        ++generation_;
-        epoch_ = epoch;
-        deal_ = deal;
-        delivered_ = 0;
-        claim_end_ = deal_.batches();
-        failure_ = nullptr;
-        for (pending& p : pending_) p.failure = nullptr;
+        line_.begin(deal);
+        times_.begin(epoch);
+        if (clock_) clock_->forget();
         work_.notify_all();
     }
 
@@ -124,41 +135,37 @@ public:
     void end_epoch() noexcept {
         {
             std::scoped_lock const lock{guard_};
-            running_ = false;
-            ++generation_;
-            for (pending& p : pending_) p.filled.reset();
-            free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());
-            ready_.clear();
+            line_.close();
+            times_.end();
         }
         memory_->drop_use();
     }
 
-    struct delivery {
-        std::uint32_t slot;
-        std::uint64_t index;  // of the batch in its epoch
-    };
-
     /// True when `next` has not to wait any more, false when that has taken too long.
-    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop) {
         std::unique_lock lock{guard_};
         most = std::min<std::chrono::nanoseconds>(most,
                                                   std::chrono::hours{24 * 365});  // the clock's end is near
-        return arrived_.wait_for(lock, most, [&] { return is_next_known(); });
+        return arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); }) || stop.stop_requested();
     }
 
-    /// The next batch of the epoch, or nothing at its end. Waits on the host until its copy is enqueued.
-    /// Throws: what its worker or its copy met; misuse when the caller holds every device slot.
-    [[nodiscard]] std::optional<delivery> next() {
+    /// The next batch of the epoch, or nothing at its end and when stop was requested. Waits on the host until its copy is
+    /// enqueued. Throws: what its worker or its copy met; misuse when the caller holds every device slot.
+    [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop) {
         std::unique_lock lock{guard_};
-        arrived_.wait(lock, [&] { return is_next_known(); });
-        if (is_over()) return std::nullopt;
-        if (!ready_.empty()) {
-            delivery const next{ready_.front(), delivered_++};
-            ready_.erase(ready_.begin());
+        wait_for_next(lock, stop);
+        if (stop.stop_requested()) return std::nullopt;
+        if (line_.is_over()) {
+            times_.end();
+            return std::nullopt;
+        }
+        if (line_.has_ready()) {
+            batch_line::delivery const next = line_.deliver();
+            times_.delivered(memory_->slot(next.slot).samples.size());
             memory_->add_use();
             return next;
         }
-        if (failure_here()) std::rethrow_exception(failure_);
+        if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
         throw misuse{
             "the next batch of " + name() + " was asked for while all " +
             std::to_string(plan().device_slots) +
@@ -169,11 +176,20 @@ public:
     [[nodiscard]] loader_state state() const {
         std::uint64_t const order = order_id();  // a program's own sampler is asked
         std::scoped_lock const lock{guard_};
-        return {epoch_, deal_.position_after(delivered_), order};
+        return {times_.epoch(), line_.position(), order};
     }
     /// Of what is drawn, from how many samples.
     [[nodiscard]] std::uint64_t order_id() const {
         return fingerprint_of({memory_->shape().order.fingerprint(), memory_->shape().samples});
+    }
+    /// Of the same epoch. Throws: cuda_error when copies are timed.
+    [[nodiscard]] loader_stats stats() const {
+        std::scoped_lock const lock{guard_};
+        loader_stats now = times_.now();
+        now.all_batches = line_.batches();
+        now.workers = workers_.size();
+        if (clock_) now.copying = clock_->busy();
+        return now;
     }
 
     /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
@@ -184,7 +200,7 @@ public:
         memory_->slot(index).end_uses();
         {
             std::scoped_lock const lock{guard_};
-            free_slots_.push_back(index);
+            line_.give_back(index);
             copy_what_can_be();
         }
         arrived_.notify_all();
@@ -196,6 +212,7 @@ public:
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_->plan(); }
     [[nodiscard]] std::string const& name() const noexcept { return memory_->shape().name; }
     [[nodiscard]] std::uint64_t size() const { return from_.size(); }
+    [[nodiscard]] bool shows_progress() const noexcept { return options().progress; }
 
 private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_->shape().options; }
@@ -204,24 +221,19 @@ private:
         return {memory_->shape().positions, options().batch, options().last, options().part, position};
     }
 
-    // A claimed batch: being filled, filled and waiting for its copy, or failed.
-    struct pending {
-        std::optional<staging_ring::fill_lease> filled{};
-        std::vector<std::uint64_t> samples{};
-        std::exception_ptr failure{};
-    };
-
-    [[nodiscard]] pending& pending_of(std::uint64_t batch) noexcept {
-        // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker: there are as
-        // many places.
-        return pending_[static_cast<std::size_t>(batch % pending_.size())];
-    }
-    [[nodiscard]] bool is_over() const noexcept { return delivered_ == deal_.batches(); }
     [[nodiscard]] bool is_next_known() const noexcept {
-        return is_over() || !ready_.empty() || failure_here() || all_slots_held();
+        return line_.is_over() || line_.has_ready() || line_.failure_here() || line_.all_slots_held();
     }
-    [[nodiscard]] bool failure_here() const noexcept { return failure_ && delivered_ == copied_; }
-    [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
+    void wait_for_next(std::unique_lock<std::mutex>& lock, std::stop_token const& stop) {
+        if (is_next_known()) return;
+        auto const begin = std::chrono::steady_clock::now();
+        std::uint64_t const seen = copies_.load(std::memory_order_relaxed);
+        lock.unlock();
+        wait_briefly([&] { return copies_.load(std::memory_order_relaxed) != seen; });
+        lock.lock();
+        if (!is_next_known()) (void)arrived_.wait(lock, stop, [&] { return is_next_known(); });
+        times_.waited_for_batch(std::chrono::steady_clock::now() - begin);
+    }
 
     // --- workers ---
 
@@ -238,46 +250,50 @@ private:
     }
 
     // Every way through here publishes exactly one result for the batch that was claimed.
-    void work(std::stop_token stop, scratch& mine_to_write) noexcept {
+    void work(std::stop_token stop, std::size_t number, scratch& mine_to_write) noexcept {
         auto& [out, samples] = mine_to_write;
+        std::exception_ptr failure;
+        if (options().worker_start) try {
+                options().worker_start(number);
+            } catch (...) { failure = std::current_exception(); }
+        std::exception_ptr const broken = failure;  // from the start: it fails every batch
         while (std::optional<std::uint64_t> const epoch = wait_for_work(stop)) {
             std::optional<staging_ring::fill_lease> lease;
-            std::exception_ptr failure;
+            failure = broken;
+            worker_times taken;
             try {
+                stopwatch const time{taken.waiting};
                 lease = memory_->ring().acquire(stop);
             } catch (...) { failure = std::current_exception(); }
             std::optional<claim> const mine = lease || failure ? next_claim(*epoch) : std::nullopt;
             if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
                 lease.reset();
                 memory_->uses_of_ring().drop_brief();
-                if (failure) report_failure_of([&] { std::rethrow_exception(failure); });
+                if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
                 continue;
             }
             try {
                 if (!failure) {
-                    draw(*mine, samples);
-                    fill(*lease, samples, out);
+                    draw(*mine, samples, taken);
+                    fill(*lease, samples, out, taken);
                 }
             } catch (...) { failure = std::current_exception(); }
-            publish(*mine, std::move(lease), samples, std::move(failure));
+            publish(mine->what, std::move(lease), samples, std::move(failure), taken);
         }
     }
 
     struct claim {
-        std::uint64_t generation;
-        std::uint64_t batch;
+        batch_line::claim what;
         std::uint64_t epoch;
-        batch_deal::piece at;
     };
-
-    [[nodiscard]] bool has_work() const noexcept { return running_ && claimed_ < claim_end_; }
 
     // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
     [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop) {
         std::unique_lock lock{guard_};
-        if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return std::nullopt;
+        if (!work_.wait(lock, stop, [&] { return line_.has_work(); }) || stop.stop_requested())
+            return std::nullopt;
         memory_->uses_of_ring().add_brief();
-        return generation_;
+        return line_.generation();
     }
 
     // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
@@ -285,43 +301,41 @@ private:
     // over: what the worker met in it, a failure perhaps, is no other epoch's.
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation) {
         std::scoped_lock const lock{guard_};
-        if (generation != generation_ || !has_work()) return std::nullopt;
+        auto const what = line_.claim_next(generation);
+        if (!what) return std::nullopt;
         memory_->uses_of_ring().keep_brief();
-        std::uint64_t const batch = claimed_++;
-        return claim{generation_, batch, epoch_, deal_.of(batch)};
+        return claim{*what, times_.epoch()};
     }
-    void draw(claim const& what, std::vector<std::uint64_t>& samples) const {
+    void draw(claim const& mine, std::vector<std::uint64_t>& samples, worker_times& taken) const {
+        stopwatch const time{taken.drawing};
         loader_shape const& shape = memory_->shape();
-        samples.resize(static_cast<std::size_t>(what.at.count));  // there is room
+        samples.resize(static_cast<std::size_t>(mine.what.at.count));  // there is room
         std::span<std::uint64_t> rest = samples;
-        for (std::uint64_t first = what.at.first; !rest.empty();) {  // in a padded batch, around the end
+        for (std::uint64_t first = mine.what.at.first; !rest.empty();) {  // in a padded batch, around the end
             first %= shape.positions;
             std::size_t const here =
                 static_cast<std::size_t>(std::min<std::uint64_t>(rest.size(), shape.positions - first));
-            shape.order.draw(shape.samples, what.epoch, first, rest.first(here));
+            shape.order.draw(shape.samples, mine.epoch, first, rest.first(here));
             rest = rest.subspan(here);
             first += here;
         }
     }
 
     void fill(staging_ring::fill_lease const& lease, std::span<std::uint64_t const> samples,
-              std::vector<std::span<std::byte>>& out) const {
+              std::vector<std::span<std::byte>>& out, worker_times& taken) const {
+        stopwatch const time{taken.reading};
         for (std::size_t k = 0; k != fields().size(); ++k)
             out[k] = lease.bytes().subspan(plan().offsets[k], samples.size() * fields()[k].bytes());
         from_.gather(samples, out);
     }
 
-    void publish(claim mine, std::optional<staging_ring::fill_lease> lease,
-                 std::vector<std::uint64_t>& samples, std::exception_ptr failure) noexcept {
+    void publish(batch_line::claim const& mine, std::optional<staging_ring::fill_lease> lease,
+                 std::vector<std::uint64_t>& samples, std::exception_ptr failure,
+                 worker_times const& taken) noexcept {
         {
             std::scoped_lock const lock{guard_};
-            if (mine.generation == generation_) {
-                pending& place = pending_of(mine.batch);
-                if (failure)
-                    claim_end_ = std::min(claim_end_, mine.batch);  // what comes after it is of no use
-                place.filled = std::move(lease);
-                place.failure = std::move(failure);
-                std::swap(place.samples, samples);
+            if (line_.fill(mine, lease, samples, std::move(failure))) {
+                times_.filled(taken);
                 copy_what_can_be();
             }
             lease.reset();  // nobody waits for it any more
@@ -333,34 +347,29 @@ private:
     // --- copies, in order, under the lock ---
 
     void copy_what_can_be() noexcept {
-        while (running_ && !failure_ && copied_ < claimed_) {
-            pending& next = pending_of(copied_);
-            if (next.failure) {
-                failure_ = std::exchange(next.failure, nullptr);
-                next.filled.reset();
-                return;
-            }
-            if (!next.filled || free_slots_.empty()) return;
+        while (auto const job = line_.next_copy()) {
             try {
-                copy(next, free_slots_.back());
+                copy(*job->from, memory_->slot(job->to));
             } catch (...) {
-                failure_ = std::current_exception();
+                line_.fail(std::current_exception());
                 return;
             }
-            ready_.push_back(free_slots_.back());
-            free_slots_.pop_back();
-            ++copied_;
+            line_.copied();
+            copies_.fetch_add(1, std::memory_order_relaxed);
         }
     }
 
-    void copy(pending& from, std::uint32_t to) {
-        device_slot& slot = memory_->slot(to);
+    void copy(batch_line::pending& from, device_slot& to) {
         staging_ring::fill_lease lease = *std::exchange(from.filled, std::nullopt);
         device_scope const here{memory_->where()};
-        slot.order_readers_before(memory_->copies());
+        stream const& copies = memory_->copies();
+        to.order_readers_before(copies);
         std::size_t const bytes = plan().used_bytes(fields(), from.samples.size());
-        slot.arriving = std::move(lease).submit(memory_->copies(), {slot.at, plan().slot_bytes}, bytes);
-        std::swap(slot.samples, from.samples);
+        if (clock_) clock_->begin(copies);
+        to.arriving = std::move(lease).submit(copies, {to.at, plan().slot_bytes}, bytes);
+        if (clock_) clock_->end(copies);
+        times_.copied(bytes);
+        std::swap(to.samples, from.samples);
     }
 
     pid_t const process_ = ::getpid();
@@ -369,19 +378,11 @@ private:
 
     mutable std::mutex guard_;  // for all below
     std::condition_variable_any work_;
-    std::condition_variable arrived_;
-    bool running_ = false;
-    std::uint64_t generation_ = 0;
-    std::uint64_t epoch_ = 0;
-    batch_deal deal_;
-    std::uint64_t claimed_ = 0;    // batches given to workers
-    std::uint64_t claim_end_ = 0;  // where claiming ends: with the epoch, or before a failure
-    std::uint64_t copied_ = 0;     // batches whose copy is enqueued
-    std::uint64_t delivered_ = 0;  // batches given to the consumer
-    std::vector<pending> pending_;
-    std::vector<std::uint32_t> free_slots_;
-    std::vector<std::uint32_t> ready_;
-    std::exception_ptr failure_;
+    std::condition_variable_any arrived_;
+    batch_line line_;
+    loader_times times_;
+    mutable std::optional<copy_clock> clock_;
+    std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock
 
     std::vector<std::jthread> workers_;  // last: they use everything above
 };

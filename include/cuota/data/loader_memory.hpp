@@ -32,17 +32,17 @@ struct loader_shape {
         : name{from.name()},
           samples{from.size()},
           fields{from.fields().begin(), from.fields().end()},
-          options{how},
-          order{sampler_of(name, options)},
+          order{sampler_of(name, how)},
           positions{order.size(samples)},
+          options{with_batch(name, positions, fields, how)},
           plan{plan_for(name, positions, fields, options)} {}
 
     std::string name;
     std::uint64_t samples;
     std::vector<field> fields;
-    loader_options options;
     any_sampler order;
     std::uint64_t positions;  // of an epoch
+    loader_options options;
     loader_plan plan;
 };
 
@@ -313,6 +313,17 @@ public:
           device_{stake_of(loader_part::device_slab, slots_->shape().options.device)} {
         slots_->start_use(where);
         slots_->drop_use();
+    }
+    /// The same for an automatic_batch that others leave less room for than there was a moment ago: with one that fits.
+    [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where) {
+        bool const may_be_smaller = how.batch == automatic_batch;
+        try {
+            return loader_memory{loader_shape{from, how}, where};
+        } catch (budget_exceeded const& refused) {
+            how.batch = refused.facts().fitting_count();
+            if (!may_be_smaller || how.batch == 0) throw;
+        }
+        return loader_memory{loader_shape{from, how}, where};
     }
     loader_memory(loader_memory const&) = delete;  // one loader's, and its slots are lent by address
     loader_memory& operator=(loader_memory const&) = delete;

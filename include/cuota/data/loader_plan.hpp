@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,9 +23,13 @@
 
 namespace cuota::inline v0 {
 
+/// As loader_options::batch: the largest whose slots fit what the loader's budgets have free when it is made, of all
+/// samples at most. loader_plan::batch says which that is.
+inline constexpr std::size_t automatic_batch = unlimited;
+
 /// How a loader loads. Only `batch` must be given.
 struct loader_options {
-    std::size_t batch = 0;                 ///< samples in a batch
+    std::size_t batch = 0;                 ///< samples in a batch, or automatic_batch
     std::optional<budget> device{};        ///< charged for the device slots; none: not limited
     std::optional<budget> pinned{};        ///< charged for the pinned slots; none: not limited
     std::optional<std::uint64_t> seed{};   ///< short for a shuffle_sampler; none: in the source's order
@@ -36,6 +41,11 @@ struct loader_options {
         2;  ///< batches on the device at once: with one, copying and computing take turns
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
     tag name = "loader slots";   ///< for messages and accounts
+    bool time_copies = false;    ///< for batch_loader::stats: two more events a copy
+    bool progress = false;  ///< a line on standard error while an epoch goes on, where that is a terminal
+    /// Called by each worker, numbered from 0, before it reads: to bind it to processors, for instance. What it throws
+    /// comes in place of the worker's batches.
+    std::function<void(std::size_t worker)> worker_start{};
     /// Who gives back first when a budget is short: the higher, as for `reclaimer`; pools have 0 if they do not say.
     /// Set: between epochs the loader gives its device slots and its pinned slots back, each as a whole, to the budget
     /// that is short, and takes them again when the next epoch starts, which may be refused.
@@ -122,6 +132,24 @@ namespace detail {
     return fits;
 }
 
+/// The options with a number in place of automatic_batch; 1 when none fits, which is refused then as such a batch is.
+/// Throws: misuse when there is no budget to fit.
+[[nodiscard]] inline loader_options with_batch(std::string const& name, std::uint64_t positions,
+                                               std::span<field const> fields, loader_options options) {
+    if (options.batch != automatic_batch) return options;
+    if (!options.device && !options.pinned)
+        throw misuse{"a loader of " + name +
+                     " was to choose its batch by what fits, and was given no budget"};
+    auto const room_of = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
+    bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
+    options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
+    options.batch = std::max<std::size_t>(largest_batch(name, positions, fields, options,
+                                                        room_of(options.device), room_of(options.pinned),
+                                                        is_one ? room_of(options.device) : unlimited),
+                                          1);
+    return options;
+}
+
 }  // namespace detail
 
 /// The memory that a loader of this source would take. Takes nothing.
@@ -130,7 +158,8 @@ template <source S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
     std::string const name{from.name()};
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
-    return detail::plan_for(name, positions, from.fields(), options);
+    std::span<field const> const fields = from.fields();
+    return detail::plan_for(name, positions, fields, detail::with_batch(name, positions, fields, options));
 }
 
 }  // namespace cuota::inline v0

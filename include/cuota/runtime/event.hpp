@@ -4,6 +4,9 @@
 /// Events: the hand-off between streams. An event here has always been recorded.
 #pragma once
 
+#include <chrono>
+#include <optional>
+
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -55,6 +58,37 @@ public:
     void synchronize() const { rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
 
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
+
+private:
+    unique_handle<detail::event_traits> handle_;
+};
+
+/// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
+/// than an event. Move-only. Throws: cuda_error.
+class time_mark {
+public:
+    explicit time_mark(stream_ref s) {
+        device_scope const here{s.device()};
+        cudaEvent_t native = nullptr;
+        rt::check(cudaEventCreate(&native), "cudaEventCreate");
+        handle_.reset(native);
+        record(s);
+    }
+    /// The mark is now where s has come to by what is enqueued so far. s must be of the device the mark was made on.
+    void record(stream_ref s) { rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord"); }
+
+    /// Time from the other mark to this one, to half a microsecond; nothing while work before either is not over.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const {
+        float milliseconds = 0;
+        cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());
+        if (code == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return std::nullopt;
+        }
+        rt::check(code, "cudaEventElapsedTime");
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::duration<double, std::milli>{milliseconds});
+    }
 
 private:
     unique_handle<detail::event_traits> handle_;

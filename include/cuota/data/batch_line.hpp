@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The books of a loader: which batches were claimed, filled, copied and delivered, and in which slots they are.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/data/batch_deal.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// An epoch's batches on their way: claimed in order by workers, filled in any, copied and delivered in order again. Every
+/// claimed batch is filled once, with samples or with the failure that takes its place; behind a failure nothing comes.
+/// What was claimed in an epoch that is over is nobody's: it has another generation.
+///
+/// Threads: one at a time. Allocates nothing once it is made.
+class batch_line {
+public:
+    /// `places`: the most batches that are claimed and not yet copied. `slots`: on the device.
+    batch_line(std::size_t places, std::size_t slots, std::size_t batch, batch_deal const& deal)
+        : slots_{slots}, deal_{deal}, pending_(places) {
+        for (pending& p : pending_) p.samples.reserve(batch);
+        free_slots_.reserve(slots);
+        ready_.reserve(slots);
+        for (std::uint32_t i = 0; i != slots; ++i) free_slots_.push_back(i);
+    }
+
+    // --- epochs: open, then begun, then closed ---
+
+    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// There is no work yet.
+    void open() noexcept {
+        is_open_ = true;
+        claimed_ = copied_ = claim_end_ = 0;
+    }
+    void begin(batch_deal const& deal) noexcept {
+        ++generation_;
+        deal_ = deal;
+        delivered_ = 0;
+        claim_end_ = deal_.batches();
+        failure_ = nullptr;
+        for (pending& p : pending_) p.failure = nullptr;
+    }
+    /// What is on its way belongs to nobody now; slots that were filled or copied come home.
+    void close() noexcept {
+        is_open_ = false;
+        ++generation_;
+        for (pending& p : pending_) p.filled.reset();
+        free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());
+        ready_.clear();
+    }
+
+    [[nodiscard]] std::uint64_t batches() const noexcept { return deal_.batches(); }
+    [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
+    /// Where the epoch is, counting what was delivered.
+    [[nodiscard]] std::uint64_t position() const noexcept { return deal_.position_after(delivered_); }
+
+    // --- workers ---
+
+    struct claim {
+        std::uint64_t generation;
+        std::uint64_t batch;
+        batch_deal::piece at;
+    };
+
+    [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+    [[nodiscard]] bool has_work() const noexcept { return is_open_ && claimed_ < claim_end_; }
+    /// The next batch of that generation; nothing when there is none.
+    [[nodiscard]] std::optional<claim> claim_next(std::uint64_t generation) noexcept {
+        if (generation != generation_ || !has_work()) return std::nullopt;
+        std::uint64_t const batch = claimed_++;
+        return claim{generation_, batch, deal_.of(batch)};
+    }
+    /// Puts what became of a claimed batch in its place; the samples are swapped with others that are done with. False,
+    /// and nothing is changed, when its epoch is over.
+    bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled,
+              std::vector<std::uint64_t>& samples, std::exception_ptr failure) noexcept {
+        if (mine.generation != generation_) return false;
+        if (failure) claim_end_ = std::min(claim_end_, mine.batch);  // what comes after it is of no use
+        pending& place = pending_of(mine.batch);
+        place.filled = std::exchange(filled, std::nullopt);
+        place.failure = std::move(failure);
+        std::swap(place.samples, samples);
+        return true;
+    }
+
+    // --- copies ---
+
+    struct pending {  // a claimed batch: being filled, filled and waiting for its copy, or failed
+        std::optional<staging_ring::fill_lease> filled{};
+        std::vector<std::uint64_t> samples{};
+        std::exception_ptr failure{};
+    };
+    struct copy_job {
+        pending* from;
+        std::uint32_t
+            to;  // the slot that was given back first: what still computes on the last need not be waited for
+    };
+
+    /// The next batch in line and its slot, when both are there; it ends by `copied` or `fail`.
+    [[nodiscard]] std::optional<copy_job> next_copy() noexcept {
+        if (!is_open_ || failure_ || copied_ == claimed_) return std::nullopt;
+        pending& next = pending_of(copied_);
+        if (next.failure) {
+            next.filled.reset();
+            fail(std::exchange(next.failure, nullptr));
+            return std::nullopt;
+        }
+        if (!next.filled || free_slots_.empty()) return std::nullopt;
+        return copy_job{&next, free_slots_.front()};
+    }
+    void copied() noexcept {
+        ready_.push_back(free_slots_.front());
+        free_slots_.erase(free_slots_.begin());
+        ++copied_;
+    }
+    /// The next batch in line is this failure.
+    void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
+
+    // --- the consumer ---
+
+    /// All batches were delivered.
+    [[nodiscard]] bool is_over() const noexcept { return delivered_ == deal_.batches(); }
+    [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
+    /// What stands in the place of the batch to be delivered next, or null.
+    [[nodiscard]] std::exception_ptr failure_here() const noexcept {
+        return delivered_ == copied_ ? failure_ : nullptr;
+    }
+    /// Batches that were delivered and still live hold every slot.
+    [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
+
+    /// Batches that were delivered and still live, of an epoch that is over too.
+    [[nodiscard]] std::size_t held() const noexcept { return slots_ - free_slots_.size() - ready_.size(); }
+
+    struct delivery {
+        std::uint32_t slot;
+        std::uint64_t index;  // of the batch in its epoch
+    };
+    [[nodiscard]] delivery deliver() noexcept {
+        delivery const next{ready_.front(), delivered_++};
+        ready_.erase(ready_.begin());
+        return next;
+    }
+    void give_back(std::uint32_t slot) noexcept { free_slots_.push_back(slot); }
+
+private:
+    [[nodiscard]] pending& pending_of(std::uint64_t batch) noexcept {
+        return pending_[static_cast<std::size_t>(batch % pending_.size())];
+    }
+
+    std::size_t const slots_;
+    bool is_open_ = false;
+    std::uint64_t generation_ = 0;
+    batch_deal deal_;
+    std::uint64_t claimed_ = 0;    // batches given to workers
+    std::uint64_t claim_end_ = 0;  // where claiming ends: with the epoch, or before a failure
+    std::uint64_t copied_ = 0;     // batches whose copy is enqueued
+    std::uint64_t delivered_ = 0;  // batches given to the consumer
+    std::vector<pending> pending_;
+    std::vector<std::uint32_t> free_slots_;  // longest free first
+    std::vector<std::uint32_t> ready_;       // copied and not yet delivered, in order
+    std::exception_ptr failure_;
+};
+
+}  // namespace cuota::inline v0::detail

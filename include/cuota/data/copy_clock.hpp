@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How long a stream of copies keeps the link busy.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Times the copies of one stream, by two marks around each; waits that are enqueued before `begin` do not count.
+/// A copy is not counted when it is not known to be over by the time as many others have begun as there is room for.
+/// Threads: one at a time.
+class copy_clock {
+public:
+    explicit copy_clock(std::size_t room) : copies_(room) {}
+
+    /// Before a copy is enqueued, and after it. Throws: cuda_error.
+    void begin(stream_ref s) {
+        copy& here = copies_[next_];
+        count(here);
+        here.is_counted = true;  // there is nothing to count until the end is marked
+        mark(here.begin, s);
+    }
+    void end(stream_ref s) {
+        copy& here = copies_[next_];
+        mark(here.end, s);
+        here.is_counted = false;
+        next_ = (next_ + 1) % copies_.size();
+    }
+
+    /// Of the copies that are over, since `forget`. Throws: cuda_error.
+    [[nodiscard]] std::chrono::nanoseconds busy() {
+        for (copy& c : copies_) count(c);
+        return busy_;
+    }
+    void forget() noexcept {
+        busy_ = {};
+        for (copy& c : copies_) c.is_counted = true;
+    }
+
+private:
+    struct copy {
+        std::optional<time_mark> begin{};
+        std::optional<time_mark> end{};
+        bool is_counted = true;
+    };
+
+    static void mark(std::optional<time_mark>& m, stream_ref s) {
+        if (m) m->record(s);
+        else m.emplace(s);
+    }
+    void count(copy& c) {
+        if (c.is_counted) return;
+        auto const taken = c.end->since(*c.begin);
+        if (!taken) return;
+        busy_ += *taken;
+        c.is_counted = true;
+    }
+
+    std::vector<copy> copies_;
+    std::size_t next_ = 0;
+    std::chrono::nanoseconds busy_{0};
+};
+
+}  // namespace cuota::inline v0::detail

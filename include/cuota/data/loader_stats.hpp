@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where a loader's time goes, and which stage the others wait for.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+/// What a batch goes through, and so what may be slower than the rest.
+enum class loader_stage {
+    none,      ///< too little was measured
+    program,   ///< batches are there before the program asks for them
+    reading,   ///< the source, in the workers
+    device,    ///< copying or computing: loader_options::time_copies tells them apart
+    link,      ///< copying to the device
+    computing  ///< what the program does on the device
+};
+
+[[nodiscard]] constexpr char const* stage_name(loader_stage s) noexcept {
+    switch (s) {
+        case loader_stage::program: return "the program";
+        case loader_stage::reading: return "reading";
+        case loader_stage::device: return "the device";
+        case loader_stage::link: return "copying to the device";
+        case loader_stage::computing: return "computing on the device";
+        default: return "nothing yet";
+    }
+}
+
+/// What the present epoch has taken so far, or the last one took: batch_loader::stats.
+struct loader_stats {
+    std::uint64_t epoch = 0;
+    std::uint64_t batches = 0;      ///< delivered
+    std::uint64_t all_batches = 0;  ///< of the epoch, from where it began
+    std::uint64_t samples = 0;      ///< delivered
+    std::uint64_t bytes = 0;        ///< copied to the device, what was not delivered yet included
+    std::size_t workers = 0;
+    std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
+
+    // Of all workers together, each of the batches that they have filled.
+    std::chrono::nanoseconds drawing{0};            ///< asking the sampler
+    std::chrono::nanoseconds reading{0};            ///< in the source's gather
+    std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy was over
+
+    std::optional<std::chrono::nanoseconds>
+        copying{};                                    ///< the link was busy, with loader_options::time_copies
+    std::chrono::nanoseconds waiting_for_batches{0};  ///< the program, in next()
+
+    /// Whom the others wait for. As measured on the host: a program that only enqueues work waits for batches whoever is
+    /// slow, so that what the workers do decides.
+    [[nodiscard]] loader_stage bottleneck() const noexcept {
+        if (batches < 2 || elapsed.count() <= 0) return loader_stage::none;
+        if (share(waiting_for_batches) < 0.1) return loader_stage::program;
+        if (drawing + reading >= waiting_for_slots) return loader_stage::reading;
+        if (!copying) return loader_stage::device;
+        return share(*copying) >= 0.8 ? loader_stage::link : loader_stage::computing;
+    }
+
+    /// Of the time since the epoch began. 0 to 1.
+    [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept {
+        if (elapsed.count() <= 0) return 0;
+        return std::clamp(static_cast<double>(part.count()) / static_cast<double>(elapsed.count()), 0.0, 1.0);
+    }
+    /// The same for what all workers did together.
+    [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept {
+        return share(part / static_cast<std::int64_t>(std::max<std::size_t>(workers, 1)));
+    }
+    [[nodiscard]] double batches_per_second() const noexcept {
+        return elapsed.count() <= 0
+                   ? 0
+                   : static_cast<double>(batches) * 1e9 / static_cast<double>(elapsed.count());
+    }
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string percent_text(double share) {
+    return std::to_string(static_cast<int>(share * 100 + 0.5)) + " %";
+}
+
+[[nodiscard]] inline std::string rate_text(double per_second) {
+    char text[32];
+    (void)std::snprintf(text, sizeof text, per_second < 100 ? "%.1f" : "%.0f", per_second);
+    return text;
+}
+
+/// What there is to do about a stage that the others wait for.
+[[nodiscard]] inline char const* advice_for(loader_stage slowest) noexcept {
+    switch (slowest) {
+        case loader_stage::program: return "the loader keeps up";
+        case loader_stage::reading: return "more workers, or faster storage";
+        case loader_stage::device: return "loader_options::time_copies tells copying from computing";
+        case loader_stage::link: return "smaller elements, such as u8 that the device widens";
+        case loader_stage::computing: return "the loader keeps up";
+        default: return "";
+    }
+}
+
+}  // namespace detail
+
+/// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
+[[nodiscard]] inline std::string stats_text(loader_stats const& s) {
+    double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
+    double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;
+    std::string text = "epoch " + std::to_string(s.epoch) + ": " + std::to_string(s.batches) + " of " +
+                       std::to_string(s.all_batches) + " batches, " +
+                       detail::rate_text(s.batches_per_second()) + " a second (" +
+                       bytes_text(static_cast<std::size_t>(bytes_a_second)) + "/s)";
+    loader_stage const slowest = s.bottleneck();
+    if (slowest == loader_stage::none) return text;
+    text += "; " + std::to_string(s.workers) + (s.workers == 1 ? " worker reads " : " workers read ") +
+            detail::percent_text(s.share_of_workers(s.drawing + s.reading)) + " of the time and " +
+            (s.workers == 1 ? "waits " : "wait ") +
+            detail::percent_text(s.share_of_workers(s.waiting_for_slots)) + " for the device, ";
+    if (s.copying) text += "the link is busy " + detail::percent_text(s.share(*s.copying)) + ", ";
+    text += "the program waits " + detail::percent_text(s.share(s.waiting_for_batches)) + " for batches: ";
+    text += std::string{stage_name(slowest)} + " is what the others wait for (" +
+            detail::advice_for(slowest) + ')';
+    return text;
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How far an epoch is, on one line of a terminal.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <unistd.h>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/data/loader_stats.hpp>
+
+namespace cuota::inline v0 {
+
+/// A bar, the count of batches, their rate, the time that is left and who is slowest. At most 79 columns.
+[[nodiscard]] inline std::string progress_text(loader_stats const& s) {
+    constexpr std::size_t width = 24;
+    double const done =
+        s.all_batches == 0 ? 1.0 : static_cast<double>(s.batches) / static_cast<double>(s.all_batches);
+    auto const filled = std::min(width, static_cast<std::size_t>(done * width));
+    std::string text = "epoch " + std::to_string(s.epoch) + " [" + std::string(filled, '#') +
+                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) + '/' +
+                       std::to_string(s.all_batches);
+    if (double const rate = s.batches_per_second(); rate > 0) {
+        auto const left = static_cast<std::uint64_t>(static_cast<double>(s.all_batches - s.batches) / rate);
+        char time[32];
+        (void)std::snprintf(time, sizeof time, ", %llu:%02u left", static_cast<unsigned long long>(left / 60),
+                            static_cast<unsigned>(left % 60));
+        text += ' ' + detail::rate_text(rate) + "/s" + (s.batches < s.all_batches ? time : "");
+    }
+    if (loader_stage const slowest = s.bottleneck(); slowest != loader_stage::none)
+        text += std::string{"; slowest: "} + stage_name(slowest);
+    if (text.size() > 79) text.resize(79);
+    return text;
+}
+
+/// Shows that text over and over in the same place, ten times a second. Where there is no terminal it is quiet.
+/// Threads: one at a time. What cannot be written is left out.
+class progress_line {
+public:
+    /// Of a stream that outlives this.
+    explicit progress_line(std::FILE* to) noexcept
+        : to_{to != nullptr && ::isatty(::fileno(to)) == 1 ? to : nullptr} {}
+    progress_line(progress_line&& other) noexcept
+        : to_{std::exchange(other.to_, nullptr)},
+          is_shown_{std::exchange(other.is_shown_, false)},
+          next_{other.next_} {}
+    progress_line& operator=(progress_line&&) = delete;
+    ~progress_line() { end(); }
+
+    [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr; }
+    /// Asks for the facts only when there is something to show. What that throws is reported.
+    template <class Stats>
+    void show(Stats facts) noexcept {
+        if (is_quiet()) return;
+        auto const now = std::chrono::steady_clock::now();
+        if (now < next_) return;
+        report_failure_of([&] { write(facts()); });
+        next_ = now + std::chrono::milliseconds{100};
+    }
+    /// Leaves the line as it was last, after these facts, and goes on to the next.
+    template <class Stats>
+    void finish(Stats facts) noexcept {
+        if (!is_shown_) return;
+        report_failure_of([&] { write(facts()); });
+        end();
+    }
+
+private:
+    void write(loader_stats const& facts) {
+        std::string const text = "\r" + progress_text(facts) + "\x1b[K";  // and clears what stood behind it
+        (void)std::fputs(text.c_str(), to_);
+        (void)std::fflush(to_);
+        is_shown_ = true;
+    }
+    void end() noexcept {
+        if (!std::exchange(is_shown_, false)) return;
+        (void)std::fputc('\n', to_);
+        (void)std::fflush(to_);
+    }
+
+    std::FILE* to_;  // null: quiet
+    bool is_shown_ = false;
+    std::chrono::steady_clock::time_point next_{};
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/batch_line.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/staging_ring.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+
+using cuota::detail::batch_deal;
+using cuota::detail::batch_line;
+using support::machine;
+
+namespace {
+
+batch_deal deal_of(std::uint64_t batches) { return {batches * 4, 4, cuota::last_batch::partial, {}}; }
+
+// A line of so many places and slots, and what fills its batches.
+struct line_and_ring {
+    explicit line_and_ring(std::size_t places, std::size_t slots, std::uint64_t batches)
+        : ring{places, 64}, line{places, slots, 4, deal_of(0)} {
+        line.open();
+        line.begin(deal_of(batches));
+    }
+    [[nodiscard]] batch_line::claim claim() { return line.claim_next(line.generation()).value(); }
+    bool fill(batch_line::claim const& mine) {
+        std::optional<cuota::staging_ring::fill_lease> lease = ring.acquire();
+        std::vector<std::uint64_t> samples{mine.batch};
+        samples.reserve(4);
+        return line.fill(mine, lease, samples, nullptr);
+    }
+    bool fail(batch_line::claim const& mine, char const* why) {
+        std::optional<cuota::staging_ring::fill_lease> none;
+        std::vector<std::uint64_t> samples;
+        return line.fill(mine, none, samples, std::make_exception_ptr(std::runtime_error{why}));
+    }
+    // Copies all that can be; the batches, by their sample.
+    std::vector<std::uint64_t> copy_all() {
+        std::vector<std::uint64_t> copied;
+        while (auto const job = line.next_copy()) {
+            copied.push_back(job->from->samples.at(0));
+            job->from->filled.reset();
+            line.copied();
+        }
+        return copied;
+    }
+
+    cuota::staging_ring ring;
+    batch_line line;
+};
+
+using list = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{4, 3, 5};
+    auto const a = l.claim();
+    auto const b = l.claim();
+    auto const c = l.claim();
+    CHECK(a.at.first == 0);
+    CHECK(c.at.first == 8);
+    CHECK(l.fill(c));
+    CHECK(l.fill(b));
+    CHECK(l.copy_all().empty());
+    CHECK_FALSE(l.line.has_ready());
+    CHECK(l.fill(a));
+    CHECK(l.copy_all() == list{0, 1, 2});
+    for (std::uint64_t i = 0; i != 3; ++i) CHECK(l.line.deliver().index == i);
+    CHECK(l.line.all_slots_held());
+    CHECK(l.line.position() == 12);
+}
+
+TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{2, 3, 9};
+    std::vector<std::uint32_t> slots;
+    for (int i = 0; i != 6; ++i) {  // each batch ends before the next is there
+        l.fill(l.claim());
+        l.copy_all();
+        slots.push_back(l.line.deliver().slot);
+        l.line.give_back(slots.back());
+    }
+    CHECK(slots == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
+}
+
+TEST_CASE("a copy waits for a slot, and goes to the one that comes back first", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{4, 2, 9};
+    for (int i = 0; i != 4; ++i) l.fill(l.claim());
+    CHECK(l.copy_all() == list{0, 1});
+    auto const first = l.line.deliver();
+    auto const second = l.line.deliver();
+    CHECK(l.line.held() == 2);
+    CHECK(l.line.all_slots_held());
+    l.line.give_back(second.slot);
+    l.line.give_back(first.slot);
+    CHECK(l.line.held() == 0);
+    CHECK(l.copy_all() == list{2, 3});
+    CHECK(l.line.deliver().slot == second.slot);
+    CHECK(l.line.deliver().slot == first.slot);
+}
+
+TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{6, 3, 9};
+    auto const a = l.claim();
+    auto const b = l.claim();
+    auto const c = l.claim();
+    CHECK(l.fail(c, "third"));
+    CHECK_FALSE(l.line.has_work());
+    CHECK_FALSE(l.line.claim_next(l.line.generation()));
+    CHECK(l.fail(b, "second"));
+    CHECK(l.copy_all().empty());
+    CHECK_FALSE(l.line.failure_here());
+    CHECK(l.fill(a));
+    CHECK(l.copy_all() == list{0});
+    CHECK_FALSE(l.line.failure_here());  // the first batch comes first
+    (void)l.line.deliver();
+    REQUIRE(l.line.failure_here());
+    CHECK_THROWS_WITH(std::rethrow_exception(l.line.failure_here()), "second");
+
+    l.line.close();
+    l.line.open();
+    l.line.begin(deal_of(2));
+    CHECK_FALSE(l.line.failure_here());
+    l.fill(l.claim());
+    CHECK(l.copy_all() == list{0});
+}
+
+TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{3, 2, 5};
+    auto const old = l.claim();
+    l.fill(l.claim());
+    l.line.close();
+    CHECK_FALSE(l.line.has_work());
+    l.line.open();
+    CHECK_FALSE(l.line.has_work());
+    std::uint64_t const before = l.line.generation();
+    l.line.begin(deal_of(1));
+    CHECK_FALSE(l.line.claim_next(before));
+    CHECK_FALSE(l.fill(old));
+    CHECK_FALSE(l.fail(old, "late"));
+    CHECK(l.line.has_work());
+    l.fill(l.claim());
+    CHECK(l.copy_all() == list{0});
+    (void)l.line.deliver();
+    CHECK(l.line.is_over());
+}
+
+TEST_CASE("slots that were copied and not delivered come home when an epoch is left", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{3, 2, 5};
+    l.fill(l.claim());
+    l.fill(l.claim());
+    CHECK(l.copy_all() == list{0, 1});
+    auto const kept = l.line.deliver();
+    l.line.close();
+    CHECK(l.line.held() == 1);
+    l.line.give_back(kept.slot);
+    CHECK(l.line.held() == 0);
+}

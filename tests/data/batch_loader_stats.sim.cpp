@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/batch_loader.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <thread>
+
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/numbered_source.hpp"
+#include "support/seen_by.hpp"
+
+namespace sim = cuota::simulator;
+using support::machine;
+using support::numbered_source;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct nothing {
+    CUOTA_HOST_DEVICE void operator()(std::size_t) const {}
+};
+
+cuota::loader_stats stats_of(cuota::batch_loader& loader) {
+    cuota::stream const s;
+    for (cuota::batch b : loader.epoch(1)) {
+        (void)b.view<std::uint32_t>(s);
+        cuota::for_each_index(s, 1, nothing{});
+    }
+    s.synchronize();
+    return loader.stats();
+}
+
+}  // namespace
+
+TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][batch_loader][stats]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{22}, {.batch = 4, .workers = 2}};
+    CHECK(loader.stats().elapsed == 0ns);
+    CHECK(loader.stats().batches == 0);
+    {
+        auto epoch = loader.epoch(7);
+        (void)epoch.next();
+        (void)epoch.next();
+        cuota::loader_stats const half = loader.stats();
+        CHECK(half.epoch == 7);
+        CHECK(half.batches == 2);
+        CHECK(half.all_batches == 6);
+        CHECK(half.samples == 8);
+        CHECK(half.workers == 2);
+        CHECK(half.elapsed > 0ns);
+        CHECK_FALSE(half.copying);
+        while (epoch.next()) {}
+    }
+    cuota::loader_stats const whole = loader.stats();
+    CHECK(whole.batches == 6);
+    CHECK(whole.samples == 22);
+    // Each field of a batch begins at an alignment of its own, and what stands between is copied, too.
+    CHECK(whole.bytes >= 22 * loader.plan().sample_bytes);
+    CHECK(whole.bytes <= 6 * loader.plan().slot_bytes);
+    CHECK(loader.stats().elapsed == whole.elapsed);  // it is over
+    (void)loader.epoch(8);
+    CHECK(loader.stats().batches == 0);
+    CHECK(loader.stats().epoch == 8);
+}
+
+TEST_CASE("batch_loader adds each stage's time to that stage", "[data][batch_loader][stats]") {
+    machine const on;
+    std::chrono::milliseconds reading = 0ms;
+    numbered_source from{48};
+    from.before_each([&](std::span<std::uint64_t const>) { std::this_thread::sleep_for(reading); });
+    cuota::batch_loader loader{from, {.batch = 4, .time_copies = true}};
+
+    reading = 4ms;
+    cuota::loader_stats s = stats_of(loader);
+    CHECK(s.reading >= 48ms);
+    CHECK(s.elapsed >= 48ms);
+    CHECK(s.waiting_for_batches > 0ms);
+    reading = 0ms;
+
+    sim::link_options link;
+    link.latency = 4ms;
+    sim::set_link(link);
+    s = stats_of(loader);
+    CHECK(s.copying.value() >= 40ms);
+
+    link.latency = 0ms;
+    link.kernel = 4ms;
+    sim::set_link(link);
+    s = stats_of(loader);
+    CHECK(s.waiting_for_slots >= 4ms);  // the third copy into a slot waits for the first batch's kernel
+
+    cuota::batch_loader untimed{numbered_source{48}, {.batch = 4}};
+    CHECK_FALSE(stats_of(untimed).copying);
+}
+
+TEST_CASE("batch_loader hands on what timing a copy met, in the batch's place",
+          "[data][batch_loader][stats]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .time_copies = true}};
+    sim::fail_call("cudaEventCreate", 2);
+    {
+        auto epoch = loader.epoch(0);
+        CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
+    }
+    std::uint64_t batches = 0;
+    for (cuota::batch b : loader.epoch(0)) batches += b.size() != 0;
+    CHECK(batches == 3);
+}

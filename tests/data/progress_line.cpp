@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/progress_line.hpp>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+
+using cuota::loader_stats;
+using cuota::progress_line;
+using namespace std::chrono_literals;
+
+namespace {
+
+loader_stats at(std::uint64_t batches) {
+    return {.epoch = 2,
+            .batches = batches,
+            .all_batches = 400,
+            .workers = 1,
+            .elapsed = 4s,
+            .reading = 4s,
+            .waiting_for_batches = 2s};
+}
+
+// A terminal, and what a program writes to it.
+class terminal {
+public:
+    terminal() : master_{::posix_openpt(O_RDWR | O_NOCTTY)} {
+        REQUIRE(master_ >= 0);
+        REQUIRE(::grantpt(master_) == 0);
+        REQUIRE(::unlockpt(master_) == 0);
+        program_ = std::fopen(::ptsname(master_), "w");
+        REQUIRE(program_ != nullptr);
+    }
+    ~terminal() {
+        (void)std::fclose(program_);
+        ::close(master_);
+    }
+    [[nodiscard]] std::FILE* program() const { return program_; }
+    [[nodiscard]] std::string take() const {
+        std::string all;
+        std::array<char, 4096> part{};
+        pollfd ask{master_, POLLIN, 0};
+        while (::poll(&ask, 1, 100) == 1 && (ask.revents & POLLIN) != 0) {
+            ::ssize_t const n = ::read(master_, part.data(), part.size());
+            if (n <= 0) break;
+            all.append(part.data(), static_cast<std::size_t>(n));
+        }
+        return all;
+    }
+
+private:
+    int master_;
+    std::FILE* program_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 columns",
+          "[data][progress_line]") {
+    CHECK(cuota::progress_text(at(100)) ==
+          "epoch 2 [######..................] 100/400 25.0/s, 0:12 left; slowest: reading");
+    CHECK(cuota::progress_text(at(400)) ==
+          "epoch 2 [########################] 400/400 100/s; slowest: reading");
+    CHECK(cuota::progress_text({}) == "epoch 0 [########################] 0/0");
+    loader_stats large = at(1);
+    large.epoch = large.all_batches = ~std::uint64_t{0} / 2;
+    CHECK(cuota::progress_text(large).size() == 79);
+}
+
+TEST_CASE("progress_line writes over itself on a terminal, and ends with a new line",
+          "[data][progress_line]") {
+    terminal const there;
+    {
+        progress_line line{there.program()};
+        CHECK_FALSE(line.is_quiet());
+        line.show([] { return at(100); });
+        CHECK(there.take() == '\r' + cuota::progress_text(at(100)) + "\x1b[K");
+        line.finish([] { return at(400); });
+        CHECK(there.take() == '\r' + cuota::progress_text(at(400)) + "\x1b[K\r\n");
+    }
+    CHECK(there.take().empty());
+    {
+        progress_line line{there.program()};
+        line.show([] { return at(7); });
+        progress_line const moved = std::move(line);
+    }
+    CHECK(there.take() == '\r' + cuota::progress_text(at(7)) + "\x1b[K\r\n");
+}
+
+TEST_CASE("progress_line reports facts that it cannot have", "[data][progress_line]") {
+    support::captured_errors errors;
+    terminal const there;
+    progress_line line{there.program()};
+    line.show([]() -> loader_stats { throw std::runtime_error{"no facts"}; });
+    CHECK(errors.take() == std::vector<std::string>{"no facts"});
+    CHECK(there.take().empty());
+}
+
+TEST_CASE("progress_line is quiet where there is no terminal, and asks for nothing",
+          "[data][progress_line]") {
+    std::FILE* const file = std::tmpfile();
+    REQUIRE(file != nullptr);
+    for (std::FILE* const to : {file, static_cast<std::FILE*>(nullptr)}) {
+        progress_line line{to};
+        CHECK(line.is_quiet());
+        line.show([]() -> loader_stats { throw std::runtime_error{"asked"}; });
+        line.finish([]() -> loader_stats { throw std::runtime_error{"asked"}; });
+    }
+    CHECK(std::ftell(file) == 0);
+    (void)std::fclose(file);
+}
