@@ -153,6 +153,7 @@
 #include <cuota/data/loader_state.hpp>
 #include <cuota/data/loader_stats.hpp>
 #include <cuota/data/loader_times.hpp>
+#include <cuota/data/memory_source.hpp>
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/progress_line.hpp>

@@ -127,6 +127,7 @@ class pending_copy;
 struct field;
 class file;
 class idx_source;
+class memory_source;
 class npy_source;
 class raw_source;
 class any_sampler;

@@ -92,7 +92,7 @@ public:
         for (std::size_t i = 0; i != samples.size(); ++i) {
             std::uint64_t offset = layout_->header + samples[i] * layout_->record;
             for (std::size_t k = 0; k != out.size(); ++k) {
-                std::size_t const bytes = fields()[k].bytes();
+                std::size_t const bytes = out[k].size() / samples.size();
                 reader.add(offset, out[k].subspan(i * bytes, bytes));
                 offset += bytes;
             }

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How fast samples come together: memory_source beside a memcpy for each, raw_source from the page cache beside the same
+/// preads alone. Both into pinned slots that go round, as a loader's do; no device is involved.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <benchmark/benchmark.h>
+
+#include <cuota/cuota.hpp>
+
+namespace {
+
+constexpr std::size_t all_bytes = std::size_t{256} << 20;
+constexpr std::size_t slot_bytes = std::size_t{8} << 20;
+constexpr std::size_t slots = 3;
+
+// The order of an epoch: of records of so many bytes, as they stand or shuffled.
+std::vector<std::uint64_t> order_of(std::size_t record, bool shuffled) {
+    std::vector<std::uint64_t> order(all_bytes / record);
+    for (std::size_t i = 0; i != order.size(); ++i) order[i] = i;
+    if (shuffled) std::shuffle(order.begin(), order.end(), std::mt19937_64{1});
+    return order;
+}
+
+// Calls gather(samples, slot) for one batch after the other.
+template <class Gather>
+void gather_batches(benchmark::State& state, Gather gather) {
+    auto const record = static_cast<std::size_t>(state.range(0));
+    std::vector<std::uint64_t> const order = order_of(record, state.range(1) != 0);
+    cuota::pinned_buffer<std::byte> ring{slots * slot_bytes};
+    std::span<std::byte> const memory = ring.write();
+    std::ranges::fill(memory, std::byte{1});  // the pages are there
+    std::size_t const batch = slot_bytes / record;
+    std::size_t next = 0;
+    std::size_t slot = 0;
+    for (auto _ : state) {
+        if (next + batch > order.size()) next = 0;
+        gather(std::span{order}.subspan(next, batch), memory.subspan(slot * slot_bytes, batch * record));
+        benchmark::ClobberMemory();
+        next += batch;
+        slot = (slot + 1) % slots;
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(batch * record));
+}
+
+std::vector<std::uint8_t> const& the_values() {
+    static std::vector<std::uint8_t> const values(all_bytes, 7);
+    return values;
+}
+
+void memory_source(benchmark::State& state) {
+    auto const record = static_cast<std::size_t>(state.range(0));
+    auto const whole = std::span{the_values()}.first(all_bytes / record * record);
+    auto const from = cuota::memory_source::of("values", whole, {record});
+    gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        from.gather(samples, {&to, 1});
+    });
+}
+void memcpy_each(benchmark::State& state) {
+    auto const record = static_cast<std::size_t>(state.range(0));
+    std::uint8_t const* const from = the_values().data();
+    gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        for (std::size_t i = 0; i != samples.size(); ++i)
+            std::memcpy(to.data() + i * record, from + samples[i] * record, record);
+    });
+}
+
+// A file of those bytes, in the page cache for as long as the program runs.
+std::string const& the_file() {
+    static struct file_on_disk {
+        file_on_disk() {
+            std::ofstream out{path, std::ios::binary};
+            std::vector<char> const part(1 << 20, 'x');
+            for (std::size_t done = 0; done != all_bytes; done += part.size())
+                out.write(part.data(), static_cast<std::streamsize>(part.size()));
+        }
+        ~file_on_disk() { std::filesystem::remove(path); }
+        std::string path =
+            std::filesystem::temp_directory_path() / ("cuota-gather-" + std::to_string(::getpid()));
+    } const file;
+    return file.path;
+}
+
+void raw_source(benchmark::State& state) {
+    auto const record = static_cast<std::size_t>(state.range(0));
+    cuota::raw_source const from{the_file(),
+                                 {.header = all_bytes % record,
+                                  .record = record,
+                                  .fields = {{"bytes", cuota::element_type::u8, {record}}}}};
+    gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        from.gather(samples, {&to, 1});
+    });
+}
+// A run of records that follow each other is one pread here, too.
+void pread_each(benchmark::State& state) {
+    auto const record = static_cast<std::size_t>(state.range(0));
+    std::size_t const header = all_bytes % record;
+    int const from = ::open(the_file().c_str(), O_RDONLY | O_CLOEXEC);
+    gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t n = 1;
+            while (i + n != samples.size() && samples[i + n] == samples[i] + n) ++n;
+            ::ssize_t const got = ::pread(from, to.data() + i * record, n * record,
+                                          static_cast<::off_t>(header + samples[i] * record));
+            if (got != static_cast<::ssize_t>(n * record)) state.SkipWithError("a short read");
+            i += n;
+        }
+    });
+    ::close(from);
+}
+
+void sizes_and_orders(benchmark::internal::Benchmark* b) {
+    b->ArgNames({"record", "shuffled"})->ArgsProduct({{784, 3072, 150'528}, {0, 1}});
+}
+BENCHMARK(memory_source)->Apply(sizes_and_orders);
+BENCHMARK(memcpy_each)->Apply(sizes_and_orders);
+BENCHMARK(raw_source)->Apply(sizes_and_orders);
+BENCHMARK(pread_each)->Apply(sizes_and_orders);
+
+}  // namespace

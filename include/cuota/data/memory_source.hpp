@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Samples that are in host memory already.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// Copies records of one size from anywhere to one place, back to back; such as follow each other in one go.
+/// The size of small ones is known to the compiler, and the next record is on its way while one is copied.
+class record_gatherer {
+public:
+    record_gatherer(std::byte const* from, std::size_t bytes) noexcept : from_{from}, bytes_{bytes} {}
+
+    void operator()(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
+        switch (bytes_) {
+            case 1: return each<1>(samples, to);
+            case 2: return each<2>(samples, to);
+            case 4: return each<4>(samples, to);
+            case 8: return each<8>(samples, to);
+            default: return runs(samples, to);
+        }
+    }
+
+private:
+    template <std::size_t bytes>
+    void each(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
+        for (std::uint64_t const sample : samples) {
+            std::memcpy(to, from_ + sample * bytes, bytes);
+            to += bytes;
+        }
+    }
+    void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t n = 1;
+            while (i + n != samples.size() && samples[i + n] == samples[i] + n) ++n;
+            if (i + n != samples.size()) fetch(samples[i + n]);
+            std::memcpy(to, from_ + samples[i] * bytes_, n * bytes_);
+            to += n * bytes_;
+            i += n;
+        }
+    }
+    // The first lines; the processor sees by itself how they go on.
+    void fetch(std::uint64_t sample) const noexcept {
+        constexpr std::size_t line = 64;
+        std::byte const* const at = from_ + sample * bytes_;
+        for (std::size_t k = 0; k < bytes_ && k != 4 * line; k += line) __builtin_prefetch(at + k);
+    }
+
+    std::byte const* from_;
+    std::size_t bytes_;
+};
+
+}  // namespace detail
+
+/// One field of samples that follow each other in memory: an array of a shape per sample. To join several: zip_source.
+///
+/// Throws: misuse when the values are not a whole number of samples.
+/// Cost:   a copy of the source shares the values. A gather copies every sample once and allocates nothing.
+class memory_source {
+public:
+    /// Owns the values. `shape` is one sample's; {} is a single number.
+    template <class T>
+        requires(detail::element_like<T> && !std::same_as<T, bool>)
+    memory_source(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
+        : memory_source{std::move(name), std::make_shared<std::vector<T> const>(std::move(values)),
+                        std::move(shape)} {}
+
+    /// Values that the caller keeps alive, and unchanged while they are read.
+    template <class T, std::size_t extent>
+        requires detail::element_like<std::remove_const_t<T>>
+    [[nodiscard]] static memory_source of(std::string name, std::span<T, extent> values,
+                                          std::vector<std::size_t> shape = {}) {
+        return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }
+    [[nodiscard]] std::string const& name() const noexcept { return field_->name; }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
+    }
+
+private:
+    template <class T>
+    memory_source(std::string name, std::shared_ptr<std::vector<T> const> owned,
+                  std::vector<std::size_t> shape)
+        : memory_source{std::move(name), owned, std::span<T const>{*owned}, std::move(shape)} {}
+    template <class T>
+    memory_source(std::string name, std::shared_ptr<void const> owner, std::span<T const> values,
+                  std::vector<std::size_t> shape)
+        : owner_{std::move(owner)},
+          field_{std::make_shared<field const>(field{std::move(name), element_of<T>(), std::move(shape)})},
+          at_{reinterpret_cast<std::byte const*>(values.data())},
+          bytes_{field_->bytes()} {
+        if (bytes_ == 0) throw misuse{field_->name + ": a sample of " + field_text(*field_) + " is empty"};
+        if (values.size_bytes() % bytes_ != 0)
+            throw misuse{field_->name + ": " + std::to_string(values.size()) +
+                         " values are no whole number of samples of " + field_text(*field_)};
+        size_ = values.size_bytes() / bytes_;
+    }
+
+    std::shared_ptr<void const> owner_;  // null: the caller
+    std::shared_ptr<field const> field_;
+    std::byte const* at_;
+    std::size_t bytes_;
+    std::uint64_t size_ = 0;
+};
+static_assert(source<memory_source>);
+
+}  // namespace cuota::inline v0
