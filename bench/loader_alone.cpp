@@ -20,15 +20,16 @@
 #include <cuota/cuota.hpp>
 #include <cuota/simulator/simulator.hpp>
 
-// Allocations of all threads; but for these two nothing here needs to be replaced.
+// Allocations of all threads. Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a
+// mismatch.
 std::atomic<std::int64_t> allocations = 0;
-void* operator new(std::size_t bytes) {
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
     allocations.fetch_add(1, std::memory_order_relaxed);
     if (void* const memory = std::malloc(bytes)) return memory;
     throw std::bad_alloc{};
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // In place of the simulated runtime's, which are found after the program's own.
 extern "C" {
