@@ -626,3 +626,23 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
         } catch (std::runtime_error const&) {}
     }
 }
+
+// ---- a batch of any size that fits ----
+
+TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[data][batch_loader]") {
+    machine const on;
+    cuota::budget const device{"device", 20'000};
+    cuota::batch_loader loader{numbered_source{1000}, {.batch = cuota::automatic_batch, .device = device}};
+    std::size_t const chosen = loader.plan().batch;
+    CHECK(device.held() == loader.plan().device_bytes);
+    CHECK(order_of(loader, 0) == counted(1000));
+    CHECK_THROWS_AS((cuota::batch_loader{numbered_source{1000},
+                                         {.batch = chosen + 1, .device = cuota::budget{"as large", 20'000}}}),
+                    cuota::budget_exceeded);
+    CHECK(has(message_of<cuota::budget_exceeded>([] {
+                  cuota::batch_loader{
+                      numbered_source{10},
+                      {.batch = cuota::automatic_batch, .device = cuota::budget{"small", 64}}};
+              }),
+              "small"));
+}

@@ -86,3 +86,33 @@ TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room
     CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited,
                                        cuota::unlimited, 5 * 512 - 1) == 0);
 }
+
+TEST_CASE("an automatic batch is the largest that the budgets have room for", "[data][loader_plan]") {
+    numbered_source const from{300};
+    cuota::budget device{"device", 20'000};
+    cuota::budget const pinned{"pinned", cuota::unlimited};
+    auto const planned = [&](cuota::loader_options options) {
+        options.batch = cuota::automatic_batch;
+        return cuota::plan_loader(from, options);
+    };
+    std::size_t const fits = planned({.device = device, .pinned = pinned}).batch;
+    REQUIRE(fits > 0);
+    CHECK(cuota::plan_loader(from, {.batch = fits}).device_bytes <= 20'000);
+    CHECK(cuota::plan_loader(from, {.batch = fits + 1}).device_bytes > 20'000);
+
+    // What others hold is not there.
+    device.charge(10'000);
+    std::size_t const beside = planned({.device = device}).batch;
+    CHECK(beside < fits);
+    CHECK(cuota::plan_loader(from, {.batch = beside}).device_bytes <= 10'000);
+    device.refund(10'000);
+
+    // One budget for both sides.
+    cuota::loader_plan const both = planned({.device = device, .pinned = device});
+    CHECK(both.device_bytes + both.pinned_bytes <= 20'000);
+    CHECK(both.batch < fits);
+
+    CHECK(planned({.pinned = pinned}).batch == 300);                   // no more than there are
+    CHECK(planned({.device = cuota::budget{"small", 1}}).batch == 1);  // which is refused
+    CHECK_THROWS_AS(planned({}), cuota::misuse);
+}
