@@ -125,6 +125,9 @@ class pending_copy;
 // data
 struct field;
 class file;
+class concat_source;
+enum class cifar_set;
+class cifar_source;
 class idx_source;
 class npy_source;
 class raw_source;
