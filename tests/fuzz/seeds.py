@@ -106,3 +106,8 @@ put("loader_state", some=state, zero="cuota-loader-state 1 epoch 0 position 0 or
 
 put("text", ascii="\x20a name", controls="\x08a\nb\x7f\x1b[31m", quotes="\x30\"\\\"", accents="\x06\u00e9\u00fc\u00df\u4f60\u597d\U0001f600" * 4, overlong=b"\x10\xc0\x80\xe0\x80\x80\xf0\x80\x80\x80",
     surrogate=b"\x10\xed\xa0\x80", beyond=b"\x10\xf4\x90\x80\x80", cut=b"\x01\xf0\x9f\x98\xf0\x9f\x98\x80\x80\x80", tails=b"\x00" + b"\x80" * 90, wide=b"\x00" + "\u597d".encode() * 40)
+
+trace = "id,lower,upper,size\na,0,3,500\nb,1,2,256\n"
+put("trace_file", two=trace, any_order="size, other,upper ,lower,id\r\n5,x,2,1,a\r\n\r\n", no_size="id,lower,upper\n", twice="id,id,lower,upper,size\n", same_id=trace + "a,4,5,6\n",
+    reversed=trace.replace("0,3", "3,0"), negative=trace.replace("500", "-500"), too_large=trace.replace("500", "18446744073709551616"), too_few=trace + "c,1\n", too_many=trace + "c,1,2,3,4\n",
+    add_up=trace.replace("500", "18446744073709551615"), only_names="id,lower,upper,size", empty="", blank="\n \t\n", commas=",,,,\n", no_number=trace.replace("256", "many"))
