@@ -99,6 +99,24 @@ mutate: ## take the simulator's rules, and the ledger's steps, out one by one; t
 	@tests/model/mutation.py --commands=build/dev/compile_commands.json
 	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
 
+# Inputs for each parser of tests/fuzz, of at most so many bytes: what a parser reads beyond that is more of the same. New
+# inputs are kept in build/fuzz/corpus, those that broke something in build/fuzz. A failure names the file: put it into
+# tests/fuzz/corpus, where every make test tries it.
+RUNS ?= 10000000
+PARSERS ?= $(patsubst tests/fuzz/corpus/%,%,$(wildcard tests/fuzz/corpus/*))
+longest = $(or $(patsubst $(1):%,%,$(filter $(1):%,cifar:6200 plan_step:160 text:128 loader_state:128)),1024)
+fuzz_one = mkdir -p build/fuzz/corpus/$(1); echo "==== $(1)"; \
+	build/fuzz/tests/fuzz/fuzz-$(1) -runs=$(RUNS) -max_len=$(longest) -malloc_limit_mb=64 -timeout=10 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/$(1)- build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1) > build/fuzz/$(1).log 2>&1 \
+	    && grep -a 'executed_units\|exec_per_sec' build/fuzz/$(1).log || { tail -n 40 build/fuzz/$(1).log; exit 1; };
+
+.PHONY: fuzz
+fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanitizer and UndefinedBehaviorSanitizer
+	@mkdir -p build; echo 'extern "C" int LLVMFuzzerTestOneInput(char const*, unsigned long) { return 0; }' \
+	    | clang++ -fsanitize=fuzzer -x c++ - -o build/has-libfuzzer 2> /dev/null \
+	    || { echo 'SKIPPED: make fuzz (no clang++ with libFuzzer)'; exit; }; \
+	$(SETUP) && { $(call build,fuzz,--target all-fuzz); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
+
 .PHONY: cuda
 cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there is a GPU
 	@$(SETUP)

@@ -142,8 +142,12 @@
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/cifar_source.hpp>
+#include <cuota/data/concat_source.hpp>
 #include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
+#include <cuota/data/directory.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/idx_source.hpp>

@@ -126,6 +126,9 @@ class pending_copy;
 // data
 struct field;
 class file;
+class concat_source;
+enum class cifar_set;
+class cifar_source;
 class idx_source;
 class memory_source;
 class npy_source;

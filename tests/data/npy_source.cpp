@@ -5,9 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/catch.hpp"
@@ -69,7 +74,101 @@ bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     }
 }
 
+/// Arrays of every element type that is read, with their bytes beside them, and some of each kind that is not.
+constexpr char const* numpy_program = R"(
+import sys
+try:
+    import numpy
+except ImportError:
+    sys.exit(77)
+folder = sys.argv[1]
+def write(name, array, version=None):
+    with open(f"{folder}/{name}.npy", "wb") as file:
+        numpy.lib.format.write_array(file, array, version)
+    with open(f"{folder}/{name}.bytes", "wb") as file:
+        file.write(array.tobytes())
+random = numpy.random.default_rng(24)
+for dtype in "b1 u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8".split():
+    dtype = numpy.dtype(dtype)
+    bits = random.integers(0, 2 if dtype == bool else 256, (7, 3, 2 * dtype.itemsize), dtype="u1")
+    array = bits.view(dtype)  # of any bits: no number is changed on the way
+    for version in 1, 2, 3:
+        write(f"{dtype.str[1:]}-{version}", array, (version, 0))
+    numpy.save(f"{folder}/{dtype.str[1:]}-saved.npy", array[:, :1, 0][:, ::-1])  # not as it stands in memory
+write("one-dimension", numpy.arange(5, dtype="i4"))
+write("no-samples", numpy.zeros((0, 28, 28), "f4"))
+write("deep", numpy.zeros((2,) + (1,) * 31, "f4"))
+numpy.save(f"{folder}/no-big-endian", numpy.zeros(3, ">f4"))
+numpy.save(f"{folder}/no-fortran", numpy.asfortranarray(numpy.zeros((2, 3))))
+numpy.save(f"{folder}/no-objects", numpy.array([{}, 1], object), allow_pickle=True)
+numpy.save(f"{folder}/no-structured", numpy.zeros(2, [("a", "f4"), ("b", "i2")]))
+numpy.save(f"{folder}/no-complex", numpy.zeros(2, "c8"))
+numpy.save(f"{folder}/no-text", numpy.array(["a", "bc"]))
+numpy.save(f"{folder}/no-dates", numpy.zeros(2, "M8[ns]"))
+numpy.save(f"{folder}/no-scalar", numpy.float32(1))
+numpy.save(f"{folder}/no-empty-samples", numpy.zeros((3, 0)))
+)";
+
+std::string content(std::string const& path) {
+    std::ifstream from{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{from}, {}};
+}
+
 }  // namespace
+
+TEST_CASE("npy_source reads every array that NumPy writes, bit by bit, and refuses what it cannot hand out",
+          "[data][npy_source]") {
+    support::temp_folder const folder;
+    std::string const program = folder.write("write.py", numpy_program);
+    int const status = std::system(
+        ("'" CUOTA_PYTHON "' '" + program + "' '" + folder.path() + "' 2> '" + folder.path("errors") + "'")
+            .c_str());
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) CUOTA_SKIP("no NumPy for " CUOTA_PYTHON);
+    INFO(content(folder.path("errors")));
+    REQUIRE(status == 0);
+
+    std::vector<std::pair<std::string, element_type>> const types{
+        {"b1", element_type::u8},  {"u1", element_type::u8},  {"i1", element_type::i8},
+        {"u2", element_type::u16}, {"i2", element_type::i16}, {"u4", element_type::u32},
+        {"i4", element_type::i32}, {"u8", element_type::u64}, {"i8", element_type::i64},
+        {"f2", element_type::f16}, {"f4", element_type::f32}, {"f8", element_type::f64}};
+    for (auto const& [name, type] : types) {
+        INFO(name);
+        std::string bytes;
+        for (char const* version : {"-1", "-2", "-3"}) {
+            npy_source const from{folder.path(name + version + ".npy"), "x"};
+            bytes = content(folder.path(name + version + ".bytes"));
+            CHECK(from.size() == 7);
+            CHECK(from.fields()[0] == cuota::field{"x", type, {3, 2}});
+            CHECK(gathered(from, support::first_samples(7))[0] == bytes);
+        }
+        npy_source const saved{folder.path(name + "-saved.npy")};
+        std::size_t const element = cuota::element_bytes(type);
+        CHECK(saved.fields()[0].shape == std::vector<std::size_t>{1});
+        CHECK(gathered(saved, {6, 2})[0] ==
+              bytes.substr(6 * 6 * element, element) + bytes.substr(2 * 6 * element, element));
+    }
+    npy_source const numbers{folder.path("one-dimension.npy")};
+    CHECK(gathered(numbers, {4, 1})[0] == support::bytes_of(std::vector<std::int32_t>{4, 1}));
+    CHECK(npy_source{folder.path("no-samples.npy")}.fields()[0].count() == 784);
+    CHECK(npy_source{folder.path("deep.npy")}.fields()[0].shape.size() == 31);
+
+    for (auto const& [name, word] :
+         std::vector<std::pair<std::string, std::string>>{{"big-endian", "big-endian"},
+                                                          {"fortran", "Fortran order"},
+                                                          {"objects", "Python objects"},
+                                                          {"structured", "structured"},
+                                                          {"complex", "none of bool"},
+                                                          {"text", "none of bool"},
+                                                          {"dates", "none of bool"},
+                                                          {"scalar", "a single number has no samples"},
+                                                          {"empty-samples", "samples of 0 bytes"}}) {
+        INFO(name);
+        auto const error = support::thrown<cuota::data_error>(
+            [&, path = folder.path("no-" + name + ".npy")] { npy_source const from(path); });
+        CHECK(mentions(error.why(), word));
+    }
+}
 
 TEST_CASE("npy_source reads what numpy.save writes, of every element type and version",
           "[data][npy_source]") {

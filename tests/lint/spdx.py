@@ -6,8 +6,8 @@ import re
 
 import _lint
 
-# These have no comments, or are the licence itself.
-EXEMPT = re.compile(r"(\.(json|md|csv|npy|gz|bin|png|svg)|(^|/)LICENSE)$")
+# These have no comments, are the licence itself, or what a parser is given.
+EXEMPT = re.compile(r"(\.(json|md|csv|npy|gz|bin|png|svg)|(^|/)LICENSE|(^|/)tests/fuzz/corpus/.*)$")
 LINES = ["SPDX-FileCopyrightText: 2026 The cuota authors", "SPDX-License-Identifier: Apache-2.0"]
 
 root = _lint.root()

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A function as a source: samples that a program makes or decodes itself.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// `size` samples of the given fields, each gather a call of `fill(samples, out)`: the samples are all below `size`, and
+/// out[k] has exactly the room for field k of them, back to back, in the order asked. Copies share the function.
+///
+///     cuota::callable_source squares{"squares", 1000, {{"x", cuota::element_type::u64}},
+///                                    [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
+///         for (std::size_t i = 0; i != samples.size(); ++i) {
+///             std::uint64_t const square = samples[i] * samples[i];
+///             std::memcpy(out[0].data() + 8 * i, &square, 8);
+///         }
+///     }};
+///
+/// Threads: the function is called by any number of threads at once, as const.
+/// Throws:  misuse when there is no field, or an empty one; gather: misuse before the function is called; what the
+///          function throws.
+/// Cost:    that of the function; no allocation.
+template <class Fill>
+    requires std::invocable < Fill const&, std::span<std::uint64_t const>, std::span < std::span<std::byte>
+const >> class callable_source {
+public:
+    callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
+        : state_{std::make_shared<state const>(
+              state{std::move(name), size, std::move(fields), std::move(fill)})} {
+        if (state_->fields.empty()) throw misuse{state_->name + ": a source needs a field"};
+        for (field const& f : state_->fields)
+            if (f.bytes() == 0) throw misuse{state_->name + ": field " + field_text(f) + " is empty"};
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        state_->fill(samples, out);
+    }
+
+private:
+    struct state {
+        std::string name;
+        std::uint64_t size;
+        std::vector<field> fields;
+        Fill fill;
+    };
+    std::shared_ptr<state const> state_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The binary files of CIFAR-10 and CIFAR-100: labels and an image a record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/concat_source.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+enum class cifar_set {
+    cifar_10,  ///< data_batch_1.bin to data_batch_5.bin, test_batch.bin: "label", "image"
+    cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
+};
+
+namespace detail {
+
+/// A label is the index into somebody's array: one that is no class would be an access out of its bounds.
+struct label_field {
+    char const* name;
+    unsigned classes;
+};
+[[nodiscard]] inline std::span<label_field const> labels_of(cifar_set set) noexcept {
+    static constexpr label_field of_10[] = {{"label", 10}};
+    static constexpr label_field of_100[] = {{"coarse_label", 20}, {"fine_label", 100}};
+    return set == cifar_set::cifar_10 ? std::span<label_field const>{of_10} : of_100;
+}
+
+/// One file of a set.
+class cifar_file {
+public:
+    cifar_file(cifar_set set, file from)
+        : labels_{labels_of(set)}, records_{std::move(from), layout(labels_)} {}
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return records_.size(); }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return records_.fields(); }
+    [[nodiscard]] std::string const& name() const noexcept { return records_.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        records_.gather(samples, out);
+        for (std::size_t k = 0; k != labels_.size(); ++k)
+            for (std::size_t i = 0; i != samples.size(); ++i)
+                if (auto const label = std::to_integer<unsigned>(out[k][i]); label >= labels_[k].classes)
+                    throw no_class(samples[i], k, label);
+    }
+
+private:
+    static constexpr std::size_t image_bytes = 3 * 32 * 32;
+
+    static raw_layout layout(std::span<label_field const> labels) {
+        raw_layout record;
+        for (label_field const& label : labels) record.fields.push_back({label.name});
+        record.fields.push_back({"image", element_type::u8, {3, 32, 32}});
+        return record;
+    }
+    [[nodiscard]] data_error no_class(std::uint64_t sample, std::size_t k, unsigned label) const {
+        return {name(), sample * (labels_.size() + image_bytes) + k,
+                "sample " + std::to_string(sample) + " has the " + labels_[k].name + ' ' +
+                    std::to_string(label) + "; there are " + std::to_string(labels_[k].classes) +
+                    " classes, counted from 0"};
+    }
+
+    std::span<label_field const> labels_;
+    raw_source records_;
+};
+static_assert(source<cifar_file>);
+
+}  // namespace detail
+
+/// The files of a set, as they are downloaded, one after the other. A label is one u8; an image is u8[3, 32, 32]: its
+/// red, green and blue, each by rows.
+///
+///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
+///
+/// Throws: data_error, which names the file, when its size is no whole number of records; misuse for no files.
+///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
+///         class of the set. Every label that is handed out is one.
+/// Cost:   that of a raw_source for each file, and a look at each label.
+class cifar_source {
+public:
+    cifar_source(cifar_set set, std::vector<std::string> const& paths) : files_{parts_of(set, paths)} {}
+    cifar_source(cifar_set set, std::span<file const> files) : files_{parts_of(set, files)} {}
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }
+    [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
+    [[nodiscard]] std::string name() const { return files_.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        files_.gather(samples, out);
+    }
+
+private:
+    template <class Files>
+    static std::vector<detail::cifar_file> parts_of(cifar_set set, Files const& files) {
+        std::vector<detail::cifar_file> parts;
+        for (auto const& each : files) parts.emplace_back(set, file{each});
+        return parts;
+    }
+
+    concat_source files_;
+};
+static_assert(source<cifar_source>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Several sources one after the other as one: the files that a set comes in.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// The samples of the first source, then those of the second, and so on. The sources may be of different types and
+/// sizes; they have the same fields in the same order. A single field may be called differently in each, as files
+/// are: what the first source calls it holds. A data_error names the file and the sample as the part counts it.
+///
+/// Throws: misuse, which names both sources, when fields differ; when there is no source, or more samples than
+///         64 bits count.
+/// Cost:   samples that follow each other in the request and lie in one part are one gather of that part, up to
+///         1024 of them. No allocation up to 16 fields.
+class concat_source {
+public:
+    template <class... Sources>
+        requires(sizeof...(Sources) > 1 && (source<Sources> && ...))
+    explicit concat_source(Sources... parts) {
+        auto made = std::make_shared<state>();
+        (made->add(detail::any_source{std::move(parts)}), ...);
+        state_ = std::move(made);
+    }
+    template <source S>
+    explicit concat_source(std::vector<S> parts) {
+        auto made = std::make_shared<state>();
+        for (S& part : parts) made->add(detail::any_source{std::move(part)});
+        if (made->parts.empty()) throw misuse{"a concat_source of no sources has no fields"};
+        state_ = std::move(made);
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->ends.back(); }
+    [[nodiscard]] std::span<field const> fields() const { return state_->parts.front().fields(); }
+    /// "a.npy and 4 more".
+    [[nodiscard]] std::string name() const {
+        std::size_t const more = state_->parts.size() - 1;
+        return state_->parts.front().name() + (more == 0 ? "" : " and " + std::to_string(more) + " more");
+    }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        std::array<std::span<std::byte>, 16> few;
+        std::vector<std::span<std::byte>> many;
+        if (out.size() > few.size()) many.resize(out.size());
+        auto const rooms = many.empty() ? std::span{few}.first(out.size()) : std::span{many};
+        for (std::size_t done = 0; done != samples.size();) {
+            run const next{*state_, samples.subspan(done)};
+            for (std::size_t k = 0; k != out.size(); ++k) {
+                std::size_t const bytes = out[k].size() / samples.size();
+                rooms[k] = out[k].subspan(done * bytes, next.count * bytes);
+            }
+            state_->parts[next.part].gather(std::span{next.samples}.first(next.count), rooms);
+            done += next.count;
+        }
+    }
+
+private:
+    struct state {
+        void add(detail::any_source part) {
+            if (!parts.empty()) check_fields(part);
+            auto const end = checked_add(ends.empty() ? 0 : ends.back(), part.size());
+            if (!end)
+                throw misuse{part.name() + ": together with the sources before it more than 64 bits count"};
+            ends.push_back(*end);
+            parts.push_back(std::move(part));
+        }
+        void check_fields(detail::any_source const& part) const {
+            std::span<field const> const wanted = parts.front().fields();
+            std::span<field const> const has = part.fields();
+            bool const is_one = wanted.size() == 1 && has.size() == 1;
+            if (is_one ? wanted[0].type == has[0].type && wanted[0].shape == has[0].shape
+                       : std::equal(wanted.begin(), wanted.end(), has.begin(), has.end()))
+                return;
+            throw misuse{part.name() + " has the fields " + text(has) + "; " + parts.front().name() +
+                         ", which it is to follow, has " + text(wanted)};
+        }
+        static std::string text(std::span<field const> fields) {
+            std::string all;
+            for (field const& f : fields) all += (all.empty() ? "" : " + ") + field_text(f);
+            return all;
+        }
+
+        std::vector<detail::any_source> parts{};
+        std::vector<std::uint64_t> ends{};  // of each part, as this source counts
+    };
+
+    /// The first of the asked samples, and those behind it that lie in the same part, as that part counts them.
+    struct run {
+        run(state const& from, std::span<std::uint64_t const> asked) {
+            auto const found = std::upper_bound(from.ends.begin(), from.ends.end(), asked[0]);
+            part = static_cast<std::size_t>(found - from.ends.begin());
+            std::uint64_t const begin = part == 0 ? 0 : from.ends[part - 1];
+            std::size_t const most = std::min(asked.size(), samples.size());
+            for (; count != most && asked[count] >= begin && asked[count] < *found; ++count)
+                samples[count] = asked[count] - begin;
+        }
+        std::size_t part;
+        std::size_t count = 0;
+        std::array<std::uint64_t, 1024> samples;
+    };
+
+    std::shared_ptr<state const> state_;
+};
+static_assert(source<concat_source>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A folder of files as one source: what shards are kept in.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/concat_source.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// The paths of what lies in the folder and is `wanted` by its name, in the order of the names' bytes: the same on
+/// every machine and in every locale. Not folders, and not what a leading dot hides.
+template <std::predicate<std::string const&> Wanted>
+[[nodiscard]] std::vector<std::string> paths_in(std::string const& folder, Wanted const& wanted) {
+    std::vector<std::string> names;
+    std::error_code failed;
+    std::filesystem::directory_iterator at{folder, failed};
+    for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
+        std::string name = at->path().filename().string();
+        std::error_code
+            ignored;  // what a broken link points to is no folder: whoever opens it says what is wrong
+        if (name.starts_with('.') || at->is_directory(ignored) || !wanted(name)) continue;
+        names.push_back(std::move(name));
+    }
+    if (failed) throw data_error{folder, 0, "cannot be listed: " + failed.message()};
+    std::sort(names.begin(), names.end());
+    for (std::string& name : names) name = (std::filesystem::path{folder} / name).string();
+    return names;
+}
+
+}  // namespace detail
+
+/// The files of a folder one after the other, those whose name ends in `which` or of which `which(name)` is true; each
+/// opened by `open(path)`, which returns a source. In the order of the names' bytes, so that numbers in them want
+/// leading zeros. Folders in it and files that begin with a dot are left out.
+///
+///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
+///
+/// Throws: data_error when the folder cannot be listed, or has no such file; misuse, as concat_source; what `open`
+///         and `which` throw.
+/// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each.
+template <class Which, std::invocable<std::string const&> Open>
+    requires(std::convertible_to<Which const&, std::string_view> ||
+             std::predicate<Which const&, std::string const&>)
+[[nodiscard]] concat_source directory_of(std::string const& folder, Which const& which, Open&& open) {
+    auto const is_wanted = [&](std::string const& name) -> bool {
+        if constexpr (std::convertible_to<Which const&, std::string_view>)
+            return name.ends_with(std::string_view{which});
+        else return which(name);
+    };
+    std::vector<std::remove_cvref_t<std::invoke_result_t<Open&, std::string const&>>> parts;
+    for (std::string const& path : detail::paths_in(folder, is_wanted)) parts.push_back(open(path));
+    if (parts.empty()) throw data_error{folder, 0, "the folder has no file that is asked for"};
+    return concat_source{std::move(parts)};
+}
+
+}  // namespace cuota::inline v0

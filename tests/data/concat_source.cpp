@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/concat_source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>
+
+#include "support/catch.hpp"
+#include "support/heap_watch.hpp"
+#include "support/samples.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::concat_source;
+using cuota::element_type;
+using cuota::raw_source;
+using support::gathered;
+using support::mentions;
+
+static_assert(cuota::source<concat_source>);
+static_assert(std::is_nothrow_move_constructible_v<concat_source>);
+
+raw_source letters(support::temp_folder const& folder, char const* name, std::string const& text,
+                   cuota::field const& f = {"letter"}) {
+    return raw_source{folder.write(name, text), {.fields = {f}}};
+}
+
+/// A source that keeps how it was asked.
+using requests = std::vector<std::vector<std::uint64_t>>;
+auto noting(requests& into, std::uint64_t size, std::size_t fields = 1) {
+    auto const fill = [&into](std::span<std::uint64_t const> samples,
+                              std::span<std::span<std::byte> const> out) {
+        into.emplace_back(samples.begin(), samples.end());
+        for (std::span<std::byte> const room : out)
+            for (std::size_t i = 0; i != room.size(); ++i) room[i] = static_cast<std::byte>(samples[i]);
+    };
+    return cuota::callable_source{"noting", size, std::vector<cuota::field>(fields, {"x"}), fill};
+}
+
+}  // namespace
+
+TEST_CASE("concat_source has the samples of its sources one after the other", "[data][concat_source]") {
+    support::temp_folder const folder;
+    auto const first = letters(folder, "first", "abc");
+    concat_source const all{first, letters(folder, "none", ""), letters(folder, "second", "de"),
+                            letters(folder, "third", "fgh")};
+
+    CHECK(all.size() == 8);
+    CHECK(all.name() == folder.path("first") + " and 3 more");
+    REQUIRE(all.fields().size() == 1);
+    CHECK(all.fields()[0] == cuota::field{"letter"});
+    CHECK(gathered(all, support::first_samples(8))[0] == "abcdefgh");
+    CHECK(gathered(all, {7, 2, 3, 3, 0, 4, 5})[0] == "hcddaef");
+    CHECK(gathered(all, {})[0].empty());
+    REQUIRE_THROWS_AS(gathered(all, {8}), cuota::misuse);
+
+    concat_source const copy = all;
+    CHECK(gathered(copy, {5})[0] == "f");
+}
+
+TEST_CASE("concat_source takes sources of different types, of several fields, and itself",
+          "[data][concat_source]") {
+    support::temp_folder const folder;
+    raw_source const pairs{folder.write("pairs", "a0b1c2"), {.fields = {{"x"}, {"y"}}}};
+    cuota::zip_source const zipped{letters(folder, "x", "UVW", {"x"}), letters(folder, "y", "345", {"y"})};
+
+    concat_source const both{pairs, cuota::subset_source{zipped, 1, 2}};
+    CHECK(gathered(both, {4, 1, 3}) == std::vector<std::string>{"WbV", "514"});
+    concat_source const more{both, pairs, both};
+    CHECK(more.size() == 13);
+    CHECK(gathered(more, {12, 0, 5, 9}) == std::vector<std::string>{"Waab", "5001"});
+}
+
+TEST_CASE("concat_source of a vector may have one source, and not none", "[data][concat_source]") {
+    support::temp_folder const folder;
+    concat_source const one{std::vector{letters(folder, "x", "abc")}};
+
+    CHECK(one.name() == folder.path("x"));
+    CHECK(gathered(one, {2, 0})[0] == "ca");
+    REQUIRE_THROWS_AS(concat_source{std::vector<raw_source>{}}, cuota::misuse);
+}
+
+TEST_CASE("concat_source asks each part for as many samples at once as follow each other",
+          "[data][concat_source]") {
+    requests first;
+    requests second;
+    concat_source const both{noting(first, 3000), noting(second, 10)};
+
+    SECTION("by parts, in the order asked") {
+        CHECK(gathered(both, {5, 2999, 7, 3000, 3009, 0})[0] == std::string{"\5\xb7\7\0\11\0", 6});
+        CHECK(first == requests{{5, 2999, 7}, {0}});
+        CHECK(second == requests{{0, 9}});
+    }
+    SECTION("1024 at most") {
+        CHECK(gathered(both, support::first_samples(3010))[0].size() == 3010);
+        REQUIRE(first.size() == 3);
+        CHECK(first[0].size() == 1024);
+        CHECK(first[2].back() == 2999);
+        CHECK(second == requests{support::first_samples(10)});
+    }
+    SECTION("nothing is asked of any when the request is wrong") {
+        REQUIRE_THROWS_AS(gathered(both, {0, 3010}), cuota::misuse);
+        CHECK(first.empty());
+    }
+}
+
+TEST_CASE("concat_source refuses sources of different fields, and names both", "[data][concat_source]") {
+    support::temp_folder const folder;
+    auto const a = letters(folder, "a", "abcdef");
+    auto const refused = [&](raw_source const& other) {
+        return std::string{support::thrown<cuota::misuse>([&] { concat_source const all(a, other); }).what()};
+    };
+
+    CHECK(refused(letters(folder, "b", "abcdef", {"letter", element_type::u8, {2}})) ==
+          "cuota::misuse: " + folder.path("b") + " has the fields letter u8[2]; " + folder.path("a") +
+              ", which it is to follow, has letter u8");
+    CHECK(mentions(refused(letters(folder, "b", "abcdef", {"letter", element_type::i8})), "letter i8; "));
+    raw_source const pairs{folder.write("c", "abcd"), {.fields = {{"x"}, {"y"}}}};
+    raw_source const swapped{folder.write("d", "abcd"), {.fields = {{"y"}, {"x"}}}};
+    CHECK(mentions(refused(pairs), "has the fields x u8 + y u8; "));
+    REQUIRE_THROWS_AS((concat_source{pairs, swapped}), cuota::misuse);
+}
+
+TEST_CASE("a single field may have another name in each source", "[data][concat_source]") {
+    support::temp_folder const folder;
+    concat_source const all{letters(folder, "a", "ab", {"first"}), letters(folder, "b", "cd", {"second"})};
+
+    CHECK(all.fields()[0].name == "first");
+    CHECK(gathered(all, {3, 0})[0] == "da");
+}
+
+TEST_CASE("concat_source refuses more samples than can be counted", "[data][concat_source]") {
+    requests seen;
+    auto const most = std::numeric_limits<std::uint64_t>::max();
+    concat_source const all{noting(seen, most - 1), noting(seen, 1)};
+
+    CHECK(all.size() == most);
+    (void)gathered(all, {most - 1, most - 2});
+    CHECK(seen == requests{{0}, {most - 2}});
+    REQUIRE_THROWS_AS((concat_source{all, noting(seen, 1)}), cuota::misuse);
+}
+
+TEST_CASE("concat_source allocates nothing to gather up to 16 fields, and takes more",
+          "[data][concat_source]") {
+    support::temp_folder const folder;
+    auto const of = [&](std::size_t fields) {
+        raw_source const part{folder.write("x", support::pattern(fields * 600)),
+                              {.fields = std::vector<cuota::field>(fields, {"x"})}};
+        return concat_source{part, part, part};
+    };
+    std::vector<std::uint64_t> samples;
+    for (std::uint64_t i = 0; i != 1800; ++i) samples.push_back(i * 7 % 1800);
+    for (std::size_t const fields : {1U, 16U, 17U, 40U}) {
+        INFO(fields);
+        concat_source const all = of(fields);
+        std::vector<std::vector<std::byte>> memory(fields, std::vector<std::byte>(samples.size()));
+        std::vector<std::span<std::byte>> const out{memory.begin(), memory.end()};
+
+        support::heap_watch const watch;
+        all.gather(samples, out);
+        std::size_t const allocations = watch.allocations();
+
+        CHECK(allocations <= (fields > 16 ? 1 : 0));
+        std::string const part = support::pattern(fields * 600);
+        for (std::size_t i = 0; i < samples.size(); i += 97)
+            for (std::size_t k = 0; k != fields; ++k)
+                REQUIRE(memory[k][i] == static_cast<std::byte>(part[samples[i] % 600 * fields + k]));
+    }
+}
+
+TEST_CASE("concat_source lets an error name the part and its own sample", "[data][concat_source]") {
+    support::temp_folder const folder;
+    concat_source const all{letters(folder, "a", "abcd"), letters(folder, "b", "efgh")};
+    REQUIRE(::truncate(folder.path("b").c_str(), 2) == 0);
+
+    auto const error = support::thrown<cuota::data_error>([&] { gathered(all, {0, 6}); });
+    CHECK(error.file() == folder.path("b"));
+    CHECK(error.offset() == 2);
+    CHECK(mentions(error.why(), "sample 2 cannot be read"));
+}

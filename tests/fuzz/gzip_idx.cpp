@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/gzip.hpp>
+
+#include <algorithm>
+#include <optional>
+
+#include <stdlib.h>
+
+#include <cuota/data/idx_source.hpp>
+
+#include "fuzz/fuzz.hpp"
+
+// A compressed IDX file. What it inflates to stands in a file, not on the heap, and may be larger than the input.
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+    static fuzz::memory_file const memory;
+    static bool const is_on_tmpfs = ::setenv("TMPDIR", "/dev/shm", 0) == 0;
+    fuzz::expect(is_on_tmpfs, "setenv");
+    memory.fill(fuzz::text_of(data, size));
+    constexpr std::uint64_t most = 1 << 18;
+    std::optional<cuota::file> inflated;
+    if (!fuzz::is_read_or_refused(size, 0, [&] { inflated = cuota::open_maybe_gzip(memory.path(), most); }))
+        return 0;
+    fuzz::expect(inflated->size() <= std::max<std::uint64_t>(size, most), "no more is inflated than may be");
+    std::optional<cuota::idx_source> from;
+    if (fuzz::is_read_or_refused(inflated->size(), 0, [&] { from.emplace(*inflated); }))
+        (void)fuzz::all_of(*from);
+    return 0;
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seeds of corpus/: valid inputs, and those that are wrong in one place. What make fuzz finds is put beside them."""
+import gzip
+import pathlib
+import struct
+
+corpus = pathlib.Path(__file__).parent / "corpus"
+
+
+def put(target, **inputs):
+    folder = corpus / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in inputs.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def npy_around(text, data, version=1, length=None):
+    text += "\n"
+    length = len(text) if length is None else length
+    number = struct.pack("<H" if version == 1 else "<I", length)
+    return b"\x93NUMPY" + bytes([version, 0]) + number + text.encode() + data
+
+
+def npy(descr, shape, data, version=1, order="False"):
+    return npy_around(f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}", data, version)
+
+
+rest = "'descr': '|u1', 'fortran_order': False, "
+put("npy",
+    bytes_2d=npy("|u1", "(3, 2)", b"abcdef"), bools=npy("|b1", "(2,)", b"\1\0"), halves=npy("<f2", "(2,)", bytes(4)),
+    floats_v2=npy("<f4", "(2, 1, 1)", bytes(8), 2), doubles_v3=npy("<f8", "(1,)", bytes(8), 3), none=npy("<i2", "(0, 4)", b""),
+    longs=npy("<u8", "(1, 1)", bytes(8)), any_order=npy_around("{'shape':(2,),'descr':'<i4','fortran_order':False}", bytes(8)),
+    objects=npy("|O", "(1,)", b"x"), structured=npy_around("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", bytes(4)),
+    big_endian=npy(">f4", "(1,)", bytes(4)), fortran=npy("<f4", "(1, 2)", bytes(8), order="True"), scalar=npy("<f8", "()", bytes(8)),
+    negative=npy("|u1", "(-8,)", bytes(8)), empty_samples=npy("|u1", "(8, 0)", b""), wraps=npy("<f8", "(2305843009213693953,)", bytes(8)),
+    wraps_2d=npy("<f8", "(4294967296, 4294967296)", bytes(8)), too_wide=npy("|u1", "(18446744073709551616,)", b"x"),
+    deep=npy("|u1", "(" + "1, " * 65 + ")", b"x"), as_deep_as_can_be=npy("|u1", "(" + "1, " * 64 + ")", b"x"),
+    long_header=npy_around("{" + rest + "'shape': (1,)}", b"x", 2, 0xffffffff), no_end=npy_around("{" + rest + "'shape': (1,", b"x"),
+    twice=npy_around("{" + rest + rest + "'shape': (1,)}", b"x"), unknown_key=npy_around("{" + rest + "'extra': 1}", b""),
+    trailing=npy("|u1", "(1,)", b"xx"), short=npy("<i8", "(2,)", bytes(15)), magic_only=b"\x93NUMPY", version_4=npy("|u1", "(1,)", b"x", 4))
+
+
+def idx(code, extents, data):
+    return bytes([0, 0, code, len(extents)]) + b"".join(struct.pack(">I", e) for e in extents) + data
+
+
+most = 0xffffffff
+idx_seeds = dict(
+    images=idx(8, [2, 2, 3], b"abcdefghijkl"), labels=idx(8, [3], b"\0\1\2"), signed=idx(9, [2], b"ab"), shorts=idx(0x0B, [2, 2], bytes(8)),
+    ints=idx(0x0C, [2], bytes(8)), floats=idx(0x0D, [1, 2], bytes(8)), doubles=idx(0x0E, [2], bytes(16)), none=idx(8, [0, 28, 28], b""),
+    no_rank=idx(8, [], b""), deep=idx(8, [1] * 64, b"x"), too_deep=idx(8, [1] * 65, b"x"), no_type=idx(0x0A, [1], b"x"), wraps=idx(0x0E, [0x20000000, 0x80000000, 8], b""),
+    largest=idx(8, [most, most, most], b""), empty_samples=idx(8, [4, 0], b""), trailing=idx(8, [1], b"ab"), short=idx(0x0C, [1], b"abc"),
+    not_idx=b"\1\0\10\1\0\0\0\0", half_header=b"\0\0\10\2\0\0")
+put("idx", **idx_seeds)
+
+
+def gz(data, level=6):
+    return gzip.compress(data, level, mtime=0)
+
+
+whole = gz(idx_seeds["images"])
+put("gzip_idx", **{name: gz(content) for name, content in list(idx_seeds.items())[:8]}, stored=gz(idx_seeds["ints"], 0), plain=idx_seeds["images"],
+    members=gz(idx_seeds["labels"][:5]) + gz(idx_seeds["labels"][5:]), trailing=whole + b"garbage", truncated=whole[:-5], flipped=whole[:15] + b"\xff" + whole[16:],
+    bomb=gz(bytes(600_000), 9), magic=b"\x1f\x8b", named=whole[:3] + b"\x08" + whole[4:10] + b"images\0" + whole[10:], empty=gz(b""))
+
+
+def cifar(*labels, of_100=False):
+    image = bytes(3072)
+    return b"".join((bytes([label // 5 % 256]) if of_100 else b"") + bytes([label]) + image for label in labels)
+
+
+put("cifar", of_10=b"\0" + cifar(7), two_files=b"\2" + cifar(0, 9), of_100=b"\1" + cifar(99, of_100=True), two_files_of_100=b"\3" + cifar(0, 42, of_100=True),
+    no_class=b"\0" + cifar(10), no_fine_class=b"\1" + cifar(100, of_100=True), no_class_in_second=b"\2" + cifar(1, 255), short=b"\0" + cifar(1)[:-1], none=b"\0",
+    wrong_set=b"\1" + cifar(3))
+
+
+def plan(requests, peak, bound, title="# cuota step plan 1: ", columns="id,lower,upper,size,offset", count=None):
+    number = 0xcbf29ce484222325  # FNV-1a, as planned_step::hash
+    for lower, upper, size, offset in requests:
+        for value in (lower, upper, size, offset is not None):
+            for byte in struct.pack("<Q", value % 2**64):
+                number = (number ^ byte) * 0x100000001b3 % 2**64
+    lines = [f"{i},{r[0]},{r[1]},{r[2]},{'' if r[3] is None else r[3]}" for i, r in enumerate(requests)]
+    first = f"{title}requests={len(requests) if count is None else count} peak={peak} lower_bound={bound} hash={number:016x}"
+    return "\n".join([first, columns, *lines, ""])
+
+
+two = [(0, 3, 500, 0), (1, 2, 256, 512)]
+put("plan_file", two=plan(two, 768, 768), crlf=plan(two, 768, 768).replace("\n", "\r\n"), none=plan([], 0, 0), unplanned=plan([*two, (4, 6, 9, None)], 768, 768),
+    many=plan([(i, i + 1, 64, 0) for i in range(40)], 256, 256), overlap=plan([(0, 3, 500, 0), (1, 2, 256, 0)], 512, 768), uneven=plan([(0, 1, 1, 3)], 259, 256),
+    above_peak=plan(two, 512, 768), wrong_peak=plan(two, 1024, 768), wrong_bound=plan(two, 768, 512), reversed=plan([(3, 3, 1, 0)], 256, 256),
+    no_bytes=plan([(0, 1, 0, 0)], 0, 0), backwards=plan([(5, 6, 1, 0), (5, 6, 1, 256)], 512, 512), largest=plan([(0, 1, 2**64 - 1, 0)], 0, 0),
+    largest_rounded=plan([(0, 1, 2**64 - 256, 0)], 2**64 - 256, 2**64 - 256), last_offset=plan([(0, 1, 1, 2**64 - 256)], 0, 256),
+    add_up=plan([(0, 1, 2**63, 0), (1, 2, 2**63, 0)], 2**63, 2**63), unplanned_largest=plan([(0, 1, 2**64 - 256, None)], 0, 0),
+    wrong_count=plan(two, 768, 768, count=3), version_2=plan(two, 768, 768, title="# cuota step plan 2: "), columns=plan(two, 768, 768, columns="id"),
+    wrong_hash=plan(two, 768, 768).replace("500", "501"), title_only="# cuota step plan 1: requests=0 peak=0 lower_bound=0 hash=0", wide=plan([(0, 2**64 - 1, 1, 0)], 256, 256))
+put("plan_step", two=bytes([0, 0, 0, 0, 3, 31, 1, 0, 1, 1, 16, 1, 4]), claimed=bytes([1, 3, 3, 0, 3, 31, 1, 0, 1, 1, 16, 1, 4]), overlap=bytes([0, 0, 0, 0, 3, 31, 1, 0, 1, 1, 16, 1, 0]),
+    unplanned=bytes([0, 0, 0, 0, 3, 31, 0, 1, 1, 16, 1, 0]), chain=bytes([0, 0, 0] + [1, 1, 4, 1, 0] * 20), stair=bytes([0, 0, 0] + [x for i in range(8) for x in (1, 9, 16, 1, 2 * i)]),
+    huge=bytes([0, 0, 0, 0, 3, 255] + [255] * 8 + [1, 255] + [255] * 8), uneven=bytes([0, 0, 0, 0, 3, 31, 1, 1]))
+
+state = "cuota-loader-state 1 epoch 3 position 4096 order 18446744073709551615"
+put("loader_state", some=state, zero="cuota-loader-state 1 epoch 0 position 0 order 0", version=state.replace(" 1 ", " 2 "), negative=state.replace("3", "-3"),
+    too_large=state + "0", trailing=state + " ", cut=state[:40], leading=" " + state, hexadecimal=state.replace("3", "0x3"), zeros=state.replace("3", "003"))
+
+put("text", ascii="\x20a name", controls="\x08a\nb\x7f\x1b[31m", quotes="\x30\"\\\"", accents="\x06\u00e9\u00fc\u00df\u4f60\u597d\U0001f600" * 4, overlong=b"\x10\xc0\x80\xe0\x80\x80\xf0\x80\x80\x80",
+    surrogate=b"\x10\xed\xa0\x80", beyond=b"\x10\xf4\x90\x80\x80", cut=b"\x01\xf0\x9f\x98\xf0\x9f\x98\x80\x80\x80", tails=b"\x00" + b"\x80" * 90, wide=b"\x00" + "\u597d".encode() * 40)
+
+trace = "id,lower,upper,size\na,0,3,500\nb,1,2,256\n"
+put("trace_file", two=trace, any_order="size, other,upper ,lower,id\r\n5,x,2,1,a\r\n\r\n", no_size="id,lower,upper\n", twice="id,id,lower,upper,size\n", same_id=trace + "a,4,5,6\n",
+    reversed=trace.replace("0,3", "3,0"), negative=trace.replace("500", "-500"), too_large=trace.replace("500", "18446744073709551616"), too_few=trace + "c,1\n", too_many=trace + "c,1,2,3,4\n",
+    add_up=trace.replace("500", "18446744073709551615"), only_names="id,lower,upper,size", empty="", blank="\n \t\n", commas=",,,,\n", no_number=trace.replace("256", "many"))
