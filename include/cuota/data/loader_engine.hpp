@@ -265,7 +265,7 @@ private:
             }
             try {
                 if (!failure) {
-                    device_scope const here{memory_->where()};  // for what a program's source or sampler calls
+                    device_scope const here{memory_->where()};  // for a program's source and sampler
                     draw(*mine, samples);
                     fill(*lease, samples, out);
                 }
