@@ -35,6 +35,7 @@
 #include "support/samples.hpp"
 #include "support/sink.hpp"
 #include "support/temp_folder.hpp"
+#include "support/thread_waits.hpp"
 #include "support/thrown.hpp"
 
 namespace sim = cuota::simulator;
@@ -69,8 +70,13 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
         });
         batch_loader loader{from, {.batch = 4}};
         auto epoch = loader.epoch(0);
-        std::thread waiting{
-            [&] { CHECK(has(thrown<std::runtime_error>([&] { (void)epoch.next(); }).what(), "no data")); }};
+        support::forget_waits();
+        std::thread waiting{[&] {
+            support::mark_this_thread();
+            CHECK(has(thrown<std::runtime_error>([&] { (void)epoch.next(); }).what(), "no data"));
+        }};
+        while (support::are_waits_counted() && support::waits_of_marked_threads().until_told == 0)
+            std::this_thread::yield();
         go_on = true;
         go_on.notify_all();
         waiting.join();
