@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <latch>
 #include <optional>
 #include <stdexcept>
@@ -16,11 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cuota/buffer/device_buffer.hpp>
-#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
@@ -30,7 +24,6 @@
 #include "support/seen_by.hpp"
 
 namespace sim = cuota::simulator;
-using support::copy_numbers;
 using support::machine;
 using support::numbered_source;
 using support::seen_by;
@@ -156,24 +149,6 @@ TEST_CASE("batch_loader's samples are what samples() says, on the device too", "
 
 // ---- memory ----
 
-TEST_CASE("batch_loader holds exactly its plan, and gives it back", "[data][batch_loader]") {
-    machine const on;
-    cuota::budget const device{"device", cuota::unlimited};
-    cuota::budget const pinned{"pinned", cuota::unlimited};
-    {
-        cuota::batch_loader loader{numbered_source{100}, {.batch = 9, .device = device, .pinned = pinned}};
-        (void)order_of(loader, 0);
-        CHECK(device.held() == loader.plan().device_bytes);
-        CHECK(pinned.held() == loader.plan().pinned_bytes);
-        CHECK(device.peak() == loader.plan().device_bytes);
-        CHECK(pinned.peak() == loader.plan().pinned_bytes);
-        CHECK(sim::peak_device_bytes() == loader.plan().device_bytes);
-        CHECK(sim::peak_pinned_bytes() == loader.plan().pinned_bytes);
-    }
-    CHECK(device.held() == 0);
-    CHECK(pinned.held() == 0);
-}
-
 TEST_CASE("batch_loader allocates nothing and waits for no device while it loads", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
@@ -193,83 +168,7 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
     CHECK(sim::calls("cudaFree") == 0);
 }
 
-TEST_CASE("batch_loader is refused as a whole, with the largest batch that would fit",
-          "[data][batch_loader]") {
-    machine const on;
-    cuota::loader_options options{.batch = 500};
-    bool const device_is_short = GENERATE(true, false);
-    cuota::budget const device{"device", device_is_short ? 20'000 : cuota::unlimited};
-    cuota::budget const pinned{"pinned", device_is_short ? cuota::unlimited : 20'000};
-    options.device = device;
-    options.pinned = pinned;
-    std::size_t fits = 0;
-    try {
-        cuota::batch_loader loader{numbered_source{1000}, options};
-        FAIL("it was not refused");
-    } catch (cuota::budget_exceeded const& refused) {
-        fits = refused.facts().fitting_count();
-        INFO(refused.what());
-        CHECK(has(refused.what(), "loader slots"));
-        CHECK(has(refused.what(), std::to_string(fits) + " samples in a batch"));
-    }
-    CHECK(device.held() == 0);
-    CHECK(pinned.held() == 0);
-    CHECK(sim::live().total() == 0);
-
-    REQUIRE(fits > 0);
-    options.batch = fits;
-    CHECK_NOTHROW(cuota::batch_loader{numbered_source{1000}, options});
-    options.batch = fits + 1;
-    CHECK_THROWS_AS((cuota::batch_loader{numbered_source{1000}, options}), cuota::budget_exceeded);
-}
-
-// ---- order between copies and kernels ----
-
-TEST_CASE("batch_loader copies into a slot only when its last reader is done", "[data][batch_loader]") {
-    machine const on;
-    cuota::stream const s;
-    constexpr std::size_t batches = 6;
-    // As many pinned slots as batches: all can be enqueued before anything runs, through two device slots.
-    cuota::batch_loader loader{numbered_source{batches * 4},
-                               {.batch = 4, .device_slots = 2, .host_slots = batches}};
-    std::vector<cuota::device_buffer<std::uint32_t>> seen;
-    for (std::size_t i = 0; i != batches; ++i) seen.emplace_back(20, s, cuota::device_memory{});
-    s.synchronize();
-    {
-        sim::hold const nothing_runs_yet;
-        for (cuota::batch b : loader.epoch(0)) {
-            auto& out = seen[b.index()];
-            cuota::for_each_index(s, out.size(), copy_numbers{b.view<std::uint32_t>(s), out.write(s)});
-        }
-    }
-    for (std::size_t i = 0; i != batches; ++i) {
-        auto const values = seen[i].to_vector(s);
-        for (std::size_t k = 0; k != values.size(); ++k) CHECK(values[k] == i * 4 + k / 5);
-    }
-}
-
-TEST_CASE("batch_loader's slot waits for every stream that used the batch", "[data][batch_loader]") {
-    machine const on;
-    cuota::stream const first;
-    cuota::stream const second;
-    cuota::batch_loader loader{numbered_source{16}, {.batch = 4, .device_slots = 1, .host_slots = 4}};
-    std::vector<cuota::device_buffer<std::uint32_t>> seen;
-    for (std::size_t i = 0; i != 4; ++i) seen.emplace_back(20, second, cuota::device_memory{});
-    second.synchronize();
-    {
-        sim::hold const nothing_runs_yet;
-        for (cuota::batch b : loader.epoch(0)) {
-            auto const view = b.view<std::uint32_t>(first);
-            b.used_on(second);
-            auto& out = seen[b.index()];
-            cuota::for_each_index(second, out.size(), copy_numbers{view, out.write(second)});
-        }
-    }
-    for (std::size_t i = 0; i != 4; ++i) {
-        auto const values = seen[i].to_vector(second);
-        for (std::size_t k = 0; k != values.size(); ++k) CHECK(values[k] == i * 4 + k / 5);
-    }
-}
+// ---- views ----
 
 #if CUOTA_CHECKED
 TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loader]") {
@@ -321,16 +220,6 @@ TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
     CHECK(moved.size() == 4);
 }
 
-TEST_CASE("batch_loader refuses a second epoch while one is going on", "[data][batch_loader]") {
-    machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
-    {
-        auto const epoch = loader.epoch(0);
-        CHECK(has(message_of<cuota::misuse>([&] { (void)loader.epoch(1); }), "another is still going on"));
-    }
-    CHECK(order_of(loader, 1).size() == 10);
-}
-
 TEST_CASE("batch_loader says so when the caller holds every slot and asks for more", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{10}, {.batch = 2, .device_slots = 2}};
@@ -356,39 +245,6 @@ TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_l
 }
 
 // ---- ends of all kinds ----
-
-TEST_CASE("batch_loader can be left early and asked again", "[data][batch_loader]") {
-    machine const on;
-    cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{60}, {.batch = 4, .seed = 3, .workers = 2}};
-    auto const whole = order_of(loader, 0);
-    for (std::size_t stop = 0; stop != 15; ++stop) {
-        std::vector<std::uint64_t> part;
-        for (cuota::batch b : loader.epoch(0)) {
-            (void)b.view<std::uint32_t>(s);
-            part.insert(part.end(), b.samples().begin(), b.samples().end());
-            if (b.index() == stop) break;
-        }
-        CHECK(std::equal(part.begin(), part.end(), whole.begin()));
-    }
-    CHECK(order_of(loader, 0) == whole);
-}
-
-TEST_CASE("a batch outlives its epoch and its loader", "[data][batch_loader]") {
-    machine const on;
-    cuota::stream const s;
-    std::optional<cuota::batch> kept;
-    {
-        cuota::batch_loader loader{numbered_source{20}, {.batch = 4}};
-        for (cuota::batch b : loader.epoch(0)) {
-            if (b.index() == 2) {
-                kept.emplace(std::move(b));
-                break;
-            }
-        }
-    }
-    CHECK(seen_by(s, *kept) == std::vector<std::uint32_t>{8, 9, 10, 11});
-}
 
 TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
     machine const on;
@@ -458,75 +314,6 @@ TEST_CASE("an epoch whose slots are all held does not wait for the next batch", 
     auto const first = epoch.next();
     CHECK(epoch.wait_for(std::chrono::nanoseconds::max()));
     CHECK_THROWS_AS(epoch.next(), cuota::misuse);
-}
-
-TEST_CASE("in a child of its process a loader refuses all, and its end does not hang",
-          "[data][batch_loader]") {
-    machine const on;
-    cuota::batch_loader loader{numbered_source{40}, {.batch = 4, .seed = 1, .workers = 2}};
-    auto epoch = loader.epoch(3);
-    std::optional<cuota::batch> first = epoch.next();
-
-    pid_t const child = ::fork();
-    if (child == 0) {
-        (void)::alarm(20);  // ends what hangs: the simulated device, too, has lost its threads
-        int refused = 0;
-        auto const expect_refusal = [&](auto action) {
-            try {
-                action();
-            } catch (cuota::misuse const& e) {
-                refused += has(e.what(), "was used in its child, which has none of its threads");
-            }
-        };
-        expect_refusal([&] { (void)epoch.next(); });
-        expect_refusal([&] { (void)epoch.wait_for({}); });
-        expect_refusal([&] { (void)loader.epoch(4); });
-        expect_refusal([&] { (void)loader.epoch(cuota::loader_state{}); });
-        expect_refusal([&] { (void)loader.state(); });
-        expect_refusal([&] { (void)first->size(); });
-        first.reset();
-        { auto const gone = std::move(epoch); }
-        { auto const gone = std::move(loader); }
-        std::_Exit(refused == 6 ? 0 : 1);
-    }
-    REQUIRE(child > 0);
-    int status = -1;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
-    CHECK(epoch.next());  // here all goes on
-    CHECK(first->size() == 4);
-}
-
-TEST_CASE("batch_loader gives an error its place in the order, every time, and goes on with the next epoch",
-          "[data][batch_loader]") {
-    machine const on;
-    std::uint64_t const bad = GENERATE(0, 9, 17, 29);
-    std::size_t const workers = GENERATE(1, 3);
-    std::atomic<bool> broken = true;
-    numbered_source from{30};
-    from.before_each([&](std::span<std::uint64_t const> samples) {
-        if (broken && std::ranges::find(samples, bad) != samples.end())
-            throw cuota::data_error{"numbers", bad * 20, "sample " + std::to_string(bad) + " is bad"};
-    });
-    cuota::batch_loader loader{from, {.batch = 4, .workers = workers}};
-    {
-        auto epoch = loader.epoch(0);
-        for (std::uint64_t batch = 0; batch != bad / 4; ++batch) CHECK(epoch.next()->index() == batch);
-        for (int again = 0; again != 3; ++again)
-            CHECK(has(message_of<cuota::data_error>([&] { (void)epoch.next(); }),
-                      "sample " + std::to_string(bad) + " is bad"));
-    }
-    broken = false;
-    CHECK(order_of(loader, 0) == counted(30));
-}
-
-TEST_CASE("batch_loader hands on whatever a source throws", "[data][batch_loader]") {
-    machine const on;
-    numbered_source from{8};
-    from.before_each([](auto) { throw 42; });
-    cuota::batch_loader loader{from, {.batch = 4}};
-    CHECK_THROWS_AS(order_of(loader, 0), int);
 }
 
 TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch", "[data][batch_loader]") {

@@ -167,26 +167,6 @@ TEST_CASE("a process that has nothing of the last step has a batch of no samples
     CHECK_FALSE(epoch.next());
 }
 
-TEST_CASE("a loader's state counts what was delivered, in the epoch that was the last",
-          "[data][batch_loader]") {
-    machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 4, .workers = 2}};
-    CHECK(loader.state().epoch == 0);
-    CHECK(loader.state().position == 0);
-    {
-        auto epoch = loader.epoch(6);
-        CHECK(loader.state().position == 0);
-        (void)epoch.next();
-        CHECK(loader.state().epoch == 6);
-        CHECK(loader.state().position == 4);
-    }
-    CHECK(loader.state().position == 4);
-    (void)rest_of(loader.epoch(7));
-    CHECK(loader.state().epoch == 7);
-    CHECK(loader.state().position == 10);
-    CHECK(rest_of(loader.epoch(loader.state())).empty());
-}
-
 TEST_CASE("a state of another order or other samples is refused, and the loader is as it was",
           "[data][batch_loader]") {
     machine const on;

@@ -25,6 +25,13 @@ def check(rule, folder, name, text):
 for mutation in rules("simulator"):
     for name, text, _ in mutation.edits:
         check(mutation.rule, "simulator", f"simulator/{name}", text)
+readme = root / "tests" / "README.md"
+told = readme.read_text() if readme.exists() else ""
+for mutation in rules("data"):
+    if mutation.rule not in told:
+        findings.append(f"tests/README.md does not say that {mutation.rule!r} is taken out")
+    for name, text, _ in mutation.edits:
+        check(mutation.rule, "data", name, text)
 for rule, name, text, _ in rules("model"):
     check(rule, "model", name, text)
 _lint.finish(findings)

@@ -11,7 +11,6 @@ anew and put under the test program, which is not built again. Failing, crashing
 conformance_*.cpp must be named by a mutation: a test that cannot fail states nothing.
 """
 import concurrent.futures
-import dataclasses
 import json
 import os
 import pathlib
@@ -24,22 +23,12 @@ import tempfile
 
 from mutations import MUTATIONS
 
-HANGS_AFTER_S = 20
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+from mutating import Verdict, apply, option, outcome, take_out, test_names, words  # noqa: E402
+
 SOURCES = HERE.parents[1] / "include" / "cuota" / "simulator"
 QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
-TEST_CASE = re.compile(r'\bTEST_CASE\(\s*"([^"]*)"')
-
-
-def option(name, default=None):
-    found = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")]
-    if not found and default is None:
-        sys.exit(f"--{name}=... is missing")
-    return found[-1] if found else default
-
-
-def test_names(pattern):
-    return {name for path in HERE.glob(pattern) for name in TEST_CASE.findall(path.read_text())}
 
 
 def includes(path, seen):
@@ -88,52 +77,15 @@ class Library:
         return done.stderr if done.returncode else ""
 
 
-def outcome(program, folder, test, environment):
-    """How one test ends on the library in the folder: passed, failed, crashed or hung."""
-    name = test.replace("\\", "\\\\").replace(",", "\\,").replace("[", "\\[")
-    variables = {**os.environ, "LD_LIBRARY_PATH": str(folder), **environment}
-    run = subprocess.Popen([program, name], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                           start_new_session=True)
-    try:
-        text, _ = run.communicate(timeout=HANGS_AFTER_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(run.pid, 9)  # a group of its own, made just above
-        run.communicate()
-        return "hung"
-    if run.returncode < 0 or "SIGSEGV" in text or "SIGABRT" in text or "SIGFPE" in text:
-        return "crashed"
-    if run.returncode == 0 and ("No test cases matched" in text or "CUOTA_SKIPPED: " in text):
-        return "not run"
-    return "failed" if run.returncode else "passed"
-
-
-@dataclasses.dataclass
-class Verdict:
-    rule: str
-    good: bool
-    text: str
-
-
-def apply(edits, folder):
-    """None, or what is wrong with an edit."""
-    for name, old, new in edits:
-        path = folder / "include/cuota/simulator" / name
-        text = path.read_text()
-        if text.count(old) != 1:
-            return f"{name} has this text {text.count(old)} times, not once: {old!r}"
-        path.write_text(text.replace(old, new))
-    return None
-
-
 def try_out(library, program, m):
     with tempfile.TemporaryDirectory(prefix="mutation-") as where:
         folder = pathlib.Path(where)
         shutil.copytree(SOURCES, folder / "include/cuota/simulator")
-        if wrong := apply(m.edits, folder):
+        if wrong := apply(m.edits, folder / "include/cuota/simulator"):
             return Verdict(m.rule, False, wrong)
         if wrong := library.build(folder, {name for name, _, _ in m.edits}):
             return Verdict(m.rule, False, "does not compile: " + wrong)
-        ends = {test: outcome(program, folder, test, m.environment) for test in m.tests}
+        ends = {test: outcome(program, test, {"LD_LIBRARY_PATH": where, **m.environment}) for test in m.tests}
         good = all(end in ("failed", "crashed", "hung") for end in ends.values())
         return Verdict(m.rule, good, "; ".join(f"{end}: {test}" for test, end in ends.items()))
 
@@ -145,26 +97,18 @@ def without_mutation(library, program):
         if wrong := library.build(pathlib.Path(where), set()):
             return [wrong]
         return [f"{test} {end} with nothing taken out" for test, environment in sorted(wanted)
-                if (end := outcome(program, where, test, dict(environment))) != "passed"]
+                if (end := outcome(program, test, {"LD_LIBRARY_PATH": where, **dict(environment)})) != "passed"]
 
 
-words = [a for a in sys.argv[1:] if not a.startswith("--")]
-chosen = [m for m in MUTATIONS if not words or any(w in m.rule or any(w in e[0] for e in m.edits) for w in words)]
+chosen = [m for m in MUTATIONS if not words() or any(w in m.rule or any(w in e[0] for e in m.edits) for w in words())]
 program = option("program")
 jobs = int(option("jobs", str(os.cpu_count() or 1)))
 unchanged = tempfile.TemporaryDirectory(prefix="unchanged-")
 library = Library(option("commands"), pathlib.Path(unchanged.name), jobs)
 
-findings = [f"no such test: {test}" for m in MUTATIONS for test in m.tests if test not in test_names("*.cpp")]
-if not words:
+findings = [f"no such test: {test}" for m in MUTATIONS for test in m.tests if test not in test_names(HERE, "*.cpp")]
+if not words():
     named = {test for m in MUTATIONS for test in m.tests}
-    findings += [f"no mutation names: {test}" for test in sorted(test_names("conformance_*.cpp") - named)]
+    findings += [f"no mutation names: {test}" for test in sorted(test_names(HERE, "conformance_*.cpp") - named)]
     findings += without_mutation(library, program)
-with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
-    for verdict in workers.map(lambda m: try_out(library, program, m), chosen):
-        print("noticed " if verdict.good else "MISSED  ", verdict.rule, "--", verdict.text, flush=True)
-        findings += [] if verdict.good else [f"{verdict.rule}: {verdict.text}"]
-for finding in findings:
-    print("finding:", finding)
-print(f"{len(chosen)} rules taken out, {len(findings)} findings")
-sys.exit(1 if findings else 0)
+take_out(chosen, jobs, lambda m: try_out(library, program, m), findings)

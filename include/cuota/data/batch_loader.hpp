@@ -163,7 +163,7 @@ public:
     /// The next batch, or nothing at the end of the epoch and once stop was requested. Waits on the host until its copy is
     /// enqueued.
     /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
-    ///         every further call; misuse when the caller still holds every device slot.
+    ///         every further call; misuse when the caller still holds every device slot, or the loader ended before.
     [[nodiscard]] std::optional<batch> next() {
         auto const what = checked_engine().next(stop_);
         auto const facts = [this] { return engine_->stats(); };

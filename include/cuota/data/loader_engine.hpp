@@ -65,10 +65,20 @@ public:
 
     ~loader_engine() { shut_down(); }
 
-    /// Stops and joins the workers; a read under way is the longest that takes. Batches stay valid.
+    /// Stops and joins the workers; a read under way is the longest that takes. Batches stay valid. An epoch that goes on
+    /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
     void shut_down() noexcept {
         for (std::jthread& worker : workers_) worker.request_stop();
         workers_.clear();
+        {
+            std::scoped_lock const lock{guard_};
+            if (!running_ || failure_) return;
+            try {
+                throw misuse{"the loader of " + name() +
+                             " ended before its epoch, of which more was asked for"};
+            } catch (...) { failure_ = std::current_exception(); }
+        }
+        arrived_.notify_all();
     }
 
     /// After a fork the child has none of the threads, perhaps a lock that nobody will open, and a device that it may not
@@ -274,6 +284,7 @@ private:
             }
             try {
                 if (!failure) {
+                    device_scope const here{memory_->where()};  // for a program's source and sampler
                     draw(*mine, samples, taken);
                     fill(*lease, samples, out, taken);
                 }

@@ -149,7 +149,7 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granule;
-        std::atomic<bool> is_held = false;  // changed by who starts a use, or gives back
+        std::atomic<bool> is_held = false;  // charged; changed by who starts a use, or gives back
         use_count uses{};
     };
 
@@ -166,41 +166,52 @@ private:
 
     // --- taking: by the one who starts a use while there is none ---
 
+    // All of it is charged before any is allocated: what the budgets refuse has cost nothing.
     void take_missing(place where) {
         bool const lacks_ring = !at(loader_part::pinned_ring).is_held;
         bool const lacks_slab = !at(loader_part::device_slab).is_held;
         if (!lacks_ring && !lacks_slab) return;
         device_scope const here{device_};
-        if (lacks_ring) take(loader_part::pinned_ring, where);
+        if (lacks_ring) charge_for(loader_part::pinned_ring, where);
         try {
-            if (lacks_slab) take(loader_part::device_slab, where);
+            if (lacks_slab) charge_for(loader_part::device_slab, where);
+            try {
+                if (lacks_ring) allocate(loader_part::pinned_ring, where);
+                if (lacks_slab) allocate(loader_part::device_slab, where);
+            } catch (...) {
+                if (lacks_slab) uncharge(loader_part::device_slab);
+                throw;
+            }
         } catch (...) {
-            if (lacks_ring) drop(loader_part::pinned_ring);
+            if (lacks_ring) {
+                ring_.reset();
+                uncharge(loader_part::pinned_ring);
+            }
             throw;
         }
     }
 
-    void take(loader_part which, place where) {
+    [[nodiscard]] label label_of(loader_part which, place where) const {
+        std::size_t const a_sample = checked_mul(plan().sample_bytes, at(which).slots).value_or(unlimited);
+        return {shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
+    }
+
+    void charge_for(loader_part which, place where) {
         part& p = at(which);
-        std::size_t const a_sample = checked_mul(plan().sample_bytes, p.slots).value_or(unlimited);
-        label const who{shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
-        charge_for(which, who);
-        try {
-            allocate(which, who);
-        } catch (...) {
-            refund(p);
-            throw;
-        }
+        if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
         p.is_held = true;
     }
+    void uncharge(loader_part which) noexcept {
+        at(which).is_held = false;
+        refund(at(which));
+    }
 
-    void charge_for(loader_part which, label const& who) {
+    void charge_to(budget const& account, loader_part which, label const& who) {
         part const& p = at(which);
-        if (!p.account || p.bytes == 0) return;
         charge_request request{p.bytes, p.granule, who, std::nullopt};
         if (which == loader_part::device_slab) request.on = device_;
         try {
-            charge(budget_access::node(*p.account), p.bytes, request);
+            charge(budget_access::node(account), p.bytes, request);
         } catch (budget_exceeded const& refused) {
             refusal facts = refused.facts();
             facts.would_fit = fitting_batch(which, facts.would_fit) * facts.request.unit_bytes;
@@ -224,7 +235,8 @@ private:
                              is_one ? saturating_add(room, mine) : unlimited);
     }
 
-    void allocate(loader_part which, label const& who) {
+    void allocate(loader_part which, place where) {
+        label const who = label_of(which, where);
         if (which == loader_part::pinned_ring) {
             ring_.emplace(plan().host_slots, plan().slot_bytes, pinned_memory{}, who);
             return;

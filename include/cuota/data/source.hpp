@@ -22,6 +22,7 @@ namespace cuota::inline v0 {
 /// size(), fields(): never change. name(): the file or files, for messages.
 /// gather(samples, out): out[k] gets field k of every asked sample, back to back, in the order asked.
 /// Threads: gather is const and may run on any number of threads at once.
+///          A loader's workers have the loader's device current while they gather.
 /// Throws:  gather: misuse when an index or the size of an out[k] is wrong, before anything is written;
 ///          data_error, which names file, offset and sample, when the data cannot be read: out may be partly
 ///          written then.

@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Hazards H10 to H13, H17 and H20 of loading data: ends of epochs, loaders, processes and programs, whoever is still at
+// work. tests/README.md says which guard stands against each, and that its test fails without it.
+#include <cuota/data/batch_loader.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <latch>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/numbered_source.hpp"
+#include "support/sanitizer.hpp"
+#include "support/seen_by.hpp"
+#include "support/sink.hpp"
+#include "support/thread_waits.hpp"
+
+namespace sim = cuota::simulator;
+using cuota::batch_loader;
+using support::has;
+using support::machine;
+using support::numbered_source;
+using support::seen_by;
+
+namespace {
+
+std::vector<std::uint64_t> order_of(cuota::epoch_range epoch) {
+    std::vector<std::uint64_t> order;
+    while (std::optional<cuota::batch> const b = epoch.next())
+        order.insert(order.end(), b->samples().begin(), b->samples().end());
+    return order;
+}
+
+template <class T>
+concept starts_epochs = requires(T&& loader) {
+    std::forward<T>(loader).epoch(0);
+};
+template <class T>
+concept goes_on = requires(T&& loader) {
+    std::forward<T>(loader).epoch(cuota::loader_state{});
+};
+
+}  // namespace
+
+TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for another", "[data][hazard]") {
+    machine const on;
+    cuota::stream const s;
+    SECTION("after any batch") {
+        batch_loader loader{numbered_source{60}, {.batch = 4, .seed = 3, .workers = 2}};
+        auto const whole = order_of(loader.epoch(0));
+        for (std::size_t stop = 0; stop != 15; ++stop) {
+            std::vector<std::uint64_t> part;
+            for (cuota::batch b : loader.epoch(0)) {
+                (void)b.view<std::uint32_t>(s);
+                part.insert(part.end(), b.samples().begin(), b.samples().end());
+                if (b.index() == stop) break;
+            }
+            REQUIRE(std::equal(part.begin(), part.end(), whole.begin()));
+        }
+        CHECK(order_of(loader.epoch(0)) == whole);
+    }
+    SECTION("with all that was read ahead still there: it is in nobody's way") {
+        std::atomic<std::uint64_t> gathers = 0;
+        numbered_source from{60};
+        from.before_each([&](auto) { ++gathers; });
+        batch_loader loader{from, {.batch = 4, .workers = 2, .device_slots = 3, .host_slots = 4}};
+        for (std::uint64_t epoch = 0; epoch != 30; ++epoch) {
+            gathers = 0;
+            auto const left = loader.epoch(epoch);
+            while (gathers < 3 + 4)
+                std::this_thread::yield();  // all slots of either side have a batch now, or soon
+        }
+        auto epoch = loader.epoch(30);
+        std::vector<cuota::batch> all_slots;
+        for (std::uint64_t i = 0; i != 3; ++i) {
+            auto b = epoch.next();
+            REQUIRE(b);
+            REQUIRE(b->samples()[0] == i * 4);
+            all_slots.push_back(std::move(*b));
+        }
+    }
+    SECTION("while a worker reads: what it brings is no other epoch's") {
+        std::latch reading{1};
+        std::atomic<bool> go_on = false;
+        numbered_source from{8};
+        from.before_each([&](std::span<std::uint64_t const> samples) {
+            if (go_on || samples[0] != 0) return;
+            reading.count_down();
+            go_on.wait(false);
+            throw cuota::data_error{"numbers", 0, "of an epoch that is over"};
+        });
+        batch_loader loader{from, {.batch = 4}};
+        {
+            auto const left = loader.epoch(0);
+            reading.wait();
+        }
+        auto epoch = loader.epoch(1);
+        go_on = true;
+        go_on.notify_all();
+        CHECK(order_of(std::move(epoch)).size() == 8);
+    }
+}
+
+TEST_CASE("H11: workers wait until they are told, and a loader's end tells them", "[data][hazard]") {
+    if (!support::are_waits_counted()) CUOTA_SKIP("a sanitizer has waits of its own");
+    machine const on;
+    sim::set_schedule(sim::schedule::workers);
+    std::atomic<std::uint64_t> gathers = 0;
+    numbered_source from{12};
+    from.before_each([&](auto) {
+        support::mark_this_thread();
+        support::forget_waits();
+        ++gathers;
+    });
+    auto const until_it_waits = [] {
+        for (support::thread_waits now;
+             now = support::waits_of_marked_threads(), now.until_told + now.timed == 0;)
+            std::this_thread::yield();
+    };
+    SECTION("when there is nothing to do") {
+        batch_loader loader{from, {.batch = 12}};
+        CHECK(order_of(loader.epoch(0)).size() == 12);
+        until_it_waits();
+    }
+    SECTION("when there is no slot to read into") {
+        batch_loader loader{from, {.batch = 4, .device_slots = 1, .host_slots = 1}};
+        auto epoch = loader.epoch(0);
+        auto const held = epoch.next();
+        while (gathers != 2) std::this_thread::yield();
+        until_it_waits();
+        auto const goes_first = std::move(loader);
+    }
+    CHECK(support::waits_of_marked_threads().timed == 0);
+}
+
+// Nobody has an epoch of a loader that ends with the statement.
+static_assert(starts_epochs<batch_loader&> && !starts_epochs<batch_loader> &&
+              !starts_epochs<batch_loader const>);
+static_assert(goes_on<batch_loader&> && !goes_on<batch_loader> && !goes_on<batch_loader const>);
+
+TEST_CASE("H12: a batch outlives its epoch and its loader, and an epoch its loader", "[data][hazard]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::budget device{"device", 2 * 512};
+    std::optional<cuota::batch> kept;
+    {
+        std::optional<cuota::epoch_range> epoch;
+        {
+            batch_loader loader{numbered_source{20}, {.batch = 4, .device = device, .reclaim_priority = 0}};
+            epoch.emplace(loader.epoch(0));
+            for (std::uint64_t i = 0; i != 3; ++i) kept = epoch->next();
+        }
+        CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);
+    }
+    CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);  // which asks for what nobody uses
+    CHECK(seen_by(s, *kept) == std::vector<std::uint32_t>{8, 9, 10, 11});
+    kept.reset();
+    CHECK(device.held() == 0);
+}
+
+TEST_CASE("H13: in a child of its process a loader refuses all, and its end does not hang",
+          "[data][hazard]") {
+    machine const on;
+    batch_loader loader{numbered_source{40}, {.batch = 4, .seed = 1, .workers = 2}};
+    auto epoch = loader.epoch(3);
+    std::optional<cuota::batch> first = epoch.next();
+
+    pid_t const child = ::fork();
+    if (child == 0) {
+        (void)::alarm(20);  // ends what hangs: the simulated device, too, has lost its threads
+        int refused = 0;
+        auto const expect_refusal = [&](auto action) {
+            try {
+                action();
+            } catch (cuota::misuse const& e) {
+                refused += has(e.what(), "was used in its child, which has none of its threads");
+            }
+        };
+        expect_refusal([&] { (void)epoch.next(); });
+        expect_refusal([&] { (void)epoch.wait_for({}); });
+        expect_refusal([&] { (void)loader.epoch(4); });
+        expect_refusal([&] { (void)loader.epoch(cuota::loader_state{}); });
+        expect_refusal([&] { (void)loader.state(); });
+        expect_refusal([&] { (void)first->size(); });
+        auto const calls = sim::calls();
+        first.reset();
+        { auto const gone = std::move(epoch); }
+        { auto const gone = std::move(loader); }
+        std::_Exit(refused == 6 && sim::calls() == calls ? 0 : 1);
+    }
+    REQUIRE(child > 0);
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(epoch.next());  // here all goes on
+    CHECK(first->size() == 4);
+}
+
+namespace {
+
+struct left_alone {
+    batch_loader loader;
+    cuota::epoch_range epoch;
+    std::optional<cuota::batch> first;
+
+    left_alone()
+        : loader{numbered_source{400}, {.batch = 4, .workers = 2}},
+          epoch{loader.epoch(0)},
+          first{epoch.next()} {}
+};
+
+// Runs after the end of all that a static `left_alone` has.
+void tell_of_the_end() {
+    std::printf("frees=%d\n", static_cast<int>(sim::calls("cudaFree")));
+    std::fflush(stdout);
+    std::_Exit(0);  // no look for leaks: to leak was right
+}
+
+}  // namespace
+
+TEST_CASE("a program that ends with a loader in it, and CUDA before it", "[.][at_exit]") {
+    (void)std::atexit(tell_of_the_end);
+    static left_alone const stays;
+    (void)std::atexit([] {
+        // From here on CUDA is gone, as when its own static objects end first.
+        sim::fail_call(nullptr, 1, cudaErrorCudartUnloading, sim::fault_kind::until_cleared);
+    });
+}
+
+TEST_CASE("H17: a loader whose end finds CUDA gone leaves it alone, and the program ends as it would",
+          "[data][hazard]") {
+    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
+    auto* const pipe = ::popen(("'" + self + "' '[at_exit]' 2>&1").c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::string text;
+    char part[512];
+    while (std::fgets(part, sizeof part, pipe)) text += part;
+    int const status = ::pclose(pipe);
+    INFO(text);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(has(text, "frees=1\n"));              // asked once, and not again
+    CHECK_FALSE(has(text, "cudaFree failed"));  // what the driver takes back is no leak to be told
+}
+
+TEST_CASE("H20: workers, consumer, and whoever ends an epoch or a loader, share nothing without a lock",
+          "[data][hazard][threads]") {
+    machine const on;
+    cuota::stream const s;
+    for (int round = 0; round != support::rounds(200); ++round) {
+        std::vector<cuota::batch> kept;
+        batch_loader loader{numbered_source{64},
+                            {.batch = 2, .workers = 3, .device_slots = 3, .host_slots = 4}};
+        for (std::uint64_t number = 0; number != 3; ++number) {
+            auto epoch = loader.epoch(number);
+            std::uint64_t const stop = static_cast<std::uint64_t>(round) % 11 + number;
+            std::thread elsewhere;
+            for (std::uint64_t i = 0; i != stop; ++i) {
+                auto b = epoch.next();
+                REQUIRE(b);
+                REQUIRE(b->samples()[0] == i * 2);
+                if (i % 4 == 1) (void)b->view<std::uint32_t>(s);
+                if (i % 4 == 3) {  // it ends on another thread
+                    if (elsewhere.joinable()) elsewhere.join();
+                    elsewhere = std::thread{[ends = std::move(*b)] {}};
+                }
+            }
+            if (elsewhere.joinable()) elsewhere.join();
+            REQUIRE(loader.state().position == stop * 2);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Hazards H7, H8, H9, H16, H18, H19 and H24 of loading data: errors that get lost, late or out of order, and what is too
+// large for its place. tests/README.md says which guard stands against each, and that its test fails without it.
+#include <cuota/data/batch_loader.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/numbered_source.hpp"
+#include "support/samples.hpp"
+#include "support/sink.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thread_waits.hpp"
+#include "support/thrown.hpp"
+
+namespace sim = cuota::simulator;
+using cuota::batch_loader;
+using support::has;
+using support::machine;
+using support::numbered_source;
+using support::thrown;
+
+namespace {
+
+std::uint64_t batches_of(cuota::epoch_range epoch) {
+    std::uint64_t n = 0;
+    while (epoch.next()) ++n;
+    return n;
+}
+
+bool has_sample(std::span<std::uint64_t const> samples, std::uint64_t sample) {
+    return std::ranges::find(samples, sample) != samples.end();
+}
+
+}  // namespace
+
+TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][hazard]") {
+    machine const on;
+    SECTION("when its worker throws while the consumer waits") {
+        std::atomic<bool> go_on = false;
+        numbered_source from{8};
+        from.before_each([&](auto) {
+            go_on.wait(false);
+            throw std::runtime_error{"no data"};
+        });
+        batch_loader loader{from, {.batch = 4}};
+        auto epoch = loader.epoch(0);
+        support::forget_waits();
+        std::thread waiting{[&] {
+            support::mark_this_thread();
+            CHECK(has(thrown<std::runtime_error>([&] { (void)epoch.next(); }).what(), "no data"));
+        }};
+        while (support::are_waits_counted() && support::waits_of_marked_threads().until_told == 0)
+            std::this_thread::yield();
+        go_on = true;
+        go_on.notify_all();
+        waiting.join();
+    }
+    SECTION("when its copy cannot be enqueued") {
+        batch_loader loader{numbered_source{8}, {.batch = 4}};
+        sim::fail_call("cudaMemcpyAsync", 1, cudaErrorUnknown);
+        auto epoch = loader.epoch(0);
+        CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
+    }
+    SECTION("when its loader, and with it the workers, ended") {
+        std::optional<batch_loader> loader{std::in_place, numbered_source{40},
+                                           cuota::loader_options{.batch = 4, .workers = 2}};
+        auto epoch = loader->epoch(0);
+        CHECK(epoch.next());
+        loader.reset();
+        std::uint64_t more = 0;
+        auto const told = thrown<cuota::misuse>([&] {
+            while (epoch.next()) ++more;
+        });
+        CHECK(has(told.what(), "the loader of numbers ended before its epoch"));
+        CHECK(more < 9);
+        CHECK(epoch.wait_for({}));
+        CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+    }
+}
+
+TEST_CASE("H8: nothing that a worker meets ends the program", "[data][hazard]") {
+    machine const on;
+    SECTION("whatever it is that the source throws") {
+        numbered_source from{8};
+        from.before_each([](auto) { throw 42; });
+        batch_loader loader{from, {.batch = 4, .workers = 2}};
+        auto epoch = loader.epoch(0);
+        CHECK_THROWS_AS(epoch.next(), int);
+        CHECK_THROWS_AS(epoch.next(), int);
+    }
+    SECTION("and when a worker's wait for a pinned slot fails") {
+        batch_loader loader{numbered_source{20}, {.batch = 4, .host_slots = 1}};
+        sim::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+        CHECK_THROWS_AS(batches_of(loader.epoch(0)), cuota::cuda_error);
+        CHECK(batches_of(loader.epoch(1)) == 5);
+    }
+}
+
+TEST_CASE("H9: an error comes in place of its batch, neither sooner nor later, and every time",
+          "[data][hazard]") {
+    machine const on;
+    std::uint64_t const bad = GENERATE(0, 9, 17, 29);  // samples of batches 0, 2, 4 and 7
+    std::size_t const workers = GENERATE(std::size_t{1}, std::size_t{3});
+    std::atomic<bool> broken = true;
+    std::atomic<bool> thrown_already = false;
+    numbered_source from{30};
+    from.before_each([&](std::span<std::uint64_t const> samples) {
+        bool const is_bad = broken && has_sample(samples, bad);
+        if (is_bad) {
+            thrown_already = true;
+            throw cuota::data_error{"numbers", bad * 20, "sample " + std::to_string(bad) + " is bad"};
+        }
+        // With several workers the batch before comes later than the failure, mostly.
+        if (broken && workers > 1 && has_sample(samples, bad / 4 * 4 - 1)) {
+            while (!thrown_already) std::this_thread::yield();
+            for (int i = 0; i != 100; ++i) std::this_thread::yield();
+        }
+    });
+    batch_loader loader{from, {.batch = 4, .workers = workers}};
+    for (int round = 0; round != 20; ++round) {
+        thrown_already = false;
+        auto epoch = loader.epoch(0);
+        for (std::uint64_t batch = 0; batch != bad / 4; ++batch) {
+            auto const b = epoch.next();
+            REQUIRE(b);
+            REQUIRE(b->index() == batch);
+        }
+        for (int again = 0; again != 3; ++again)
+            REQUIRE(has(thrown<cuota::data_error>([&] { (void)epoch.next(); }).what(),
+                        "sample " + std::to_string(bad) + " is bad"));
+    }
+    broken = false;
+    CHECK(batches_of(loader.epoch(0)) == 8);
+}
+
+TEST_CASE("H16: a file that ends too early gives an error that names sample and byte, and no batch",
+          "[data][hazard]") {
+    machine const on;
+    support::temp_folder const folder;
+    constexpr std::size_t record = 6;
+    std::size_t const left = GENERATE(std::size_t{27}, std::size_t{24}, std::size_t{0});  // of 48 bytes
+    cuota::raw_source const from{folder.write("x.raw", support::pattern(8 * record)),
+                                 {.fields = {{"image", cuota::element_type::u8, {record}}}}};
+    REQUIRE(::truncate(from.name().c_str(), static_cast<off_t>(left)) == 0);
+    batch_loader loader{from, {.batch = 3}};
+    auto epoch = loader.epoch(0);
+    std::uint64_t const whole = left / (3 * record);
+    for (std::uint64_t i = 0; i != whole; ++i) CHECK(epoch.next());
+    auto const error = thrown<cuota::data_error>([&] { (void)epoch.next(); });
+    CHECK(error.file() == from.name());
+    CHECK(error.offset() == left);
+    CHECK(has(error.why(), "sample " + std::to_string(left / record) + " cannot be read"));
+    CHECK_THROWS_AS(epoch.next(), cuota::data_error);
+}
+
+TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost by it", "[data][hazard]") {
+    machine on;
+    SECTION("of a loader") {
+        char const* const call = GENERATE("cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy",
+                                          "cudaStreamSynchronize");
+        std::optional<batch_loader> loader{std::in_place, numbered_source{8},
+                                           cuota::loader_options{.batch = 4}};
+        CHECK(batches_of(loader->epoch(0)) == 2);
+        sim::fail_call(call, 1, cudaErrorUnknown);
+        loader.reset();
+        auto const reported = on.errors.take();
+        REQUIRE(reported.size() == 1);
+        CHECK(has(reported[0], call));
+    }
+    SECTION("of a batch") {
+        cuota::stream const s;
+        batch_loader loader{numbered_source{8}, {.batch = 4}};
+        auto epoch = loader.epoch(0);
+        auto b = epoch.next();
+        (void)b->view<std::uint32_t>(s);
+        CHECK(epoch.wait_for(
+            std::chrono::hours{1}));  // the workers' calls are over, and the failing one is the batch's
+        sim::fail_call("cudaEventRecord", 1, cudaErrorUnknown);
+        b.reset();
+        auto const reported = on.errors.take();
+        REQUIRE(reported.size() == 1);
+        CHECK(has(reported[0], "cudaEventRecord"));
+        CHECK(epoch.next());
+    }
+}
+
+TEST_CASE("H19: on a device that failed for good every batch is an error, and nothing hangs",
+          "[data][hazard]") {
+    machine on;
+    std::uint64_t const lost_after = GENERATE(0, 1, 3);
+    std::size_t const host_slots = GENERATE(std::size_t{1}, std::size_t{3});
+    bool const others_wait = GENERATE(false, true);
+    {
+        batch_loader loader{numbered_source{80}, {.batch = 4, .workers = 2, .host_slots = host_slots}};
+        auto epoch = loader.epoch(0);
+        for (std::uint64_t i = 0; i != lost_after; ++i) CHECK(epoch.next());
+        auto const use_up = [&] {
+            while (epoch.next()) {}  // what was copied before is there still
+        };
+        if (others_wait) {
+            std::thread waiting{[&] { CHECK_THROWS_AS(use_up(), cuota::cuda_error); }};
+            sim::lose_device(0);
+            waiting.join();
+        } else {
+            sim::lose_device(0);
+            CHECK_THROWS_AS(use_up(), cuota::cuda_error);
+        }
+        auto const copies = sim::calls("cudaMemcpyAsync");
+        for (int again = 0; again != 3; ++again) {
+            CHECK(epoch.wait_for({}));
+            CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
+        }
+        CHECK(sim::calls("cudaMemcpyAsync") == copies);  // no slot is used again
+        { auto const left = std::move(epoch); }
+        CHECK_THROWS_AS(batches_of(loader.epoch(1)), cuota::cuda_error);
+    }
+    CHECK(sim::live().total() == 0);
+    CHECK(!on.errors.take().empty());  // what ended on a lost device says so
+    sim::reset();
+}
+
+namespace {
+
+// Remembers where its samples went.
+struct noting_source {
+    struct note {
+        std::mutex guard;
+        std::map<std::byte const*, std::size_t> rooms;  // by their first byte
+        std::uint64_t wrong_sizes = 0;
+    };
+    numbered_source from;
+    std::shared_ptr<note> noted = std::make_shared<note>();
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return from.size(); }
+    [[nodiscard]] std::span<cuota::field const> fields() const noexcept { return from.fields(); }
+    [[nodiscard]] std::string name() const { return from.name(); }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        {
+            std::scoped_lock const lock{noted->guard};
+            for (std::size_t k = 0; k != out.size(); ++k) {
+                noted->wrong_sizes += out[k].size() != samples.size() * fields()[k].bytes();
+                std::size_t& most = noted->rooms[out[k].data()];
+                most = std::max(most, out[k].size());
+            }
+        }
+        from.gather(samples, out);
+    }
+};
+static_assert(cuota::source<noting_source>);
+
+}  // namespace
+
+TEST_CASE("H24: nothing is written beyond its place: what does not fit is refused", "[data][hazard]") {
+    machine const on;
+    SECTION("a gather into less room than its samples take writes nothing") {
+        support::temp_folder const folder;
+        cuota::raw_source const from{folder.write("x.raw", support::pattern(48)),
+                                     {.fields = {{"image", cuota::element_type::u8, {6}}}}};
+        std::vector<std::byte> room(18, std::byte{0});
+        std::span<std::byte> const one_less[] = {std::span{room}.first(17)};
+        std::span<std::byte> const enough[] = {std::span{room}};
+        std::vector<std::uint64_t> const samples{1, 2, 3};
+        CHECK(has(thrown<cuota::misuse>([&] { from.gather(samples, one_less); }).what(),
+                  "3 samples of image u8[6] take 18 bytes; a gather gave room for 17"));
+        CHECK(room == std::vector<std::byte>(18, std::byte{0}));
+        from.gather(samples, enough);
+        CHECK(room != std::vector<std::byte>(18, std::byte{0}));
+    }
+    SECTION("a copy of more than its slot, or than its target, is not made") {
+        cuota::stream const s;
+        cuota::device_buffer<std::byte> there{64, s, cuota::device_memory{}};
+        s.synchronize();
+        auto const copies = sim::calls("cudaMemcpyAsync");
+        {
+            auto const to = there.write(s);
+            cuota::staging_ring small{1, 32};
+            CHECK(has(thrown<cuota::misuse>([&] { (void)small.acquire().submit(s, to.span(), 33); }).what(),
+                      "a copy of 33 B from a slot of 32 B to a target of 64 B"));
+            cuota::staging_ring large{1, 128};
+            CHECK_THROWS_AS(large.acquire().submit(s, to.span(), 65), cuota::misuse);
+            CHECK(large.try_acquire());  // and the slot is free again
+        }
+        CHECK(sim::calls("cudaMemcpyAsync") == copies);
+    }
+    SECTION("a loader gives each field of each slot room of its own, for exactly its samples") {
+        noting_source const from{numbered_source{1001, 7}};
+        auto const noted = from.noted;
+        batch_loader loader{from, {.batch = 19, .workers = 3, .host_slots = 5}};
+        CHECK(batches_of(loader.epoch(0)) == 53);
+        CHECK(noted->wrong_sizes == 0);
+        CHECK(noted->rooms.size() == 2 * 5);
+        std::byte const* end = nullptr;
+        for (auto const& [first, bytes] : noted->rooms) {
+            CHECK(end <= first);
+            end = first + bytes;
+        }
+        CHECK(static_cast<std::size_t>(end - noted->rooms.begin()->first) <= loader.plan().pinned_bytes);
+    }
+}

@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""The guards against the hazards of loading data that mutation.py takes out, how, and which test must then fail."""
+import dataclasses
+
+
+@dataclasses.dataclass
+class Mutation:
+    rule: str
+    edits: list  # of (header, text that stands there once, what takes its place)
+    tests: list  # hazards, as "H1", or files of compile_fail
+    by_compiler: bool  # the test says it by static_assert: it is refused
+    by_tsan: bool  # a race: only ThreadSanitizer must see it
+    environment: dict
+
+
+MUTATIONS = []
+ENGINE, BATCH, MEMORY = "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp"
+SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
+PLAN, FILE, SOURCE, CALL = "data/loader_plan.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
+
+
+def without(rule, edits, *tests, by_compiler=False, by_tsan=False, **environment):
+    MUTATIONS.append(Mutation(rule, edits if isinstance(edits, list) else [edits], list(tests), by_compiler, by_tsan, environment))
+
+
+# ---- Order (hazards_of_order.sim.cpp)
+
+without("a pinned slot is given out when its last copy is over",
+        (RING, "if (slots_[index].copied) slots_[index].copied->synchronize();", ""), "H1")
+without("a slot under a copy is not found free",
+        (RING, "!slots_[i].copied || slots_[i].copied->is_done()", "(void(i), true)"), "H1")
+without("submitting a lease uses it up",
+        (RING, "fill_lease(fill_lease&& other) noexcept :", "fill_lease(fill_lease const&) = default;\n        fill_lease(fill_lease&& other) noexcept :"),
+        "H1", by_compiler=True)
+without("a ring's end waits for its copies",
+        (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "(void)s;"), "H2")
+without("a stream that works on a batch waits for its copy", (SLOT, "arriving->order_before(s);", ""), "H3")
+without("a copy's handle waits for that copy",
+        (RING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
+without("the legacy default stream has no view of a batch",
+        (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
+without("an event is recorded when it is made", (EVENT, "        record(s);\n    }", "    }"), "H4")
+without("no event is made without a record", (EVENT, "    explicit event(stream_ref s) {", "    event() = default;\n    explicit event(stream_ref s) {"),
+        "H4", by_compiler=True)
+without("a copy into a place waits for the work there", (ENGINE, "slot.order_readers_before(memory_->copies());", ""), "H5")
+without("all streams that used a batch are marked",
+        (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
+        "H5")
+without("a stream that is marked again is waited for again", (SLOT, "            r.is_pending = true;\n", ""), "H5")
+without("a stream that cannot be marked is waited for", (SLOT, " rt::drain(s);", " (void)s;"), "H5")
+without("a batch that ends as a temporary has no view",
+        (BATCH, "void view(stream_ref, std::size_t = 0) const&& = delete;", "void view(stream_ref, std::size_t = 0) const&& {}"),
+        "batch_does_not_outlive_its_view.cpp")
+without("a view is a stream's until its batch ends", (SLOT, "        borrowed_.clear();\n", ""), "H6")
+without("a batch that was moved from has no view",
+        (BATCH, 'if (!engine_) throw misuse{"a batch was used after it was moved from", where};', ""), "H6")
+
+# ---- Errors (hazards_of_errors.sim.cpp)
+
+without("who waits is told of a failure", (ENGINE, "                place.failure = std::move(failure);\n", ""), "H7")
+without("who waits is woken", (ENGINE, "            memory_->uses_of_ring().drop();\n        }\n        arrived_.notify_all();", "            memory_->uses_of_ring().drop();\n        }"),
+        "H7")
+without("a copy that fails is its batch's failure",
+        (ENGINE, "            } catch (...) {\n                failure_ = std::current_exception();\n                return;", "            } catch (...) {\n                return;"),
+        "H7", "H19")
+without("an epoch without workers is over", (ENGINE, "            if (!running_ || failure_) return;", "            return;"), "H7")
+without("whatever a source throws is caught",
+        (ENGINE, "                    fill(*lease, samples, out);\n                }\n            } catch (...) {", "                    fill(*lease, samples, out);\n                }\n            } catch (std::exception const&) {"),
+        "H8")
+without("a wait for a pinned slot that fails is caught",
+        (ENGINE, "lease = memory_->ring().acquire(stop);\n            } catch (...) {", "lease = memory_->ring().acquire(stop);\n            } catch (std::bad_alloc const&) {"),
+        "H8")
+without("a failure waits for the batches before it",
+        (ENGINE, "                place.filled = std::move(lease);\n", "                if (failure) failure_ = failure;\n                place.filled = std::move(lease);\n"),
+        "H9")
+without("batches come before a failure behind them",
+        (ENGINE, "        if (!ready_.empty()) {\n            delivery", "        if (failure_) std::rethrow_exception(failure_);\n        if (!ready_.empty()) {\n            delivery"),
+        "H9")
+without("a failure stays", (ENGINE, "if (failure_here()) std::rethrow_exception(failure_);",
+                            "if (failure_here()) std::rethrow_exception(std::exchange(failure_, nullptr));"), "H9")
+without("a read that brings nothing is an error",
+        (FILE, "if (got == 0) throw ends_at(regular_size(state_->descriptor.get(), name()), offset, left);", "if (got == 0) return;"),
+        "H16")
+without("a read that brings less goes on", (FILE, "while (left != 0) {", "if (left != 0) {"), "H16")
+without("what fails at an end is reported",
+        (CALL, "    report_failure_of([&] { throw error_of(code, name, {}); });\n", "    (void)name;\n"), "H18")
+without("what fails at an end is asked for again", (CALL, "    code = call();\n    if (code != cudaSuccess) (void)", "    if (code != cudaSuccess) (void)"),
+        "H18")
+without("a failure at a batch's end is caught", (SLOT, "if (!report_failure_of([&] { remember(s); }))", "if (remember(s); false)"), "H18")
+without("a wait for a failed device is an error", (ENGINE, "            try {\n                lease = memory_->ring().acquire(stop);\n            } catch (...) { failure = std::current_exception(); }",
+                                                   "            try {\n                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
+without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())\n            return", "wanted < out[k].size())\n            return"), "H24")
+without("a copy that does not fit is refused",
+        (RING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
+without("a slot has room for a whole batch", (PLAN, "checked_mul(f.bytes(), plan.batch), name);", "checked_mul(f.bytes(), plan.batch / 2), name);"), "H24")
+
+# ---- Ends (hazards_of_ends.sim.cpp)
+
+without("an epoch that is left is over", (ENGINE, "            running_ = false;\n            ++generation_;\n            for", "            ++generation_;\n            for"), "H10")
+without("places of batches that nobody took come home",
+        (ENGINE, "            free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());\n", ""), "H10")
+without("batches that nobody took are gone", (ENGINE, "            ready_.clear();\n        }\n        memory_->drop_use();", "        }\n        memory_->drop_use();"),
+        "H10")
+without("pinned slots that were read ahead come home", (ENGINE, "            for (pending& p : pending_) p.filled.reset();\n", ""), "H10")
+without("what is read belongs to its epoch", (ENGINE, "            if (mine.generation == generation_) {", "            {"), "H10")
+without("workers wait until they are told",
+        (ENGINE, "if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return std::nullopt;",
+         """while (!work_.wait_for(lock, stop, std::chrono::milliseconds{1}, [&] { return has_work(); }))
+            if (stop.stop_requested()) return std::nullopt;"""), "H11")
+without("a loader's end is told to who waits for a slot", (ENGINE, "lease = memory_->ring().acquire(stop);", "lease = memory_->ring().acquire();"), "H11")
+without("a loader that ends with the statement has no epochs",
+        (BATCH, "epoch_range epoch(std::uint64_t, place = {}) && = delete;", "epoch_range epoch(std::uint64_t, place = {}) &&;"), "H12",
+        by_compiler=True)
+without("a batch keeps its slots", (ENGINE, "            memory_->add_use();\n            return next;", "            return next;"), "H12")
+without("a child is told that it has no loader", (ENGINE, "        if (!is_in_its_process())\n            throw misuse{", "        if (false)\n            throw misuse{"), "H13")
+without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()) {", "        if (true) {"), "H13")
+without("CUDA that is gone is left alone",
+        (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
+without("a ring's end throws nothing", (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "if (s.copied) s.copied->synchronize();"), "H17")
+without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            free_slots_.push_back(index);", "            free_slots_.push_back(index);"),
+        "H20", by_tsan=True)
+without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (mine.generation == generation_) {", "            if (mine.generation == generation_) {"),
+        "H20", by_tsan=True)
+
+# ---- Epochs (hazards_of_epochs.sim.cpp)
+
+without("a state counts what was delivered", (ENGINE, "deal_.position_after(delivered_)", "deal_.position_after(copied_)"), "H14")
+without("a state is not what workers have claimed", (ENGINE, "deal_.position_after(delivered_)", "deal_.position_after(claimed_)"), "H14")
+without("an epoch begins where it is told to", (ENGINE, "        deal_ = deal;\n", "        if (position != 0) deal_ = deal;\n"), "H15")
+without("an epoch begins with nothing delivered", (ENGINE, "        delivered_ = 0;\n        claim_end_", "        if (position == 0) delivered_ = 0;\n        claim_end_"), "H15")
+without("one epoch goes on at a time", (ENGINE, "            if (running_)\n                throw", "            if (false)\n                throw"), "H21")
+without("a loader is charged", (MEMORY, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
+without("all is charged before any is allocated",
+        (MEMORY, "        if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "        if (lacks_ring) {\n            charge_for(loader_part::pinned_ring, where);\n            allocate(loader_part::pinned_ring, where);\n        }\n"),
+        "H22")
+without("a loader takes its plan", (MEMORY, "ring_.emplace(plan().host_slots, ", "ring_.emplace(plan().host_slots + 1, "), "H22")
+without("a loader gives back what it was charged", (MEMORY, "if (p.account && p.bytes != 0) p.account->refund(p.bytes);", "(void)p;"), "H22")
+without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
+without("an event is made on its stream's device",
+        [(EVENT, "        device_scope const here{\n            s.device()};", "        (void)s;"),
+         (ENGINE, "        device_scope const here{memory_->where()};\n        slot.order", "        slot.order")], "H23")
+without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "if (changed_) rt::give_back(", "if (false) rt::give_back("), "H23")
