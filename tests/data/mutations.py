@@ -15,7 +15,7 @@ class Mutation:
 
 
 MUTATIONS = []
-ENGINE, BATCH, MEMORY = "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp"
+ENGINE, BATCH, MEMORY, LINE = "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
 SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
 PLAN, FILE, SOURCE, CALL = "data/loader_plan.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
 
@@ -40,10 +40,10 @@ without("a copy's handle waits for that copy",
         (RING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
 without("the legacy default stream has no view of a batch",
         (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
-without("an event is recorded when it is made", (EVENT, "        record(s);\n    }", "    }"), "H4")
+without("an event is recorded when it is made", (EVENT, "        record(s);\n    }\n\n    /// The event now", "    }\n\n    /// The event now"), "H4")
 without("no event is made without a record", (EVENT, "    explicit event(stream_ref s) {", "    event() = default;\n    explicit event(stream_ref s) {"),
         "H4", by_compiler=True)
-without("a copy into a place waits for the work there", (ENGINE, "slot.order_readers_before(memory_->copies());", ""), "H5")
+without("a copy into a place waits for the work there", (ENGINE, "        to.order_readers_before(copies);\n", ""), "H5")
 without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
@@ -58,27 +58,29 @@ without("a batch that was moved from has no view",
 
 # ---- Errors (hazards_of_errors.sim.cpp)
 
-without("who waits is told of a failure", (ENGINE, "                place.failure = std::move(failure);\n", ""), "H7")
+without("who waits is told of a failure", (LINE, "        place.failure = std::move(failure);\n", ""), "H7")
 without("who waits is woken", (ENGINE, "            memory_->uses_of_ring().drop();\n        }\n        arrived_.notify_all();", "            memory_->uses_of_ring().drop();\n        }"),
         "H7")
 without("a copy that fails is its batch's failure",
-        (ENGINE, "            } catch (...) {\n                failure_ = std::current_exception();\n                return;", "            } catch (...) {\n                return;"),
+        (ENGINE, "                line_.fail(std::current_exception());\n                return;", "                return;"),
         "H7", "H19")
-without("an epoch without workers is over", (ENGINE, "            if (!running_ || failure_) return;", "            return;"), "H7")
+without("an epoch without workers is over", (ENGINE, "            if (!line_.is_open() || line_.has_failed()) return;", "            return;"), "H7")
 without("whatever a source throws is caught",
-        (ENGINE, "                    fill(*lease, samples, out);\n                }\n            } catch (...) {", "                    fill(*lease, samples, out);\n                }\n            } catch (std::exception const&) {"),
+        (ENGINE, "                    fill(*lease, samples, out, taken);\n                }\n            } catch (...) {", "                    fill(*lease, samples, out, taken);\n                }\n            } catch (std::exception const&) {"),
         "H8")
 without("a wait for a pinned slot that fails is caught",
         (ENGINE, "lease = memory_->ring().acquire(stop);\n            } catch (...) {", "lease = memory_->ring().acquire(stop);\n            } catch (std::bad_alloc const&) {"),
         "H8")
 without("a failure waits for the batches before it",
-        (ENGINE, "                place.filled = std::move(lease);\n", "                if (failure) failure_ = failure;\n                place.filled = std::move(lease);\n"),
+        (LINE, "        place.failure = std::move(failure);\n", "        if (failure) failure_ = failure;\n"),
         "H9")
 without("batches come before a failure behind them",
-        (ENGINE, "        if (!ready_.empty()) {\n            delivery", "        if (failure_) std::rethrow_exception(failure_);\n        if (!ready_.empty()) {\n            delivery"),
+        [(LINE, "        return delivered_ == copied_ ? failure_ : nullptr;", "        return failure_;"),
+        (ENGINE, "        if (line_.has_ready()) {", "        if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);\n        if (line_.has_ready()) {")],
         "H9")
-without("a failure stays", (ENGINE, "if (failure_here()) std::rethrow_exception(failure_);",
-                            "if (failure_here()) std::rethrow_exception(std::exchange(failure_, nullptr));"), "H9")
+without("a failure stays",
+        (ENGINE, "std::rethrow_exception(failure);\n        throw misuse{", "{\n            line_.fail(nullptr);\n            std::rethrow_exception(failure);\n        }\n        throw misuse{"),
+        "H9")
 without("a read that brings nothing is an error",
         (FILE, "if (got == 0) throw ends_at(regular_size(state_->descriptor.get(), name()), offset, left);", "if (got == 0) return;"),
         "H16")
@@ -88,8 +90,8 @@ without("what fails at an end is reported",
 without("what fails at an end is asked for again", (CALL, "    code = call();\n    if (code != cudaSuccess) (void)", "    if (code != cudaSuccess) (void)"),
         "H18")
 without("a failure at a batch's end is caught", (SLOT, "if (!report_failure_of([&] { remember(s); }))", "if (remember(s); false)"), "H18")
-without("a wait for a failed device is an error", (ENGINE, "            try {\n                lease = memory_->ring().acquire(stop);\n            } catch (...) { failure = std::current_exception(); }",
-                                                   "            try {\n                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
+without("a wait for a failed device is an error", (ENGINE, "                lease = memory_->ring().acquire(stop);\n            } catch (...) { failure = std::current_exception(); }",
+                                                   "                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
 without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())\n            return", "wanted < out[k].size())\n            return"), "H24")
 without("a copy that does not fit is refused",
         (RING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
@@ -97,20 +99,21 @@ without("a slot has room for a whole batch", (PLAN, "checked_mul(f.bytes(), plan
 
 # ---- Ends (hazards_of_ends.sim.cpp)
 
-without("an epoch that is left is over", (ENGINE, "            running_ = false;\n            ++generation_;\n            for", "            ++generation_;\n            for"), "H10")
+without("an epoch that is left is over", (LINE, "        is_open_ = false;\n", ""), "H10")
 without("places of batches that nobody took come home",
-        (ENGINE, "            free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());\n", ""), "H10")
-without("batches that nobody took are gone", (ENGINE, "            ready_.clear();\n        }\n        memory_->drop_use();", "        }\n        memory_->drop_use();"),
+        (LINE, "        free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());\n", ""), "H10")
+without("batches that nobody took are gone", (LINE, "        ready_.clear();\n", ""),
         "H10")
-without("pinned slots that were read ahead come home", (ENGINE, "            for (pending& p : pending_) p.filled.reset();\n", ""), "H10")
-without("what is read belongs to its epoch", (ENGINE, "            if (mine.generation == generation_) {", "            {"), "H10")
+without("pinned slots that were read ahead come home", (LINE, "        for (pending& p : pending_) p.filled.reset();\n", ""), "H10")
+without("what is read belongs to its epoch", (LINE, "        if (mine.generation != generation_) return false;\n", ""), "H10")
 without("workers wait until they are told",
-        (ENGINE, "if (!work_.wait(lock, stop, [&] { return has_work(); }) || stop.stop_requested()) return std::nullopt;",
-         """while (!work_.wait_for(lock, stop, std::chrono::milliseconds{1}, [&] { return has_work(); }))
+        (ENGINE, "if (!work_.wait(lock, stop, [&] { return line_.has_work(); }) || stop.stop_requested())\n            return std::nullopt;",
+         """while (!work_.wait_for(lock, stop, std::chrono::milliseconds{1}, [&] { return line_.has_work(); }))
             if (stop.stop_requested()) return std::nullopt;"""), "H11")
 without("a loader's end is told to who waits for a slot", (ENGINE, "lease = memory_->ring().acquire(stop);", "lease = memory_->ring().acquire();"), "H11")
 without("a loader that ends with the statement has no epochs",
-        (BATCH, "epoch_range epoch(std::uint64_t, place = {}) && = delete;", "epoch_range epoch(std::uint64_t, place = {}) &&;"), "H12",
+        (BATCH, "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;",
+         "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) &&;"), "H12",
         by_compiler=True)
 without("a batch keeps its slots", (ENGINE, "            memory_->add_use();\n            return next;", "            return next;"), "H12")
 without("a child is told that it has no loader", (ENGINE, "        if (!is_in_its_process())\n            throw misuse{", "        if (false)\n            throw misuse{"), "H13")
@@ -118,18 +121,18 @@ without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
 without("a ring's end throws nothing", (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "if (s.copied) s.copied->synchronize();"), "H17")
-without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            free_slots_.push_back(index);", "            free_slots_.push_back(index);"),
+without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            line_.give_back(index);", "            line_.give_back(index);"),
         "H20", by_tsan=True)
-without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (mine.generation == generation_) {", "            if (mine.generation == generation_) {"),
+without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
         "H20", by_tsan=True)
 
 # ---- Epochs (hazards_of_epochs.sim.cpp)
 
-without("a state counts what was delivered", (ENGINE, "deal_.position_after(delivered_)", "deal_.position_after(copied_)"), "H14")
-without("a state is not what workers have claimed", (ENGINE, "deal_.position_after(delivered_)", "deal_.position_after(claimed_)"), "H14")
-without("an epoch begins where it is told to", (ENGINE, "        deal_ = deal;\n", "        if (position != 0) deal_ = deal;\n"), "H15")
-without("an epoch begins with nothing delivered", (ENGINE, "        delivered_ = 0;\n        claim_end_", "        if (position == 0) delivered_ = 0;\n        claim_end_"), "H15")
-without("one epoch goes on at a time", (ENGINE, "            if (running_)\n                throw", "            if (false)\n                throw"), "H21")
+without("a state counts what was delivered", (LINE, "deal_.position_after(delivered_)", "deal_.position_after(copied_)"), "H14")
+without("a state is not what workers have claimed", (LINE, "deal_.position_after(delivered_)", "deal_.position_after(claimed_)"), "H14")
+without("an epoch begins where it is told to", (ENGINE, "        line_.begin(deal);\n", "        line_.begin(deal_from(0));\n"), "H15")
+without("an epoch begins with nothing delivered", (LINE, "        delivered_ = 0;\n", ""), "H15")
+without("one epoch goes on at a time", (ENGINE, "            if (line_.is_open())\n                throw misuse{\"an epoch of", "            if (false)\n                throw misuse{\"an epoch of"), "H21")
 without("a loader is charged", (MEMORY, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",
         (MEMORY, "        if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "        if (lacks_ring) {\n            charge_for(loader_part::pinned_ring, where);\n            allocate(loader_part::pinned_ring, where);\n        }\n"),
@@ -139,5 +142,5 @@ without("a loader gives back what it was charged", (MEMORY, "if (p.account && p.
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
         [(EVENT, "        device_scope const here{\n            s.device()};", "        (void)s;"),
-         (ENGINE, "        device_scope const here{memory_->where()};\n        slot.order", "        slot.order")], "H23")
+         (ENGINE, "        device_scope const here{memory_->where()};\n        stream const& copies", "        stream const& copies")], "H23")
 without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "if (changed_) rt::give_back(", "if (false) rt::give_back("), "H23")

@@ -122,6 +122,7 @@ public:
         free_slots_.erase(free_slots_.begin());
         ++copied_;
     }
+    [[nodiscard]] bool has_failed() const noexcept { return failure_ != nullptr; }
     /// The next batch in line is this failure.
     void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
 

@@ -72,11 +72,11 @@ public:
         workers_.clear();
         {
             std::scoped_lock const lock{guard_};
-            if (!running_ || failure_) return;
+            if (!line_.is_open() || line_.has_failed()) return;
             try {
                 throw misuse{"the loader of " + name() +
                              " ended before its epoch, of which more was asked for"};
-            } catch (...) { failure_ = std::current_exception(); }
+            } catch (...) { line_.fail(std::current_exception()); }
         }
         arrived_.notify_all();
     }
@@ -319,17 +319,8 @@ private:
     }
     void draw(claim const& mine, std::vector<std::uint64_t>& samples, worker_times& taken) const {
         stopwatch const time{taken.drawing};
-        loader_shape const& shape = memory_->shape();
         samples.resize(static_cast<std::size_t>(mine.what.at.count));  // there is room
-        std::span<std::uint64_t> rest = samples;
-        for (std::uint64_t first = mine.what.at.first; !rest.empty();) {  // in a padded batch, around the end
-            first %= shape.positions;
-            std::size_t const here =
-                static_cast<std::size_t>(std::min<std::uint64_t>(rest.size(), shape.positions - first));
-            shape.order.draw(shape.samples, mine.epoch, first, rest.first(here));
-            rest = rest.subspan(here);
-            first += here;
-        }
+        memory_->shape().draw(mine.epoch, mine.what.at.first, samples);
     }
 
     void fill(staging_ring::fill_lease const& lease, std::span<std::uint64_t const> samples,

@@ -4,11 +4,13 @@
 /// The memory of batch_loader: a pinned ring and a slab of device slots, charged, given back and taken again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +38,18 @@ struct loader_shape {
           positions{order.size(samples)},
           options{with_batch(name, positions, fields, how)},
           plan{plan_for(name, positions, fields, options)} {}
+
+    /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
+    void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
+        while (!out.empty()) {
+            first %= positions;
+            auto const here =
+                static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), positions - first));
+            order.draw(samples, epoch, first, out.first(here));
+            out = out.subspan(here);
+            first += here;
+        }
+    }
 
     std::string name;
     std::uint64_t samples;
