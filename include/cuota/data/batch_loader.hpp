@@ -263,8 +263,8 @@ public:
         engine_->start_epoch(from.epoch, from.position, where);
         return epoch_range{engine_, std::move(stop)};
     }
-    epoch_range epoch(std::uint64_t, std::stop_token = {},
-                      place = {}) && = delete;  // would outlive its loader
+    // The loader would end before its epoch.
+    epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;
     epoch_range epoch(loader_state const&, std::stop_token = {}, place = {}) && = delete;
     /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
     /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
