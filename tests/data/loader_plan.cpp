@@ -88,7 +88,7 @@ TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room
 }
 
 TEST_CASE("an automatic batch is the largest that the budgets have room for", "[data][loader_plan]") {
-    numbered_source const from{300};
+    numbered_source const from{1000};
     cuota::budget device{"device", 20'000};
     cuota::budget const pinned{"pinned", cuota::unlimited};
     auto const planned = [&](cuota::loader_options options) {
@@ -112,7 +112,7 @@ TEST_CASE("an automatic batch is the largest that the budgets have room for", "[
     CHECK(both.device_bytes + both.pinned_bytes <= 20'000);
     CHECK(both.batch < fits);
 
-    CHECK(planned({.pinned = pinned}).batch == 300);                   // no more than there are
+    CHECK(planned({.pinned = pinned}).batch == 1000);                   // no more than there are
     CHECK(planned({.device = cuota::budget{"small", 1}}).batch == 1);  // which is refused
     CHECK_THROWS_AS(planned({}), cuota::misuse);
 }
