@@ -115,7 +115,9 @@ without("a loader that ends with the statement has no epochs",
         (BATCH, "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;",
          "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) &&;"), "H12",
         by_compiler=True)
-without("a batch keeps its slots", (ENGINE, "            memory_->add_use();\n            return next;", "            return next;"), "H12")
+without("a batch keeps its slots",
+        [(ENGINE, "            memory_->add_use();\n            return next;", "            return next;"),
+         (ENGINE, "        arrived_.notify_all();\n        memory_->drop_use();\n    }\n", "        arrived_.notify_all();\n    }\n")], "H12")
 without("a child is told that it has no loader", (ENGINE, "        if (!is_in_its_process())\n            throw misuse{", "        if (false)\n            throw misuse{"), "H13")
 without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()) {", "        if (true) {"), "H13")
 without("CUDA that is gone is left alone",
