@@ -4,7 +4,6 @@
 /// A function as a source: samples that a program makes or decodes itself.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +17,16 @@
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+
+template <class F>
+concept gathers = requires(F const& fill, std::span<std::uint64_t const> samples,
+                           std::span<std::span<std::byte> const> out) {
+    fill(samples, out);
+};
+
+}  // namespace detail
 
 /// `size` samples of the given fields, each gather a call of `fill(samples, out)`: the samples are all below `size`, and
 /// out[k] has exactly the room for field k of them, back to back, in the order asked. Copies share the function.
@@ -34,9 +43,8 @@ namespace cuota::inline v0 {
 /// Throws:  misuse when there is no field, or an empty one; gather: misuse before the function is called; what the
 ///          function throws.
 /// Cost:    that of the function; no allocation.
-template <class Fill>
-    requires std::invocable < Fill const&, std::span<std::uint64_t const>, std::span < std::span<std::byte>
-const >> class callable_source {
+template <detail::gathers Fill>
+class callable_source {
 public:
     callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
         : state_{std::make_shared<state const>(

@@ -31,8 +31,8 @@ template <std::predicate<std::string const&> Wanted>
     std::filesystem::directory_iterator at{folder, failed};
     for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
         std::string name = at->path().filename().string();
-        std::error_code
-            ignored;  // what a broken link points to is no folder: whoever opens it says what is wrong
+        // What a broken link points to is no folder: whoever opens it says what is wrong.
+        std::error_code ignored;
         if (name.starts_with('.') || at->is_directory(ignored) || !wanted(name)) continue;
         names.push_back(std::move(name));
     }
