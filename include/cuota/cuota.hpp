@@ -13,6 +13,7 @@
 #include <cuota/core/element_count.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/half.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
@@ -145,6 +146,7 @@
 #include <cuota/data/callable_source.hpp>
 #include <cuota/data/cifar_source.hpp>
 #include <cuota/data/concat_source.hpp>
+#include <cuota/data/converted_source.hpp>
 #include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/directory.hpp>

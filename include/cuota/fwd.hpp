@@ -26,6 +26,8 @@ class budget_exceeded;
 class misuse;
 class data_error;
 class element_count;
+struct half;
+struct bfloat16;
 
 // runtime
 class device;
@@ -131,6 +133,7 @@ enum class cifar_set;
 class cifar_source;
 class idx_source;
 class memory_source;
+struct conversion;
 class npy_source;
 class raw_source;
 class any_sampler;

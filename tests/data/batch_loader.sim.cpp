@@ -57,6 +57,12 @@ std::string message_of(Action action) {
     return {};
 }
 
+struct widen {
+    cuota::device_span<cuota::half const> from;
+    cuota::device_span<float> to;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = static_cast<float>(from[i]); }
+};
+
 bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
@@ -432,4 +438,19 @@ TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[da
                       {.batch = cuota::automatic_batch, .device = cuota::budget{"small", 64}}};
               }),
               "small"));
+}
+
+TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::converted_source const from{
+        cuota::memory_source{"x", std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f}},
+        {{"x", cuota::element_type::f16}}};
+    cuota::batch_loader loader{from, {.batch = 4}};
+    CHECK(loader.plan().sample_bytes == 2);
+    auto epoch = loader.epoch(0);
+    auto const b = epoch.next();
+    cuota::device_buffer<float> seen{4, s, cuota::device_memory{}};
+    cuota::for_each_index(s, 4, widen{b->view<cuota::half>(s), seen.write(s)});
+    CHECK(seen.to_vector(s) == std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f});
 }

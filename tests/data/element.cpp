@@ -27,6 +27,8 @@ static_assert(element_of<long long>() == element_type::i64);
 static_assert(element_of<std::uint64_t>() == element_type::u64);
 static_assert(element_of<float>() == element_type::f32);
 static_assert(element_of<double const>() == element_type::f64);
+static_assert(element_of<cuota::half>() == element_type::f16);
+static_assert(element_of<cuota::bfloat16>() == element_type::bf16);
 
 template <class T>
 concept has_element = requires {
@@ -55,6 +57,8 @@ TEST_CASE("element types know their size and their name", "[data][element]") {
     CHECK(std::string{cuota::element_name(element_type::u64)} == "u64");
     CHECK(std::string{cuota::element_name(element_type::f16)} == "f16");
     CHECK(std::string{cuota::element_name(element_type::f64)} == "f64");
+    CHECK(cuota::element_bytes(element_type::bf16) == 2);
+    CHECK(std::string{cuota::element_name(element_type::bf16)} == "bf16");
 }
 
 TEST_CASE("field counts the elements and bytes of one sample", "[data][field]") {

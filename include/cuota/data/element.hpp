@@ -15,21 +15,22 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/half.hpp>
 
 namespace cuota::inline v0 {
 
 /// The type of one number. Always in the byte order of this machine once it has been gathered.
-enum class element_type : std::uint8_t { u8, i8, i16, u16, i32, u32, i64, u64, f16, f32, f64 };
+enum class element_type : std::uint8_t { u8, i8, i16, u16, i32, u32, i64, u64, f16, f32, f64, bf16 };
 
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
-    constexpr std::array<std::uint8_t, 11> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8};
+    constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
 }
 
 /// "u8", "f32".
 [[nodiscard]] constexpr char const* element_name(element_type type) noexcept {
-    constexpr std::array<char const*, 11> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
-                                                "i64", "u64", "f16", "f32", "f64"};
+    constexpr std::array<char const*, 12> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
+                                                "i64", "u64", "f16", "f32", "f64", "bf16"};
     return names[static_cast<std::uint8_t>(type)];
 }
 
@@ -37,7 +38,7 @@ namespace detail {
 
 template <class T>
 concept element_like = std::same_as<T, std::byte> || std::same_as<T, float> || std::same_as<T, double> ||
-    (std::integral<T> && sizeof(T) <= 8);
+    std::same_as<T, half> || std::same_as<T, bfloat16> ||(std::integral<T> && sizeof(T) <= 8);
 
 template <class T>
 consteval element_type integer_element() {
@@ -59,6 +60,8 @@ template <class T>
     using U = std::remove_cv_t<T>;
     if constexpr (std::is_same_v<U, float>) return element_type::f32;
     else if constexpr (std::is_same_v<U, double>) return element_type::f64;
+    else if constexpr (std::is_same_v<U, half>) return element_type::f16;
+    else if constexpr (std::is_same_v<U, bfloat16>) return element_type::bf16;
     else if constexpr (std::is_same_v<U, std::byte>) return element_type::u8;
     else return detail::integer_element<U>();
 }

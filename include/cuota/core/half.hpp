@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Numbers of 16 bits as they are stored: IEEE's half and bfloat16.
+#pragma once
+
+#include <cstdint>
+
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// The upper bits of an unsigned number, rounded to nearest, ties to even, by those below. `dropped` is 1 to 31.
+[[nodiscard]] CUOTA_HOST_DEVICE constexpr std::uint32_t rounded_shift(std::uint32_t bits,
+                                                                      unsigned dropped) noexcept {
+    std::uint32_t const half_a_unit = std::uint32_t{1} << (dropped - 1);
+    std::uint32_t const kept = bits >> dropped;
+    return kept + (((bits & (2 * half_a_unit - 1)) + (kept & 1)) > half_a_unit);
+}
+
+}  // namespace detail
+
+// std::bit_cast is no function of a kernel's.
+
+/// IEEE 754 binary16 in memory, with the layout of CUDA's __half. To store and to convert, not to calculate with.
+/// Out of a float: rounded to nearest, ties to even; what is too large is infinite, a NaN stays one. To a float: exact.
+struct half {
+    std::uint16_t bits;
+
+    half() = default;
+    CUOTA_HOST_DEVICE constexpr explicit half(float value) noexcept
+        : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
+    CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
+        std::uint32_t const sign = std::uint32_t{bits & 0x8000u} << 16;
+        std::uint32_t const exponent = (bits >> 10) & 0x1f;
+        std::uint32_t const fraction = bits & 0x3ff;
+        if (exponent == 0) {  // so many times the smallest
+            float const magnitude = static_cast<float>(fraction) * 0x1p-24f;
+            return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, magnitude));
+        }
+        std::uint32_t const wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+        return __builtin_bit_cast(float, sign | wide << 23 | fraction << 13);
+    }
+    friend bool operator==(half, half) = default;  ///< of the bits: -0 is not 0, a NaN is itself
+
+private:
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr std::uint16_t of(std::uint32_t f) noexcept {
+        std::uint32_t const sign = (f >> 16) & 0x8000;
+        std::uint32_t const magnitude = f & 0x7fffffff;
+        std::uint32_t const exponent = magnitude >> 23;
+        std::uint32_t result = 0;
+        if (magnitude > 0x7f800000) result = 0x7e00 | (magnitude >> 13 & 0x3ff);  // NaN: quiet
+        else if (exponent >= 127 + 16) result = 0x7c00;                           // infinite
+        else if (exponent > 127 - 15) result = detail::rounded_shift(magnitude - ((127 - 15) << 23), 13);
+        else if (exponent >= 127 - 25)
+            result = detail::rounded_shift((magnitude & 0x7fffff) | 0x800000, 126 - exponent);
+        // A fraction that was rounded up to 1 has become the next exponent.
+        return static_cast<std::uint16_t>(sign | result);
+    }
+};
+
+/// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16. To store and to convert, as half.
+struct bfloat16 {
+    std::uint16_t bits;
+
+    bfloat16() = default;
+    CUOTA_HOST_DEVICE constexpr explicit bfloat16(float value) noexcept
+        : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
+    CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
+        return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
+    }
+    friend bool operator==(bfloat16, bfloat16) = default;  ///< of the bits
+
+private:
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr std::uint16_t of(std::uint32_t f) noexcept {
+        bool const is_nan = (f & 0x7fffffff) > 0x7f800000;
+        return static_cast<std::uint16_t>(is_nan ? f >> 16 | 0x40 : detail::rounded_shift(f, 16));
+    }
+};
+
+}  // namespace cuota::inline v0
