@@ -105,7 +105,9 @@ TEST_CASE("H21: a second epoch while one goes on is refused, and the first goes 
         auto epoch = loader.epoch(0);
         CHECK(epoch.next());
         auto const refuse = [&](auto const& number) {
-            auto const refused = thrown<cuota::misuse>([&] { (void)loader.epoch(number, {}, {"train.cpp", 7}); });
+            auto const refused = thrown<cuota::misuse>([&] {
+                (void)loader.epoch(number, {}, {"train.cpp", 7});
+            });
             CHECK(has(refused.what(), "an epoch of numbers was started while another is still going on"));
             CHECK(has(refused.what(), "(train.cpp:7)"));
         };

@@ -112,7 +112,7 @@ TEST_CASE("an automatic batch is the largest that the budgets have room for", "[
     CHECK(both.device_bytes + both.pinned_bytes <= 20'000);
     CHECK(both.batch < fits);
 
-    CHECK(planned({.pinned = pinned}).batch == 1000);                   // no more than there are
+    CHECK(planned({.pinned = pinned}).batch == 1000);                  // no more than there are
     CHECK(planned({.device = cuota::budget{"small", 1}}).batch == 1);  // which is refused
     CHECK_THROWS_AS(planned({}), cuota::misuse);
 }
