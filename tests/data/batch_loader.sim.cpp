@@ -15,6 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/data/converted_source.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
