@@ -82,9 +82,10 @@ without("a failure stays",
         (ENGINE, "std::rethrow_exception(failure);\n        throw misuse{", "{\n            line_.fail(nullptr);\n            std::rethrow_exception(failure);\n        }\n        throw misuse{"),
         "H9")
 without("a read that brings nothing is an error",
-        (FILE, "if (got == 0) throw ends_at(regular_size(state_->descriptor.get(), name()), offset, left);", "if (got == 0) return;"),
-        "H16")
-without("a read that brings less goes on", (FILE, "while (left != 0) {", "if (left != 0) {"), "H16")
+        [(FILE, "if (got == 0) throw ends_early(offset, out.size());", "if (got == 0) return;"),
+         (FILE, "if (got == 0) throw ends_early(offset, left);", "if (got == 0) return;")], "H16")
+without("a read that brings less goes on",
+        [(FILE, "while (!out.empty()) {", "if (!out.empty()) {"), (FILE, "while (left != 0) {", "if (left != 0) {")], "H16")
 without("what fails at an end is reported",
         (CALL, "    report_failure_of([&] { throw error_of(code, name, {}); });\n", "    (void)name;\n"), "H18")
 without("what fails at an end is asked for again", (CALL, "    code = call();\n    if (code != cudaSuccess) (void)", "    if (code != cudaSuccess) (void)"),

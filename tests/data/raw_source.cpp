@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,11 @@ cuota::raw_layout plain(std::size_t record) { return {.fields = {{"x", element_t
 /// What a run_reader reads: offset and the sizes of the parts.
 using reads = std::vector<std::pair<std::uint64_t, std::vector<std::size_t>>>;
 auto recorder(reads& into) {
-    return cuota::detail::run_reader{[&into](std::uint64_t offset, std::span<iovec> parts) {
+    return cuota::detail::run_reader{[&into]<class T>(std::uint64_t offset, std::span<T> parts) {
         into.emplace_back(offset, std::vector<std::size_t>{});
-        for (iovec const& part : parts) into.back().second.push_back(part.iov_len);
+        if constexpr (std::is_same_v<T, std::byte>) into.back().second.push_back(parts.size());
+        else
+            for (iovec const& part : parts) into.back().second.push_back(part.iov_len);
     }};
 }
 

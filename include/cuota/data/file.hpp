@@ -69,8 +69,16 @@ public:
     /// Throws: data_error, at the first byte that was missing or that the system failed to read; out may be
     ///         partly written then.
     void read_exact(std::uint64_t offset, std::span<std::byte> out) const {
-        iovec part{out.data(), out.size()};
-        read_exact(offset, std::span{&part, 1});
+        if (offset > size() || out.size() > size() - offset) throw ends_at(size(), offset, out.size());
+        while (!out.empty()) {
+            std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
+                return ::pread(from, out.data(), out.size(),
+                               at);  // of a list of one the system makes a copy first
+            });
+            if (got == 0) throw ends_early(offset, out.size());
+            offset += got;
+            out = out.subspan(got);
+        }
     }
 
     /// Fills the parts one after the other from `offset` on; uses `parts` up. One system call when the system
@@ -80,8 +88,10 @@ public:
         for (iovec const& part : parts) left += part.iov_len;
         if (offset > size() || left > size() - offset) throw ends_at(size(), offset, left);
         while (left != 0) {
-            std::size_t const got = read_some(offset, parts);
-            if (got == 0) throw ends_at(regular_size(state_->descriptor.get(), name()), offset, left);
+            std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
+                return ::preadv(from, parts.data(), static_cast<int>(parts.size()), at);
+            });
+            if (got == 0) throw ends_early(offset, left);
             offset += got;
             left -= got;
             parts = without_front(parts, got);
@@ -118,14 +128,11 @@ private:
         return static_cast<std::uint64_t>(facts.st_size);
     }
 
-    [[nodiscard]] std::size_t read_some(std::uint64_t offset, std::span<iovec const> parts) const {
+    // What `read(descriptor, offset)` got, once no signal interrupted it.
+    template <class Read>
+    [[nodiscard]] std::size_t got_or_throw(std::uint64_t offset, Read read) const {
         for (;;) {
-            auto const at = static_cast<off_t>(offset);
-            int const from = state_->descriptor.get();
-            // The system takes longer to look at a list of one than at none.
-            auto const got = parts.size() == 1
-                                 ? ::pread(from, parts[0].iov_base, parts[0].iov_len, at)
-                                 : ::preadv(from, parts.data(), static_cast<int>(parts.size()), at);
+            auto const got = read(state_->descriptor.get(), static_cast<off_t>(offset));
             if (got >= 0) return static_cast<std::size_t>(got);
             if (errno != EINTR)
                 throw data_error{name(), offset, "cannot be read: " + detail::errno_text(errno)};
@@ -144,6 +151,9 @@ private:
         return parts;
     }
 
+    [[nodiscard]] data_error ends_early(std::uint64_t offset, std::uint64_t wanted) const {
+        return ends_at(regular_size(state_->descriptor.get(), name()), offset, wanted);
+    }
     [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const {
         return {name(), std::max(end, offset),
                 "the file ends at byte " + std::to_string(end) +

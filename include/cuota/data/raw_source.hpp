@@ -32,7 +32,7 @@ struct raw_layout {
 namespace detail {
 
 /// Joins pieces that follow each other in a file into few reads: one for a run of samples, however many
-/// fields the run is dealt out to. `read(offset, parts)` does a read.
+/// fields the run is dealt out to. `read(offset, parts)` does a read, of one part as a span of bytes.
 template <class Read>
 class run_reader {
 public:
@@ -49,8 +49,10 @@ public:
     }
 
     void flush() {
-        if (std::size_t const used = std::exchange(used_, 0); used != 0)
-            read_(begin_, std::span{parts_.data(), used});
+        std::size_t const used = std::exchange(used_, 0);
+        if (used == 1)
+            read_(begin_, std::span{static_cast<std::byte*>(parts_[0].iov_base), parts_[0].iov_len});
+        else if (used != 0) read_(begin_, std::span{parts_.data(), used});
     }
 
 private:
@@ -87,8 +89,7 @@ public:
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        detail::run_reader reader{
-            [this](std::uint64_t offset, std::span<iovec> parts) { read(offset, parts); }};
+        detail::run_reader reader{[this](std::uint64_t offset, auto where_to) { read(offset, where_to); }};
         for (std::size_t i = 0; i != samples.size(); ++i) {
             std::uint64_t offset = layout_->header + samples[i] * layout_->record;
             for (std::size_t k = 0; k != out.size(); ++k) {
@@ -129,9 +130,10 @@ private:
         return body / layout.record;
     }
 
-    void read(std::uint64_t offset, std::span<iovec> parts) const {
+    template <class Where>
+    void read(std::uint64_t offset, Where where_to) const {
         try {
-            from_.read_exact(offset, parts);
+            from_.read_exact(offset, where_to);
         } catch (data_error const& error) {
             std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
             throw data_error{name(), error.offset(),
