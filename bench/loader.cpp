@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What loading costs beside the copies themselves: a loader over a source that reads nothing, against a loop that
-/// fills a slot, copies it and waits; and the rate at which a source in memory reaches the device.
+/// The rate at which samples in memory reach the device, by a loader and by a loop that fills a slot, copies it and waits;
+/// and the end of a loader.
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <span>
-#include <string>
+#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -17,36 +17,16 @@
 
 namespace {
 
-// Samples of so many bytes, all in host memory; none of them copied when the loader's own cost is asked for.
-class memory_source {
-public:
-    memory_source(std::uint64_t samples, std::size_t bytes, bool copies)
-        : samples_{samples}, copies_{copies}, field_{"bytes", cuota::element_type::u8, {bytes}} {
-        if (copies) data_ = std::make_shared<std::vector<std::byte>>(samples * bytes, std::byte{7});
-    }
-    [[nodiscard]] std::uint64_t size() const { return samples_; }
-    [[nodiscard]] std::span<cuota::field const> fields() const { return {&field_, 1}; }
-    [[nodiscard]] std::string name() const { return "memory"; }
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        if (!copies_) return;
-        std::size_t const bytes = field_.bytes();
-        for (std::size_t i = 0; i != samples.size(); ++i)
-            std::memcpy(out[0].data() + i * bytes, data_->data() + samples[i] * bytes, bytes);
-    }
-
-private:
-    std::uint64_t samples_;
-    bool copies_;
-    cuota::field field_;
-    std::shared_ptr<std::vector<std::byte>> data_;
-};
-
 constexpr std::size_t sample_bytes = 1024;
 constexpr std::uint64_t samples = 64 * 1024;
 
-void load(benchmark::State& state, bool copies) {
+cuota::memory_source in_memory() {
+    return {"memory", std::vector<std::uint8_t>(samples * sample_bytes, 7), {sample_bytes}};
+}
+
+void loader_from_memory(benchmark::State& state) {
     auto const batch = static_cast<std::size_t>(state.range(0));
-    cuota::batch_loader loader{memory_source{samples, sample_bytes, copies}, {.batch = batch, .seed = 1}};
+    cuota::batch_loader loader{in_memory(), {.batch = batch, .seed = 1}};
     cuota::stream stream;
     std::uint64_t epoch = 0;
     std::int64_t batches = 0;
@@ -58,16 +38,13 @@ void load(benchmark::State& state, bool copies) {
         ++epoch;
     }
     state.SetItemsProcessed(batches);
-    if (copies) state.SetBytesProcessed(batches * static_cast<std::int64_t>(batch * sample_bytes));
+    state.SetBytesProcessed(batches * static_cast<std::int64_t>(batch * sample_bytes));
 }
-void loader_without_reading(benchmark::State& state) { load(state, false); }
-void loader_from_memory(benchmark::State& state) { load(state, true); }
-BENCHMARK(loader_without_reading)->ArgName("batch")->Arg(16)->Arg(1024)->UseRealTime();
 BENCHMARK(loader_from_memory)->ArgName("batch")->Arg(16)->Arg(1024)->UseRealTime();
 
 void fill_copy_wait(benchmark::State& state) {
     auto const batch = static_cast<std::size_t>(state.range(0));
-    memory_source const from{samples, sample_bytes, true};
+    cuota::memory_source const from = in_memory();
     cuota::keyed_permutation const order{samples, 1};
     cuota::stream stream;
     cuota::pinned_buffer<std::byte> slot{batch * sample_bytes};
@@ -88,5 +65,42 @@ void fill_copy_wait(benchmark::State& state) {
     state.SetBytesProcessed(batches * static_cast<std::int64_t>(batch * sample_bytes));
 }
 BENCHMARK(fill_copy_wait)->ArgName("batch")->Arg(16)->Arg(1024)->UseRealTime();
+
+// From the last batch that a program wants until every thread has ended: a loader that is left while its workers read, 5 ms a
+// time. An error when that took 50 ms longer than a read.
+void left_early(benchmark::State& state) {
+    using clock_type = std::chrono::steady_clock;
+    constexpr std::chrono::milliseconds read{5};
+    auto const workers = static_cast<std::size_t>(state.range(0));
+    std::chrono::duration<double> most{0};
+    for (auto _ : state) {
+        cuota::batch_loader loader{cuota::callable_source{"slow",
+                                                          samples,
+                                                          {{"byte"}},
+                                                          [&](std::span<std::uint64_t const>,
+                                                              std::span<std::span<std::byte> const>) {
+                                                              std::this_thread::sleep_for(read);
+                                                          }},
+                                   {.batch = 16, .workers = workers}};
+        auto begin = clock_type::now();
+        for (cuota::batch b : loader.epoch(0)) {
+            begin = clock_type::now();
+            if (b.index() == 3) break;
+        }
+        loader.close();
+        std::chrono::duration<double> const taken = clock_type::now() - begin;
+        state.SetIterationTime(taken.count());
+        most = std::max(most, taken);
+    }
+    state.counters["most_ms"] = most.count() * 1000;
+    if (most > read + std::chrono::milliseconds{50}) state.SkipWithError("it took longer to end");
+}
+BENCHMARK(left_early)
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(8)
+    ->UseManualTime()
+    ->Iterations(100)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -90,3 +90,15 @@ TEST_CASE("check_gather refuses rooms for too few or too many fields", "[data][s
     REQUIRE_THROWS_AS(gather_into({0}, {}), cuota::misuse);
     REQUIRE_THROWS_AS(gather_into({0}, {2, 2}), cuota::misuse);
 }
+
+TEST_CASE("run_length counts the samples that follow each other", "[data][source]") {
+    auto const length = [](std::vector<std::uint64_t> const& samples) {
+        return cuota::detail::run_length(samples);
+    };
+    CHECK(length({7}) == 1);
+    CHECK(length({7, 8, 9}) == 3);
+    CHECK(length({7, 8, 10}) == 2);
+    CHECK(length({7, 7}) == 1);
+    CHECK(length({7, 6}) == 1);
+    CHECK(length({~std::uint64_t{0}, 0}) == 2);  // which no source has
+}

@@ -49,8 +49,7 @@ private:
     }
     void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
         for (std::size_t i = 0; i != samples.size();) {
-            std::size_t n = 1;
-            while (i + n != samples.size() && samples[i + n] == samples[i] + n) ++n;
+            std::size_t const n = run_length(samples.subspan(i));
             if (i + n != samples.size()) fetch(samples[i + n]);
             std::memcpy(to, from_ + samples[i] * bytes_, n * bytes_);
             to += n * bytes_;

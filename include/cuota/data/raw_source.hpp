@@ -80,7 +80,7 @@ public:
     raw_source(file from, raw_layout layout) : from_{std::move(from)} {
         layout.record = record_bytes(from_.name(), layout);
         size_ = count_records(from_, layout);
-        layout_ = std::make_shared<raw_layout const>(std::move(layout));
+        layout_ = std::make_shared<known_layout const>(std::move(layout));
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -90,13 +90,16 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         detail::run_reader reader{[this](std::uint64_t offset, auto where_to) { read(offset, where_to); }};
-        for (std::size_t i = 0; i != samples.size(); ++i) {
+        bool const has_one_field = out.size() == 1;
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t const n = has_one_field ? detail::run_length(samples.subspan(i)) : 1;
             std::uint64_t offset = layout_->header + samples[i] * layout_->record;
             for (std::size_t k = 0; k != out.size(); ++k) {
-                std::size_t const bytes = out[k].size() / samples.size();
-                reader.add(offset, out[k].subspan(i * bytes, bytes));
+                std::size_t const bytes = layout_->widths[k];
+                reader.add(offset, out[k].subspan(i * bytes, n * bytes));
                 offset += bytes;
             }
+            i += n;
         }
         reader.flush();
     }
@@ -143,7 +146,13 @@ private:
     }
 
     file from_;
-    std::shared_ptr<raw_layout const> layout_;
+    struct known_layout : raw_layout {
+        explicit known_layout(raw_layout l) : raw_layout{std::move(l)} {
+            for (field const& f : fields) widths.push_back(f.bytes());
+        }
+        std::vector<std::size_t> widths{};  // bytes of each field
+    };
+    std::shared_ptr<known_layout const> layout_;
     std::uint64_t size_ = 0;
 };
 static_assert(source<raw_source>);

@@ -59,6 +59,13 @@ inline std::string gather_complaint(std::uint64_t size, std::span<field const> f
     return {};
 }
 
+/// How many of the samples, from the first on, follow each other in the source. There is one.
+[[nodiscard]] inline std::size_t run_length(std::span<std::uint64_t const> samples) noexcept {
+    std::size_t n = 1;
+    while (n != samples.size() && samples[n] == samples[0] + n) ++n;
+    return n;
+}
+
 }  // namespace detail
 
 /// Checks the arguments of a gather: every index in range, one out[k] of exactly the size per field.
