@@ -197,7 +197,7 @@ public:
         std::scoped_lock const lock{guard_};
         loader_stats now = times_.now();
         now.all_batches = line_.batches();
-        now.workers = workers_.size();
+        now.workers = options().workers;
         if (clock_) now.copying = clock_->busy();
         return now;
     }
