@@ -24,7 +24,7 @@ private:
     std::uint64_t take(std::size_t bytes) {
         std::uint64_t value = 0;
         std::size_t const n = std::min(bytes, from_.size());
-        std::memcpy(&value, from_.data(), n);
+        if (n != 0) std::memcpy(&value, from_.data(), n);  // an empty input may have no address
         from_.remove_prefix(n);
         return value;
     }
