@@ -52,7 +52,7 @@ class Build:
         # What all programs have besides: Catch2 3 brings its own main, and no entry says how to compile one.
         mains = [HERE.parent / "support/catch_main.cpp"] * any(e["file"].endswith("catch_main.cpp") for e in entries)
         helpers = []
-        for source in [HERE / "thread_waits.cpp", *mains]:
+        for source in [HERE.parent / "support/thread_waits.cpp", *mains]:
             helpers.append(pathlib.Path(self.kept.name) / f"{source.stem}.o")
             if wrong := self.compile(source, helpers[-1], precompiled=source not in mains):
                 sys.exit(wrong)
