@@ -35,10 +35,7 @@ using support::seen_by;
 namespace {
 
 std::vector<std::uint64_t> order_of(cuota::batch_loader& loader, std::uint64_t epoch) {
-    std::vector<std::uint64_t> order;
-    for (cuota::batch b : loader.epoch(epoch))
-        order.insert(order.end(), b.samples().begin(), b.samples().end());
-    return order;
+    return support::order_of(loader.epoch(epoch));
 }
 
 std::vector<std::uint64_t> sorted(std::vector<std::uint64_t> v) {

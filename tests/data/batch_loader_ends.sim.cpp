@@ -213,7 +213,7 @@ TEST_CASE("what worker_start throws comes in place of batches, in every epoch", 
 TEST_CASE("batch_loader ends well whatever ends it, wherever it is", "[data][batch_loader][stress]") {
     std::uint64_t random = 5;
     auto const below = [&](std::uint64_t n) { return (random = cuota::detail::mixed(random + 1)) % n; };
-    char const* const rounds = std::getenv("CUOTA_STRESS_LOADER");
+    char const* const rounds = std::getenv("CUOTA_STRESS");
     int const all = rounds ? std::atoi(rounds) : 200;
     for (int round = 0; round != all; ++round) {
         machine on;

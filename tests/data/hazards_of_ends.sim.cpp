@@ -39,16 +39,10 @@ using cuota::batch_loader;
 using support::has;
 using support::machine;
 using support::numbered_source;
+using support::order_of;
 using support::seen_by;
 
 namespace {
-
-std::vector<std::uint64_t> order_of(cuota::epoch_range epoch) {
-    std::vector<std::uint64_t> order;
-    while (std::optional<cuota::batch> const b = epoch.next())
-        order.insert(order.end(), b->samples().begin(), b->samples().end());
-    return order;
-}
 
 template <class T>
 concept starts_epochs = requires(T&& loader) {

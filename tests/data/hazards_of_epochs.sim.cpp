@@ -32,16 +32,10 @@ using cuota::loader_options;
 using support::has;
 using support::machine;
 using support::numbered_source;
+using support::order_of;
 using support::thrown;
 
 namespace {
-
-std::vector<std::uint64_t> order_of(cuota::epoch_range epoch) {
-    std::vector<std::uint64_t> order;
-    while (std::optional<cuota::batch> const b = epoch.next())
-        order.insert(order.end(), b->samples().begin(), b->samples().end());
-    return order;
-}
 
 std::vector<std::uint64_t> counted(std::uint64_t n, std::uint64_t from = 0) {
     std::vector<std::uint64_t> v;

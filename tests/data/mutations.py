@@ -138,7 +138,7 @@ without("an epoch begins with nothing delivered", (LINE, "        delivered_ = 0
 without("one epoch goes on at a time", (ENGINE, "            if (line_.is_open())\n                throw misuse{\"an epoch of", "            if (false)\n                throw misuse{\"an epoch of"), "H21")
 without("a loader is charged", (MEMORY, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",
-        (MEMORY, "        if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "        if (lacks_ring) {\n            charge_for(loader_part::pinned_ring, where);\n            allocate(loader_part::pinned_ring, where);\n        }\n"),
+        (MEMORY, "if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "if (lacks_ring) {\n                charge_for(loader_part::pinned_ring, where);\n                allocate(loader_part::pinned_ring, where);\n            }\n"),
         "H22")
 without("a loader takes its plan", (MEMORY, "ring_.emplace(plan().host_slots, ", "ring_.emplace(plan().host_slots + 1, "), "H22")
 without("a loader gives back what it was charged", (MEMORY, "if (p.account && p.bytes != 0) p.account->refund(p.bytes);", "(void)p;"), "H22")

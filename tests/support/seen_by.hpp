@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -37,6 +38,14 @@ inline std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch c
         first.push_back(all[i]);
     }
     return first;
+}
+
+/// The samples of all batches that are left of an epoch, in order.
+inline std::vector<std::uint64_t> order_of(cuota::epoch_range epoch) {
+    std::vector<std::uint64_t> order;
+    while (std::optional<cuota::batch> const b = epoch.next())
+        order.insert(order.end(), b->samples().begin(), b->samples().end());
+    return order;
 }
 
 }  // namespace support

@@ -59,7 +59,6 @@ public:
     }
 
     [[nodiscard]] std::uint64_t batches() const noexcept { return deal_.batches(); }
-    [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
     /// Where the epoch is, counting what was delivered.
     [[nodiscard]] std::uint64_t position() const noexcept { return deal_.position_after(delivered_); }
 
@@ -94,15 +93,16 @@ public:
 
     // --- copies ---
 
-    struct pending {  // a claimed batch: being filled, filled and waiting for its copy, or failed
+    /// A claimed batch: being filled, filled and waiting for its copy, or failed.
+    struct pending {
         std::optional<staging_ring::fill_lease> filled{};
         std::vector<std::uint64_t> samples{};
         std::exception_ptr failure{};
     };
+    /// To the slot that was given back first: what still computes on the last one need not be waited for.
     struct copy_job {
         pending* from;
-        std::uint32_t
-            to;  // the slot that was given back first: what still computes on the last need not be waited for
+        std::uint32_t to;
     };
 
     /// The next batch in line and its slot, when both are there; it ends by `copied` or `fail`.

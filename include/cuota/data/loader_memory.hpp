@@ -186,21 +186,15 @@ private:
         bool const lacks_slab = !at(loader_part::device_slab).is_held;
         if (!lacks_ring && !lacks_slab) return;
         device_scope const here{device_};
-        if (lacks_ring) charge_for(loader_part::pinned_ring, where);
         try {
+            if (lacks_ring) charge_for(loader_part::pinned_ring, where);
             if (lacks_slab) charge_for(loader_part::device_slab, where);
-            try {
-                if (lacks_ring) allocate(loader_part::pinned_ring, where);
-                if (lacks_slab) allocate(loader_part::device_slab, where);
-            } catch (...) {
-                if (lacks_slab) uncharge(loader_part::device_slab);
-                throw;
-            }
+            if (lacks_ring) allocate(loader_part::pinned_ring, where);
+            if (lacks_slab) allocate(loader_part::device_slab, where);
         } catch (...) {
-            if (lacks_ring) {
-                ring_.reset();
-                uncharge(loader_part::pinned_ring);
-            }
+            if (lacks_ring) ring_.reset();
+            if (lacks_ring) uncharge(loader_part::pinned_ring);
+            if (lacks_slab) uncharge(loader_part::device_slab);
             throw;
         }
     }
@@ -215,9 +209,9 @@ private:
         if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
         p.is_held = true;
     }
+    // If it was charged.
     void uncharge(loader_part which) noexcept {
-        at(which).is_held = false;
-        refund(at(which));
+        if (at(which).is_held.exchange(false)) refund(at(which));
     }
 
     void charge_to(budget const& account, loader_part which, label const& who) {
