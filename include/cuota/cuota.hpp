@@ -146,9 +146,13 @@
 #include <cuota/data/callable_source.hpp>
 #include <cuota/data/cifar_source.hpp>
 #include <cuota/data/concat_source.hpp>
+#include <cuota/data/conversion.hpp>
 #include <cuota/data/converted_source.hpp>
 #include <cuota/data/copy_clock.hpp>
+#include <cuota/data/copy_stage.hpp>
+#include <cuota/data/device_conversion.hpp>
 #include <cuota/data/device_slot.hpp>
+#include <cuota/data/device_transform.hpp>
 #include <cuota/data/directory.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -165,6 +169,7 @@
 #include <cuota/data/progress_line.hpp>
 #include <cuota/data/raw_source.hpp>
 #include <cuota/data/sampler.hpp>
+#include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/data/subset_source.hpp>
 #include <cuota/data/use_count.hpp>

@@ -448,7 +448,7 @@ TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
         cuota::memory_source{"x", std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f}},
         {{"x", cuota::element_type::f16}}};
     cuota::batch_loader loader{from, {.batch = 4}};
-    CHECK(loader.plan().sample_bytes == 2);
+    CHECK(loader.plan().host_slot.sample_bytes == 2);
     auto epoch = loader.epoch(0);
     auto const b = epoch.next();
     cuota::device_buffer<float> seen{4, s, cuota::device_memory{}};

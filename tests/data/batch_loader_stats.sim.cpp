@@ -62,8 +62,8 @@ TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][ba
     CHECK(whole.batches == 6);
     CHECK(whole.samples == 22);
     // Each field of a batch begins at an alignment of its own, and what stands between is copied, too.
-    CHECK(whole.bytes >= 22 * loader.plan().sample_bytes);
-    CHECK(whole.bytes <= 6 * loader.plan().slot_bytes);
+    CHECK(whole.bytes >= 22 * loader.plan().host_slot.sample_bytes);
+    CHECK(whole.bytes <= 6 * loader.plan().host_slot.bytes);
     CHECK(loader.stats().elapsed == whole.elapsed);  // it is over
     (void)loader.epoch(8);
     CHECK(loader.stats().batches == 0);

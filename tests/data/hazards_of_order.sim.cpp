@@ -62,6 +62,32 @@ void expect_batches(buffers& seen, cuota::stream const& s) {
     }
 }
 
+// All batches of an epoch through a transform on the device, enqueued before anything runs.
+void expect_in_order_when_transformed(std::size_t slots) {
+    constexpr std::size_t batches = 8;
+    machine const on;
+    auto const seed = GENERATE(range(std::uint64_t{0}, seeds));
+    if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
+    sim::set_order_checks(sim::order_checks::report);
+    cuota::stream const s;
+    cuota::device_transform const as_it_is{
+        {{"numbers", cuota::element_type::u32, {5}}}, [](cuota::transform_job const& job) {
+            cuota::for_each_index(job.stream(), 5 * job.size(),
+                                  copy_numbers{job.in<std::uint32_t>(), job.out<std::uint32_t>()});
+        }};
+    cuota::batch_loader loader{
+        numbered_source{batches * 4},
+        {.batch = 4, .device_slots = slots, .host_slots = batches, .transform = as_it_is}};
+    buffers seen = buffers_for(batches, s);
+    {
+        sim::hold const nothing_runs_yet;
+        for (cuota::batch b : loader.epoch(0))
+            cuota::for_each_index(s, 20, copy_numbers{b.view<std::uint32_t>(s), seen[b.index()].write(s)});
+    }
+    expect_batches(seen, s);
+    CHECK(sim::order_reports() == std::vector<std::string>{});
+}
+
 void fill(cuota::staging_ring::fill_lease const& slot, int value) {
     std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
 }
@@ -192,6 +218,10 @@ TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazar
     CHECK_THROWS_AS(b->used_on(cudaStream_t{}), cuota::misuse);
 }
 
+TEST_CASE("H3: a kernel on a batch starts after what was made of it on the device", "[data][hazard]") {
+    expect_in_order_when_transformed(8);
+}
+
 // There is no event that stands for nothing yet.
 static_assert(!std::is_default_constructible_v<cuota::event>);
 static_assert(!std::is_default_constructible_v<cuota::staging_ring::in_flight>);
@@ -243,6 +273,11 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
         for (std::size_t k = 0; k != values.size(); ++k) REQUIRE(values[k] == i * 4 + k / 5);
     }
     CHECK(sim::order_reports() == std::vector<std::string>{});
+}
+
+TEST_CASE("H5: what is made in a batch's place is made after all work of the batch before",
+          "[data][hazard]") {
+    expect_in_order_when_transformed(GENERATE(std::size_t{1}, std::size_t{2}));
 }
 
 TEST_CASE("H5: where a stream is that used a batch is waited for when it cannot be marked",

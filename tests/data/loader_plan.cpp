@@ -21,9 +21,9 @@ TEST_CASE("plan_loader adds up slots, aligned field by field", "[data][loader_pl
 
     CHECK(plan.batch == 100);
     CHECK(plan.batches == 10);
-    CHECK(plan.sample_bytes == 28);
-    CHECK(plan.slot_bytes == 3072);
-    CHECK(plan.offsets == std::vector<std::size_t>{0, 2048});
+    CHECK(plan.host_slot.sample_bytes == 28);
+    CHECK(plan.host_slot.bytes == 3072);
+    CHECK(plan.host_slot.offsets == std::vector<std::size_t>{0, 2048});
     CHECK(plan.device_slots == 3);
     CHECK(plan.host_slots == 4);
     CHECK(plan.device_bytes == 3 * 3072);
@@ -48,7 +48,7 @@ TEST_CASE("plan_loader counts the batches that an epoch has", "[data][loader_pla
 TEST_CASE("plan_loader holds no more of a batch than the source can fill", "[data][loader_plan]") {
     cuota::loader_plan const plan = cuota::plan_loader(numbered_source{10}, {.batch = 1'000'000});
     CHECK(plan.batch == 10);
-    CHECK(plan.slot_bytes == 256 + 256);
+    CHECK(plan.host_slot.bytes == 256 + 256);
 }
 
 TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan]") {

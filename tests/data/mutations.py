@@ -15,7 +15,7 @@ class Mutation:
 
 
 MUTATIONS = []
-ENGINE, BATCH, MEMORY, LINE = "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
+STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
 SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
 PLAN, FILE, SOURCE, CALL = "data/loader_plan.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
 
@@ -35,7 +35,7 @@ without("submitting a lease uses it up",
         "H1", by_compiler=True)
 without("a ring's end waits for its copies",
         (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "(void)s;"), "H2")
-without("a stream that works on a batch waits for its copy", (SLOT, "arriving->order_before(s);", ""), "H3")
+without("a stream that works on a batch waits for its copy", (SLOT, "else arriving_->order_before(s);", ""), "H3")
 without("a copy's handle waits for that copy",
         (RING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
 without("the legacy default stream has no view of a batch",
@@ -43,7 +43,9 @@ without("the legacy default stream has no view of a batch",
 without("an event is recorded when it is made", (EVENT, "        record(s);\n    }\n\n    /// The event now", "    }\n\n    /// The event now"), "H4")
 without("no event is made without a record", (EVENT, "    explicit event(stream_ref s) {", "    event() = default;\n    explicit event(stream_ref s) {"),
         "H4", by_compiler=True)
-without("a copy into a place waits for the work there", (ENGINE, "        to.order_readers_before(copies);\n", ""), "H5")
+without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
+without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")
+without("what is made in a place waits for the work there", (STAGE, "        to.order_readers_before(copies);\n        slot_contents", "        slot_contents"), "H5")
 without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
@@ -145,5 +147,5 @@ without("a loader gives back what it was charged", (MEMORY, "if (p.account && p.
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
         [(EVENT, "        device_scope const here{\n            s.device()};", "        (void)s;"),
-         (ENGINE, "        device_scope const here{memory_->where()};\n        stream const& copies", "        stream const& copies")], "H23")
+         (STAGE, "        device_scope const here{memory_.where()};\n        stream const& copies", "        stream const& copies")], "H23")
 without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "if (changed_) rt::give_back(", "if (false) rt::give_back("), "H23")

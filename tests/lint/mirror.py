@@ -12,6 +12,7 @@ NO_TEST = {
     "pool/frame_state.hpp": "the inside of frame, tested through it",
     "pool/pool_stats.hpp": "numbers only, tested where they are counted",
     "pool/step_plan_stats.hpp": "numbers only, tested where they are counted",
+    "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
 }

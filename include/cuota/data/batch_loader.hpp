@@ -16,7 +16,6 @@
 #include <utility>
 
 #include <cuota/buffer/device_span.hpp>
-#include <cuota/buffer/view_origin.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
@@ -59,16 +58,10 @@ public:
     template <class T>
     [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
                                             place where = place::here()) const& {
-        cuota::field const& f = checked_field(field, where);
-        bool const fits = std::is_same_v<T, std::byte> || element_of<T>() == f.type;
-        if (!fits)
-            throw misuse{"field " + field_text(f) + " of a batch was viewed as " +
-                             element_name(element_of<T>()),
-                         where};
+        check_alive(where);
+        auto const seen = engine_->contents(slot_).template view<T const>(field, "a batch", where);
         used_on(s, where);
-        std::byte const* const at = contents().at + engine_->plan().offsets[field];
-        return {reinterpret_cast<T const*>(at), size() * f.bytes() / sizeof(T),
-                detail::view_origin::of_lease("batch", where)};
+        return seen;
     }
     template <class T>
     void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used
@@ -88,11 +81,11 @@ public:
     /// Which samples of the source these are, in order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const {
         check_alive({});
-        return contents().samples;
+        return engine_->slot(slot_).samples;
     }
     [[nodiscard]] std::span<field const> fields() const {
         check_alive({});
-        return engine_->fields();
+        return engine_->delivered_fields();
     }
 
 private:
@@ -102,17 +95,8 @@ private:
 
     void check_alive(place where) const {
         if (!engine_) throw misuse{"a batch was used after it was moved from", where};
-        engine_->expect_its_process(where);
+        engine_->expect_usable(where);
     }
-    [[nodiscard]] field const& checked_field(std::size_t index, place where) const {
-        check_alive(where);
-        if (index >= engine_->fields().size())
-            throw misuse{"field " + std::to_string(index) + " of a batch that has " +
-                             std::to_string(engine_->fields().size()),
-                         where};
-        return engine_->fields()[index];
-    }
-    [[nodiscard]] detail::device_slot const& contents() const noexcept { return engine_->slot(slot_); }
 
     void release() noexcept {
         detail::loader_engine::let_go(engine_, [this](auto& engine) { engine.release(slot_); });
@@ -195,7 +179,7 @@ private:
 
     [[nodiscard]] detail::loader_engine& checked_engine() const {
         if (!engine_) throw misuse{"an epoch was used after it was moved from"};
-        engine_->expect_its_process({});
+        engine_->expect_usable({});
         return *engine_;
     }
     void advance() {
@@ -293,14 +277,15 @@ public:
     [[nodiscard]] std::uint64_t size(place where = place::here()) const {  ///< samples
         return checked_engine(where).size();
     }
+    /// Of a batch.
     [[nodiscard]] std::span<field const> fields(place where = place::here()) const {
-        return checked_engine(where).fields();
+        return checked_engine(where).delivered_fields();
     }
 
 private:
     [[nodiscard]] detail::loader_engine& checked_engine(place where) const {
         if (!engine_) throw misuse{"a loader was used after it was closed or moved from", where};
-        engine_->expect_its_process(where);
+        engine_->expect_usable(where);
         return *engine_;
     }
     void shut_down() noexcept {

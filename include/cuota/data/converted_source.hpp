@@ -17,51 +17,13 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
-#include <cuota/core/half.hpp>
+#include <cuota/data/conversion.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
 
-/// What becomes of a field: each number x is x * scale + shift, calculated in float, or in double where either type has 8
-/// bytes or is i32 or u32, and rounded to nearest; to f16 and bf16 by way of float.
-struct conversion {
-    std::string field;
-    element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
-    double scale = 1;
-    double shift = 0;
-};
-
 namespace detail {
-
-template <class T>
-struct type_tag {
-    using type = T;
-};
-
-/// Calls with the tag of the type that an element has in memory.
-template <class Action>
-void with_element(element_type type, Action action) {
-    switch (type) {
-        case element_type::u8: return action(type_tag<std::uint8_t>{});
-        case element_type::i8: return action(type_tag<std::int8_t>{});
-        case element_type::i16: return action(type_tag<std::int16_t>{});
-        case element_type::u16: return action(type_tag<std::uint16_t>{});
-        case element_type::i32: return action(type_tag<std::int32_t>{});
-        case element_type::u32: return action(type_tag<std::uint32_t>{});
-        case element_type::i64: return action(type_tag<std::int64_t>{});
-        case element_type::u64: return action(type_tag<std::uint64_t>{});
-        case element_type::f16: return action(type_tag<half>{});
-        case element_type::f32: return action(type_tag<float>{});
-        case element_type::f64: return action(type_tag<double>{});
-        case element_type::bf16: return action(type_tag<bfloat16>{});
-    }
-}
-
-/// In which numbers a conversion calculates: those that hold all of either side's.
-template <class From, class To>
-using wide_enough = std::conditional_t<
-    (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
 
 /// `count` numbers of one type into another. Neither side need be aligned.
 template <class From, class To>
@@ -73,13 +35,7 @@ void convert(std::byte const* from, std::byte* to, std::size_t count, double sca
     for (std::size_t i = 0; i != count; ++i) {
         From x;
         std::memcpy(&x, from + i * sizeof x, sizeof x);
-        wide value;
-        if constexpr (std::is_arithmetic_v<From>) value = static_cast<wide>(x);
-        else value = static_cast<wide>(static_cast<float>(x));
-        if (!is_plain) value = value * factor + offset;
-        To y;
-        if constexpr (std::is_arithmetic_v<To>) y = static_cast<To>(value);
-        else y = To{static_cast<float>(value)};
+        To const y = converted<To>(x, factor, offset, is_plain);
         std::memcpy(to + i * sizeof y, &y, sizeof y);
     }
 }
@@ -213,31 +169,20 @@ private:
             std::size_t a_sample = 0;
             for (field const& f : fields)
                 steps.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
-            for (conversion const& c : wanted) {
-                std::size_t const k = index_of(c.field);
+            auto const becomes = detail::convert_fields(fields, wanted, std::string{from.name()});
+            for (std::size_t k = 0; k != steps.size(); ++k) {
+                if (!becomes[k]) continue;
                 step& s = steps[k];
-                if (s.convert) throw misuse{name() + ": field " + c.field + " is to be converted twice"};
-                s.convert = detail::converter(fields[k].type, c.to);
-                if (!s.convert)
-                    throw misuse{name() + ": field " + field_text(fields[k]) + " cannot be converted to " +
-                                 element_name(c.to) + "; f16, bf16, f32 and f64 can be had"};
-                fields[k].type = c.to;
-                s.to_bytes = element_bytes(c.to);
-                s.scale = c.scale;
-                s.shift = c.shift;
+                s.convert = detail::converter(all[k].type, becomes[k]->to);
+                s.to_bytes = element_bytes(becomes[k]->to);
+                s.scale = becomes[k]->scale;
+                s.shift = becomes[k]->shift;
                 a_sample += s.bytes;
             }
             constexpr std::size_t in_the_cache = std::size_t{256} << 10;
             samples_at_once = std::max<std::size_t>(in_the_cache / std::max<std::size_t>(a_sample, 1), 1);
             return samples_at_once * a_sample;
         }
-        [[nodiscard]] std::size_t index_of(std::string const& wanted) const {
-            auto const found = std::ranges::find(fields, wanted, &field::name);
-            if (found == fields.end()) throw misuse{name() + " has no field " + wanted + " to convert"};
-            return static_cast<std::size_t>(found - fields.begin());
-        }
-        [[nodiscard]] std::string name() const { return std::string{from.name()}; }
-
         S from;
         std::vector<field> fields{};
         std::vector<step> steps{};

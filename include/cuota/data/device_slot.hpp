@@ -16,22 +16,34 @@
 
 namespace cuota::inline v0::detail {
 
-/// One slot of a loader's slab: filled by a copy, used by a batch on any number of streams, filled again after them.
+/// One slot of a loader's slab: filled by a copy or from one, used by a batch on any number of streams, filled again after them.
 /// Threads: one at a time.
 class device_slot {
 public:
     std::byte* at = nullptr;
-    std::optional<staging_ring::in_flight> arriving{};
     std::vector<std::uint64_t> samples{};
 
-    /// Work on s may use the slot's `bytes` from here on, once its copy is over. Throws: cuda_error; unchanged then.
+    /// What is here now is there when that copy is over.
+    void arrives_with(staging_ring::in_flight copy) noexcept {
+        arriving_.emplace(std::move(copy));
+        is_made_ = false;
+    }
+    /// When what is enqueued on s by now is over. Throws: cuda_error.
+    void is_made_on(stream_ref s) {
+        if (made_) made_->record(s);
+        else made_.emplace(s);
+        is_made_ = true;
+    }
+    void forget_arrival() noexcept { arriving_.reset(); }
+
+    /// Work on s may use the slot's `bytes` from here on, once that is there. Throws: cuda_error; unchanged then.
     void use(stream_ref s, std::size_t bytes) {
         for (stream_share const& used : used_)
             if (stream_ref{used} == s) return;
         used_.emplace_back(s);
         try {
             borrowed_.reserve(used_.size());
-            arriving->order_before(s);
+            order_arrival_before(s);
         } catch (...) {
             used_.pop_back();
             throw;
@@ -64,6 +76,11 @@ public:
     void forget_readers() noexcept { readers_.clear(); }
 
 private:
+    void order_arrival_before(stream_ref s) const {
+        if (is_made_) s.wait(*made_);
+        else arriving_->order_before(s);
+    }
+
     struct reader {
         stream_share stream;
         event last;       // recorded when a batch in this slot ended that this stream had used
@@ -82,6 +99,9 @@ private:
         readers_.push_back({s, event{s}, true});
     }
 
+    std::optional<staging_ring::in_flight> arriving_{};
+    std::optional<event> made_{};     // of what was made here last
+    bool is_made_ = false;            // what is here now is that; else it is as it arrived
     std::vector<stream_share> used_;  // by the batch that is here now; its place is kept for the next
     std::vector<rt::borrowed_range> borrowed_;  // of the same batch
     std::vector<reader> readers_;

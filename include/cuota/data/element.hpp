@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -100,6 +101,13 @@ private:
         separator = ", ";
     }
     return text + ']';
+}
+
+/// "images u8[28, 28], labels u8".
+[[nodiscard]] inline std::string fields_text(std::span<field const> fields) {
+    std::string text;
+    for (field const& f : fields) text += (text.empty() ? "" : ", ") + field_text(f);
+    return text.empty() ? "no fields" : text;
 }
 
 }  // namespace cuota::inline v0

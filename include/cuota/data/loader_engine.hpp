@@ -28,11 +28,12 @@
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
-#include <cuota/data/copy_clock.hpp>
+#include <cuota/data/copy_stage.hpp>
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/loader_state.hpp>
 #include <cuota/data/loader_times.hpp>
+#include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0::detail {
@@ -49,9 +50,8 @@ public:
         : from_{std::move(from)},
           memory_{loader_memory::of(from_, options, where)},
           // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
-          line_{plan().host_slots + options.workers, plan().device_slots, plan().batch, deal_from(0)} {
-        if (options.time_copies)
-            clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
+          line_{plan().host_slots + options.workers, plan().device_slots, plan().batch, deal_from(0)},
+          stage_{*memory_.operator->()} {
         try {
             for (std::size_t i = 0; i != options.workers; ++i)
                 workers_.emplace_back([this, i, mine = make_scratch()](std::stop_token stop) mutable {
@@ -84,12 +84,15 @@ public:
     /// After a fork the child has none of the threads, perhaps a lock that nobody will open, and a device that it may not
     /// use: there nothing of this is touched, and it is never destroyed.
     [[nodiscard]] bool is_in_its_process() const noexcept { return ::getpid() == process_; }
-    void expect_its_process(place where) const {
+    /// Throws: misuse there, and within a device_transform of its own, which has the lock.
+    void expect_usable(place where) const {
         if (!is_in_its_process())
             throw misuse{
                 "a loader of process " + std::to_string(process_) +
                     " was used in its child, which has none of its threads: make loaders after the fork",
                 where};
+        if (stage_.is_transforming_here())
+            throw misuse{"a loader of " + name() + " was used by its own device_transform", where};
     }
     /// For whoever owns it and ends: all that it does then, but in a child.
     template <class End>
@@ -137,7 +140,7 @@ public:
         std::scoped_lock const lock{guard_};
         line_.begin(deal);
         times_.begin(epoch);
-        if (clock_) clock_->forget();
+        stage_.forget_times();
         work_.notify_all();
     }
 
@@ -198,12 +201,12 @@ public:
         loader_stats now = times_.now();
         now.all_batches = line_.batches();
         now.workers = options().workers;
-        if (clock_) now.copying = clock_->busy();
+        now.copying = stage_.busy();
         return now;
     }
 
     /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
-    void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().slot_bytes); }
+    void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
     void release(std::uint32_t index) noexcept {
@@ -218,7 +221,12 @@ public:
     }
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return memory_->shape().fields; }
+    [[nodiscard]] slot_contents contents(std::uint32_t index) const noexcept {
+        return stage_.contents(memory_->slot(index));
+    }
+    [[nodiscard]] std::span<field const> delivered_fields() const noexcept {
+        return memory_->shape().delivered;
+    }
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_->plan(); }
     [[nodiscard]] std::string const& name() const noexcept { return memory_->shape().name; }
     [[nodiscard]] std::uint64_t size() const { return from_.size(); }
@@ -226,6 +234,7 @@ public:
 
 private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_->shape().options; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return memory_->shape().fields; }
 
     [[nodiscard]] batch_deal deal_from(std::uint64_t position) const {
         return {memory_->shape().positions, options().batch, options().last, options().part, position};
@@ -327,7 +336,7 @@ private:
               std::vector<std::span<std::byte>>& out, worker_times& taken) const {
         stopwatch const time{taken.reading};
         for (std::size_t k = 0; k != fields().size(); ++k)
-            out[k] = lease.bytes().subspan(plan().offsets[k], samples.size() * fields()[k].bytes());
+            out[k] = lease.bytes().subspan(plan().host_slot.offsets[k], samples.size() * fields()[k].bytes());
         from_.gather(samples, out);
     }
 
@@ -363,14 +372,7 @@ private:
 
     void copy(batch_line::pending& from, device_slot& to) {
         staging_ring::fill_lease lease = *std::exchange(from.filled, std::nullopt);
-        device_scope const here{memory_->where()};
-        stream const& copies = memory_->copies();
-        to.order_readers_before(copies);
-        std::size_t const bytes = plan().used_bytes(fields(), from.samples.size());
-        if (clock_) clock_->begin(copies);
-        to.arriving = std::move(lease).submit(copies, {to.at, plan().slot_bytes}, bytes);
-        if (clock_) clock_->end(copies);
-        times_.copied(bytes);
+        times_.copied(stage_.copy(std::move(lease), from.samples, to, times_.epoch()));
         std::swap(to.samples, from.samples);
     }
 
@@ -383,7 +385,7 @@ private:
     std::condition_variable_any arrived_;
     batch_line line_;
     loader_times times_;
-    mutable std::optional<copy_clock> clock_;
+    copy_stage stage_;
     std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock
 
     std::vector<std::jthread> workers_;  // last: they use everything above

@@ -34,6 +34,7 @@ struct loader_shape {
         : name{from.name()},
           samples{from.size()},
           fields{from.fields().begin(), from.fields().end()},
+          delivered{how.transform ? how.transform->fields : fields},
           order{sampler_of(name, how)},
           positions{order.size(samples)},
           options{with_batch(name, positions, fields, how)},
@@ -53,7 +54,8 @@ struct loader_shape {
 
     std::string name;
     std::uint64_t samples;
-    std::vector<field> fields;
+    std::vector<field> fields;     // of the source
+    std::vector<field> delivered;  // of a batch
     any_sampler order;
     std::uint64_t positions;  // of an epoch
     loader_options options;
@@ -110,6 +112,10 @@ public:
     /// For users.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
+    /// Where a batch comes to that is to be transformed: behind the slots.
+    [[nodiscard]] std::byte* arrival() const noexcept {
+        return slab_ + plan().device_slots * plan().device_slot.bytes;
+    }
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
 
     // --- giving back ---
@@ -200,7 +206,11 @@ private:
     }
 
     [[nodiscard]] label label_of(loader_part which, place where) const {
-        std::size_t const a_sample = checked_mul(plan().sample_bytes, at(which).slots).value_or(unlimited);
+        bool const is_slab = which == loader_part::device_slab;
+        slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
+        std::size_t const in_slots = checked_mul(slot.sample_bytes, at(which).slots).value_or(unlimited);
+        std::size_t const arriving = is_slab && plan().arrival_bytes != 0 ? plan().host_slot.sample_bytes : 0;
+        std::size_t const a_sample = saturating_add(in_slots, arriving);
         return {shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
     }
 
@@ -246,12 +256,12 @@ private:
     void allocate(loader_part which, place where) {
         label const who = label_of(which, where);
         if (which == loader_part::pinned_ring) {
-            ring_.emplace(plan().host_slots, plan().slot_bytes, pinned_memory{}, who);
+            ring_.emplace(plan().host_slots, plan().host_slot.bytes, pinned_memory{}, who);
             return;
         }
         slab_ = static_cast<std::byte*>(
             device_memory{device_}.allocate_sync(plan().device_bytes, default_alignment, who));
-        for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().slot_bytes;
+        for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().device_slot.bytes;
     }
 
     // --- giving: by the one who has the part alone; another may be giving the other part ---
@@ -266,7 +276,7 @@ private:
 
     void free(loader_part which) noexcept {
         if (which == loader_part::pinned_ring) {
-            for (device_slot& slot : slots_) slot.arriving.reset();
+            for (device_slot& slot : slots_) slot.forget_arrival();
             ring_.reset();
         } else {
             for (device_slot& slot : slots_) slot.forget_readers();

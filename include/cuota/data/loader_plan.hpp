@@ -15,8 +15,10 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/batch_deal.hpp>
+#include <cuota/data/device_transform.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/sampler.hpp>
+#include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -40,9 +42,11 @@ struct loader_options {
     std::size_t device_slots =
         2;  ///< batches on the device at once: with one, copying and computing take turns
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
-    tag name = "loader slots";   ///< for messages and accounts
-    bool time_copies = false;    ///< for batch_loader::stats: two more events a copy
-    bool progress = false;  ///< a line on standard error while an epoch goes on, where that is a terminal
+    std::optional<device_transform>
+        transform{};            ///< what becomes of each batch on the device; none: as the source has it
+    tag name = "loader slots";  ///< for messages and accounts
+    bool time_copies = false;   ///< for batch_loader::stats: two more events a copy
+    bool progress = false;      ///< a line on standard error while an epoch goes on, where that is a terminal
     /// Called by each worker, numbered from 0, before it reads: to bind it to processors, for instance. What it throws
     /// comes in place of the worker's batches.
     std::function<void(std::size_t worker)> worker_start{};
@@ -56,27 +60,26 @@ struct loader_options {
 /// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction, and again at an epoch's
 /// start if it gave back (loader_options::reclaim_priority).
 struct loader_plan {
-    std::size_t batch = 0;         ///< samples in a full batch
-    std::uint64_t batches = 0;     ///< in an epoch
-    std::size_t sample_bytes = 0;  ///< all fields of one sample
-    std::size_t slot_bytes = 0;    ///< one batch, each field aligned
-    std::size_t device_slots = 0;
+    std::size_t batch = 0;      ///< samples in a full batch
+    std::uint64_t batches = 0;  ///< in an epoch
+    slot_layout host_slot{};    ///< a batch as the source has it, and as it is copied
+    slot_layout device_slot{};  ///< a batch as it is delivered: the same if there is no transform
     std::size_t host_slots = 0;
-    std::size_t device_bytes = 0;
+    std::size_t device_slots = 0;
+    std::size_t arrival_bytes = 0;  ///< on the device, where a batch waits for its transform
+    std::size_t device_bytes = 0;   ///< all slots, and that
     std::size_t pinned_bytes = 0;
-    std::vector<std::size_t> offsets{};  ///< of each field in a slot
-
-    /// Bytes of a slot that hold something when it holds n samples of these fields.
-    [[nodiscard]] std::size_t used_bytes(std::span<field const> fields, std::size_t n) const {
-        return fields.empty() || n == 0 ? 0 : offsets.back() + n * fields.back().bytes();
-    }
 };
 
 namespace detail {
 
-[[nodiscard]] inline std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name) {
-    if (!bytes) throw misuse{"a batch of " + name + " would be larger than any address space"};
-    return *bytes;
+inline void check_transform(std::string const& name, std::span<field const> fields,
+                            device_transform const& wanted) {
+    if (!wanted.run)
+        throw misuse{"a loader of " + name + " was given a device_transform that has nothing to run"};
+    if (!wanted.takes.empty() && !std::ranges::equal(wanted.takes, fields))
+        throw misuse{"a loader of " + name + ", which has " + fields_text(fields) +
+                     ", was given a device_transform of " + fields_text(wanted.takes)};
 }
 
 // Throws: misuse for two orders at once.
@@ -94,6 +97,7 @@ namespace detail {
     if (options.batch == 0) throw misuse{"a loader of " + name + " was given a batch of 0 samples"};
     if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
     if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
+    if (options.transform) check_transform(name, fields, *options.transform);
 
     loader_plan plan;
     batch_deal const deal{positions, options.batch, options.last, options.part};
@@ -102,16 +106,17 @@ namespace detail {
     plan.batches = deal.batches();
     plan.device_slots = options.device_slots;
     plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
-    for (field const& f : fields) {
-        plan.offsets.push_back(plan.slot_bytes);
-        plan.sample_bytes = or_too_large(checked_add(plan.sample_bytes, f.bytes()), name);
-        std::size_t const bytes = or_too_large(checked_mul(f.bytes(), plan.batch), name);
-        std::size_t const padded = or_too_large(checked_round_up(bytes, default_alignment), name);
-        plan.slot_bytes = or_too_large(checked_add(plan.slot_bytes, padded), name);
-    }
-    std::size_t const slab = or_too_large(checked_mul(plan.slot_bytes, plan.device_slots), name);
-    plan.device_bytes = or_too_large(checked_round_up(slab, device_memory::granule()), name);
-    plan.pinned_bytes = or_too_large(checked_mul(plan.slot_bytes, plan.host_slots), name);
+    plan.host_slot = slot_layout::of(fields, plan.batch, name);
+    plan.device_slot =
+        options.transform ? slot_layout::of(options.transform->fields, plan.batch, name) : plan.host_slot;
+    plan.arrival_bytes = options.transform ? plan.host_slot.bytes : 0;
+    auto const checked = [&](std::optional<std::size_t> bytes) {
+        return slot_layout::or_too_large(bytes, name);
+    };
+    std::size_t const slots = checked(checked_mul(plan.device_slot.bytes, plan.device_slots));
+    std::size_t const slab = checked(checked_add(slots, plan.arrival_bytes));
+    plan.device_bytes = checked(checked_round_up(slab, device_memory::granule()));
+    plan.pinned_bytes = checked(checked_mul(plan.host_slot.bytes, plan.host_slots));
     return plan;
 }
 

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Numbers of one type as numbers of another.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/half.hpp>
+#include <cuota/data/element.hpp>
+
+namespace cuota::inline v0 {
+
+/// What becomes of a field: each number x is x * scale + shift, calculated in float, or in double where either type has 8
+/// bytes or is i32 or u32, and rounded to nearest; to f16 and bf16 by way of float.
+struct conversion {
+    std::string field;
+    element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
+    double scale = 1;
+    double shift = 0;
+};
+
+namespace detail {
+
+template <class T>
+struct type_tag {
+    using type = T;
+};
+
+/// Calls with the tag of the type that an element has in memory.
+CUOTA_NO_EXEC_CHECK
+template <class Action>
+CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
+    switch (type) {
+        case element_type::u8: return action(type_tag<std::uint8_t>{});
+        case element_type::i8: return action(type_tag<std::int8_t>{});
+        case element_type::i16: return action(type_tag<std::int16_t>{});
+        case element_type::u16: return action(type_tag<std::uint16_t>{});
+        case element_type::i32: return action(type_tag<std::int32_t>{});
+        case element_type::u32: return action(type_tag<std::uint32_t>{});
+        case element_type::i64: return action(type_tag<std::int64_t>{});
+        case element_type::u64: return action(type_tag<std::uint64_t>{});
+        case element_type::f16: return action(type_tag<half>{});
+        case element_type::f32: return action(type_tag<float>{});
+        case element_type::f64: return action(type_tag<double>{});
+        case element_type::bf16: return action(type_tag<bfloat16>{});
+    }
+}
+
+/// In which numbers a conversion calculates: those that hold all of either side's.
+template <class From, class To>
+using wide_enough = std::conditional_t<
+    (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
+
+/// One number as a To, of x * factor + offset if it is not to be as it is.
+template <class To, class From>
+[[nodiscard]] CUOTA_HOST_DEVICE To converted(From x, wide_enough<From, To> factor,
+                                             wide_enough<From, To> offset, bool is_plain) noexcept {
+    using wide = wide_enough<From, To>;
+    wide value;
+    if constexpr (std::is_arithmetic_v<From>) value = static_cast<wide>(x);
+    else value = static_cast<wide>(static_cast<float>(x));
+    if (!is_plain) value = value * factor + offset;
+    if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);
+    else return To{static_cast<float>(value)};
+}
+
+/// What becomes of each of these fields: nothing, or a conversion of those wanted. The fields then have its type.
+/// Throws: misuse for a field that there is not, one that is named twice, or a type that nothing converts to. `whose`
+///         they are, is said.
+[[nodiscard]] inline std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
+                                                                           std::span<conversion const> wanted,
+                                                                           std::string const& whose) {
+    std::vector<std::optional<conversion>> steps(fields.size());
+    for (conversion const& c : wanted) {
+        auto const found = std::ranges::find(fields, c.field, &field::name);
+        if (found == fields.end()) throw misuse{whose + " has no field " + c.field + " to convert"};
+        std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
+        if (step) throw misuse{whose + ": field " + c.field + " is to be converted twice"};
+        bool const can_be = c.to == element_type::f16 || c.to == element_type::bf16 ||
+                            c.to == element_type::f32 || c.to == element_type::f64;
+        if (!can_be)
+            throw misuse{whose + ": field " + field_text(*found) + " cannot be converted to " +
+                         element_name(c.to) + "; f16, bf16, f32 and f64 can be had"};
+        step = c;
+        found->type = c.to;
+    }
+    return steps;
+}
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A loader's way to the device: the copy of a batch, and what is made of it there.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/data/copy_clock.hpp>
+#include <cuota/data/device_slot.hpp>
+#include <cuota/data/device_transform.hpp>
+#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/slot_layout.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Enqueues a loader's copies and transforms, on its one stream for both.
+/// Threads: one at a time, under the loader's lock, but `is_transforming_here`.
+class copy_stage {
+public:
+    explicit copy_stage(loader_slots& memory) : memory_{memory} {
+        if (options().time_copies)
+            clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
+    }
+
+    /// Brings a filled slot's samples to a device slot. Returns the bytes copied.
+    /// Throws: cuda_error, and what the program's transform throws. The device slot may be used for another batch then.
+    std::size_t copy(staging_ring::fill_lease lease, std::span<std::uint64_t const> samples, device_slot& to,
+                     std::uint64_t epoch) {
+        device_scope const here{memory_.where()};
+        stream const& copies = memory_.copies();
+        std::byte* const target = options().transform ? memory_.arrival() : to.at;
+        if (!options().transform) to.order_readers_before(copies);
+        std::size_t const bytes = plan().host_slot.used_bytes(memory_.shape().fields, samples.size());
+        if (clock_) clock_->begin(copies);
+        to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
+        if (clock_) clock_->end(copies);
+        if (options().transform) transform(samples, to, epoch);
+        return bytes;
+    }
+
+    /// A batch in its slot, as it is delivered.
+    [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept {
+        return {of.at, plan().device_slot, memory_.shape().delivered, of.samples.size()};
+    }
+
+    /// True within the program's device_transform, on its thread. Any thread may ask.
+    [[nodiscard]] bool is_transforming_here() const noexcept {
+        return options().transform &&
+               transforming_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+    }
+
+    /// How long copies took, as copy_clock tells it, when they are timed. Throws: cuda_error.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const {
+        if (!clock_) return std::nullopt;
+        return clock_->busy();
+    }
+    void forget_times() noexcept {
+        if (clock_) clock_->forget();
+    }
+
+private:
+    [[nodiscard]] loader_options const& options() const noexcept { return memory_.shape().options; }
+    [[nodiscard]] loader_plan const& plan() const noexcept { return memory_.plan(); }
+
+    // The copy need not wait for who reads the slot; what is made there must.
+    void transform(std::span<std::uint64_t const> samples, device_slot& to, std::uint64_t epoch) {
+        stream const& copies = memory_.copies();
+        to.order_readers_before(copies);
+        slot_contents const in{memory_.arrival(), plan().host_slot, memory_.shape().fields, samples.size()};
+        slot_contents const out{to.at, plan().device_slot, memory_.shape().delivered, samples.size()};
+        {
+            transform_scope const marked{transforming_};
+            options().transform->run(transform_job{copies, epoch, samples, in, out});
+        }
+        to.is_made_on(copies);
+    }
+
+    class transform_scope {
+    public:
+        explicit transform_scope(std::atomic<std::thread::id>& who) noexcept : who_{who} {
+            who_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+        }
+        transform_scope(transform_scope const&) = delete;
+        transform_scope& operator=(transform_scope const&) = delete;
+        ~transform_scope() { who_.store({}, std::memory_order_relaxed); }
+
+    private:
+        std::atomic<std::thread::id>& who_;
+    };
+
+    loader_slots& memory_;
+    mutable std::optional<copy_clock> clock_;
+    std::atomic<std::thread::id> transforming_{};
+};
+
+}  // namespace cuota::inline v0::detail

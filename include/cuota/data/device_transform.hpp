@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What is made of a batch on the device, before it is delivered.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/slot_layout.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+/// One batch that has come to the device, and the room for what is to be made of it. Valid for one call of
+/// device_transform::run, on the host; the views for work on `stream` that the call enqueues.
+class transform_job {
+public:
+    transform_job(stream_ref s, std::uint64_t epoch, std::span<std::uint64_t const> samples,
+                  detail::slot_contents const& in, detail::slot_contents const& out) noexcept
+        : stream_{s}, epoch_{epoch}, samples_{samples}, in_{in}, out_{out} {}
+
+    /// The loader's stream of copies: what is enqueued on it starts when the batch is there, and is over before
+    /// the batch is used.
+    [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+    [[nodiscard]] std::size_t size() const noexcept { return samples_.size(); }  ///< samples
+    /// Which samples of the source these are, in order; with `epoch` what a random transform is seeded with.
+    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept { return samples_; }
+    [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+
+    /// Elements of a field of the source, of all samples, back to back. T is the field's element type, or std::byte.
+    /// Throws: misuse for another type, or a field that there is not.
+    template <class T>
+    [[nodiscard]] device_span<T const> in(std::size_t field = 0, place where = place::here()) const {
+        return in_.view<T const>(field, "what a transform gets", where);
+    }
+    /// Of a field of the batch: all of it is to be written.
+    template <class T>
+    [[nodiscard]] device_span<T> out(std::size_t field = 0, place where = place::here()) const {
+        return out_.view<T>(field, "what a transform makes", where);
+    }
+
+private:
+    stream_ref stream_;
+    std::uint64_t epoch_;
+    std::span<std::uint64_t const> samples_;
+    detail::slot_contents in_;
+    detail::slot_contents out_;
+};
+
+/// What a loader does with each batch on the device before it delivers it: crops and flips, normalises, widens what
+/// crossed the link as bytes. Kernels on the loader's stream of copies; the host waits for nothing.
+///
+/// `fields` is what a batch has then. `run` gets the batch as it was copied and enqueues the work. What it throws comes in
+/// place of the batch, in its place in the order. A transform for certain fields of a source has them in `takes`: a loader
+/// of others is a misuse.
+/// Cost:    device memory for one more batch, as it was copied; two batches follow each other on one stream.
+/// Threads: `run` is called for one batch at a time, by a worker or by who ends a batch, with the loader's device current.
+///          It must not use the loader or its batches: that is a misuse, and thrown.
+struct device_transform {
+    std::vector<field> fields;
+    std::function<void(transform_job const&)> run;
+    std::vector<field> takes{};
+};
+
+}  // namespace cuota::inline v0
