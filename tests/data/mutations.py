@@ -17,7 +17,7 @@ class Mutation:
 MUTATIONS = []
 STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
 SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
-PLAN, FILE, SOURCE, CALL = "data/loader_plan.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
+LAYOUT, FILE, SOURCE, CALL = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
 
 
 def without(rule, edits, *tests, by_compiler=False, by_tsan=False, **environment):
@@ -98,7 +98,7 @@ without("a wait for a failed device is an error", (ENGINE, "                leas
 without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())\n            return", "wanted < out[k].size())\n            return"), "H24")
 without("a copy that does not fit is refused",
         (RING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
-without("a slot has room for a whole batch", (PLAN, "checked_mul(f.bytes(), plan.batch), name);", "checked_mul(f.bytes(), plan.batch / 2), name);"), "H24")
+without("a slot has room for a whole batch", (LAYOUT, "checked_mul(f.bytes(), batch), name);", "checked_mul(f.bytes(), batch / 2), name);"), "H24")
 
 # ---- Ends (hazards_of_ends.sim.cpp)
 
