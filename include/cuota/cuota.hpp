@@ -168,6 +168,7 @@
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/progress_line.hpp>
 #include <cuota/data/raw_source.hpp>
+#include <cuota/data/resident_data.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>

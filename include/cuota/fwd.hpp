@@ -155,5 +155,7 @@ class progress_line;
 class batch;
 class epoch_range;
 class batch_loader;
+class resident_data;
+struct cached_loader;
 
 }  // namespace cuota::inline v0

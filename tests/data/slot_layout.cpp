@@ -37,11 +37,14 @@ TEST_CASE("a field of a slot is viewed by its type, or by bytes", "[data][slot_l
     std::vector<cuota::field> const fields{{"a", u8, {100}}, {"b", f32, {2}}};
     slot_layout const layout = slot_layout::of(fields, 3, "x");
     std::vector<std::byte> memory(layout.bytes);
-    cuota::detail::slot_contents const slot{memory.data(), layout, fields, 2};
+    cuota::detail::slot_contents const slot{memory.data(), layout.offsets, fields, 2};
     auto const b = slot.view<float const>(1, "it", {});
     CHECK(static_cast<void const*>(b.data()) == memory.data() + 512);
     CHECK(b.size() == 4);
     CHECK(slot.view<std::byte>(0, "it", {}).size() == 200);
     CHECK_THROWS_AS(slot.view<double>(1, "it", {}), cuota::misuse);
     CHECK_THROWS_AS(slot.view<float>(2, "it", {}), cuota::misuse);
+    auto const only_b = slot.only(1, 1);
+    CHECK(only_b.view<float>(0, "it", {}).data() == b.data());
+    CHECK_THROWS_AS(only_b.view<float>(1, "it", {}), cuota::misuse);
 }

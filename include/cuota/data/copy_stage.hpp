@@ -50,7 +50,7 @@ public:
 
     /// A batch in its slot, as it is delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept {
-        return {of.at, plan().device_slot, memory_.shape().delivered, of.samples.size()};
+        return {of.at, plan().device_slot.offsets, memory_.shape().delivered, of.samples.size()};
     }
 
     /// True within the program's device_transform, on its thread. Any thread may ask.
@@ -76,11 +76,15 @@ private:
     void transform(std::span<std::uint64_t const> samples, device_slot& to, std::uint64_t epoch) {
         stream const& copies = memory_.copies();
         to.order_readers_before(copies);
-        slot_contents const in{memory_.arrival(), plan().host_slot, memory_.shape().fields, samples.size()};
-        slot_contents const out{to.at, plan().device_slot, memory_.shape().delivered, samples.size()};
+        std::size_t const n = samples.size();
+        device_transform const& what = *options().transform;
+        slot_contents const in{memory_.arrival(), plan().host_slot.offsets, memory_.shape().fields, n};
+        slot_contents const out{to.at, plan().device_slot.offsets, what.fields, n};
+        slot_contents const between{memory_.arrival() + plan().host_slot.bytes, plan().scratch.offsets,
+                                    what.scratch, n};
         {
             transform_scope const marked{transforming_};
-            options().transform->run(transform_job{copies, epoch, samples, in, out});
+            what.run(transform_job{copies, epoch, samples, in, out, between});
         }
         to.is_made_on(copies);
     }

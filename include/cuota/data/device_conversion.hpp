@@ -77,7 +77,7 @@ struct convert_number {
             else rt::copy_on_device(to.data(), from.data(), from.size(), job.stream());
         }
     };
-    return {std::move(made), std::move(run), std::move(had)};
+    return {std::move(made), std::move(run), std::move(had), {}};
 }
 
 }  // namespace cuota::inline v0

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cuota/buffer/device_span.hpp>
@@ -23,8 +24,9 @@ namespace cuota::inline v0 {
 class transform_job {
 public:
     transform_job(stream_ref s, std::uint64_t epoch, std::span<std::uint64_t const> samples,
-                  detail::slot_contents const& in, detail::slot_contents const& out) noexcept
-        : stream_{s}, epoch_{epoch}, samples_{samples}, in_{in}, out_{out} {}
+                  detail::slot_contents const& in, detail::slot_contents const& out,
+                  detail::slot_contents const& scratch) noexcept
+        : stream_{s}, epoch_{epoch}, samples_{samples}, in_{in}, out_{out}, scratch_{scratch} {}
 
     /// The loader's stream of copies: what is enqueued on it starts when the batch is there, and is over before
     /// the batch is used.
@@ -46,12 +48,31 @@ public:
         return out_.view<T>(field, "what a transform makes", where);
     }
 
+    /// Of a field of the scratch: whatever the batch before left there.
+    template <class T>
+    [[nodiscard]] device_span<T> scratch(std::size_t field = 0, place where = place::here()) const {
+        return scratch_.view<T>(field, "a transform's scratch", where);
+    }
+
+    /// The job of a transform after one that has put the first `fields` fields of the scratch in place of what arrived.
+    /// Throws: misuse when there are fewer.
+    [[nodiscard]] transform_job after(std::size_t fields) const {
+        if (fields > scratch_.fields.size())
+            throw misuse{"the first " + std::to_string(fields) +
+                         " fields of a transform's scratch that has " +
+                         std::to_string(scratch_.fields.size())};
+        return {stream_,  epoch_,
+                samples_, scratch_.only(0, fields),
+                out_,     scratch_.only(fields, scratch_.fields.size() - fields)};
+    }
+
 private:
     stream_ref stream_;
     std::uint64_t epoch_;
     std::span<std::uint64_t const> samples_;
     detail::slot_contents in_;
     detail::slot_contents out_;
+    detail::slot_contents scratch_;
 };
 
 /// What a loader does with each batch on the device before it delivers it: crops and flips, normalises, widens what
@@ -59,14 +80,16 @@ private:
 ///
 /// `fields` is what a batch has then. `run` gets the batch as it was copied and enqueues the work. What it throws comes in
 /// place of the batch, in its place in the order. A transform for certain fields of a source has them in `takes`: a loader
-/// of others is a misuse.
-/// Cost:    device memory for one more batch, as it was copied; two batches follow each other on one stream.
+/// of others is a misuse. One of several kernels has in `scratch` what they hand on, of each sample, as fields.
+/// Cost:    device memory for one more batch, as it was copied, and its scratch; two batches follow each other on one
+///          stream.
 /// Threads: `run` is called for one batch at a time, by a worker or by who ends a batch, with the loader's device current.
 ///          It must not use the loader or its batches: that is a misuse, and thrown.
 struct device_transform {
     std::vector<field> fields;
     std::function<void(transform_job const&)> run;
     std::vector<field> takes{};
+    std::vector<field> scratch{};
 };
 
 }  // namespace cuota::inline v0

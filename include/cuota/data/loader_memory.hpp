@@ -209,7 +209,10 @@ private:
         bool const is_slab = which == loader_part::device_slab;
         slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
         std::size_t const in_slots = checked_mul(slot.sample_bytes, at(which).slots).value_or(unlimited);
-        std::size_t const arriving = is_slab && plan().arrival_bytes != 0 ? plan().host_slot.sample_bytes : 0;
+        bool const arrives_elsewhere = is_slab && shape_.options.transform;
+        std::size_t const arriving =
+            arrives_elsewhere ? saturating_add(plan().host_slot.sample_bytes, plan().scratch.sample_bytes)
+                              : 0;
         std::size_t const a_sample = saturating_add(in_slots, arriving);
         return {shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
     }

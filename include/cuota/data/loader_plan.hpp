@@ -64,10 +64,12 @@ struct loader_plan {
     std::uint64_t batches = 0;  ///< in an epoch
     slot_layout host_slot{};    ///< a batch as the source has it, and as it is copied
     slot_layout device_slot{};  ///< a batch as it is delivered: the same if there is no transform
+    slot_layout scratch{};      ///< what its transform has besides, for one batch
     std::size_t host_slots = 0;
     std::size_t device_slots = 0;
-    std::size_t arrival_bytes = 0;  ///< on the device, where a batch waits for its transform
-    std::size_t device_bytes = 0;   ///< all slots, and that
+    std::size_t arrival_bytes =
+        0;  ///< on the device, where a batch waits for its transform, with that scratch
+    std::size_t device_bytes = 0;  ///< all slots, and that
     std::size_t pinned_bytes = 0;
 };
 
@@ -109,11 +111,13 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
     plan.host_slot = slot_layout::of(fields, plan.batch, name);
     plan.device_slot =
         options.transform ? slot_layout::of(options.transform->fields, plan.batch, name) : plan.host_slot;
-    plan.arrival_bytes = options.transform ? plan.host_slot.bytes : 0;
+    if (options.transform) plan.scratch = slot_layout::of(options.transform->scratch, plan.batch, name);
     auto const checked = [&](std::optional<std::size_t> bytes) {
         return slot_layout::or_too_large(bytes, name);
     };
     std::size_t const slots = checked(checked_mul(plan.device_slot.bytes, plan.device_slots));
+    plan.arrival_bytes =
+        options.transform ? checked(checked_add(plan.host_slot.bytes, plan.scratch.bytes)) : 0;
     std::size_t const slab = checked(checked_add(slots, plan.arrival_bytes));
     plan.device_bytes = checked(checked_round_up(slab, device_memory::granule()));
     plan.pinned_bytes = checked(checked_mul(plan.host_slot.bytes, plan.host_slots));

@@ -56,12 +56,16 @@ struct slot_layout {
 
 namespace detail {
 
-/// A batch on the device.
+/// A batch on the device, or some of its fields.
 struct slot_contents {
     std::byte* at;
-    slot_layout const& layout;
+    std::span<std::size_t const> offsets;  // of the fields, from there
     std::span<field const> fields;
     std::size_t samples;
+
+    [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const noexcept {
+        return {at, offsets.subspan(first, count), fields.subspan(first, count), samples};
+    }
 
     /// Elements of a field of all samples. T is the field's element type, or std::byte for any.
     /// Throws: misuse for a field that there is not, or another type; `what` is said to be what was viewed.
@@ -76,7 +80,7 @@ struct slot_contents {
             throw misuse{"field " + field_text(f) + " of " + what + " was viewed as " +
                              element_name(element_of<T>()),
                          where};
-        return {reinterpret_cast<T*>(at + layout.offsets[index]), samples * f.bytes() / sizeof(T),
+        return {reinterpret_cast<T*>(at + offsets[index]), samples * f.bytes() / sizeof(T),
                 view_origin::of_lease("batch", where)};
     }
 };

@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Data that fits the device crosses the link once.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/device_transform.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/loader_plan.hpp>
+#include <cuota/data/slot_layout.hpp>
+#include <cuota/data/source.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/device.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+struct alignas(16) sixteen_bytes {
+    std::uint64_t halves[2];
+};
+
+/// The i-th word of the rows that are asked for.
+template <class Word>
+struct gather_row {
+    Word const* from;
+    std::uint64_t const* rows;
+    Word* to;
+    std::size_t words;  // of a row
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+        to[i] = from[rows[i / words] * words + i % words];
+    }
+};
+
+template <class Word>
+void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows, std::byte* to,
+                 std::size_t count, std::size_t row_bytes) {
+    std::size_t const words = row_bytes / sizeof(Word);
+    for_each_index(
+        s, count * words,
+        gather_row<Word>{reinterpret_cast<Word const*>(from), rows, reinterpret_cast<Word*>(to), words},
+        "resident_data");
+}
+
+/// Rows of so many bytes, in the largest words that divide them.
+inline void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from,
+                           std::uint64_t const* rows, std::byte* to, std::size_t count) {
+    if (row_bytes % 16 == 0) gather_rows<sixteen_bytes>(s, from, rows, to, count, row_bytes);
+    else if (row_bytes % 4 == 0) gather_rows<std::uint32_t>(s, from, rows, to, count, row_bytes);
+    else gather_rows<std::uint8_t>(s, from, rows, to, count, row_bytes);
+}
+
+/// What is read instead of the samples: which they are.
+[[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
+    return callable_source{
+        name,
+        size,
+        {{"sample", element_type::u64, {}}},
+        [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
+            if (!samples.empty()) std::memcpy(out[0].data(), samples.data(), samples.size_bytes());
+        }};
+}
+
+}  // namespace detail
+
+/// All samples of a source in device memory: its loaders send 8 bytes a sample, and gather there.
+///
+///     cuota::resident_data const images{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget}};
+///     cuota::batch_loader loader = images.loader({.batch = 256, .device = budget, .seed = 1});
+///
+/// The order of samples and the batches are those of a loader of the source itself, state and all.
+/// Copies share the memory, which lasts until the last of them and of their loaders is gone.
+/// Threads: any.
+class resident_data {
+public:
+    /// Reads all of the source by a loader with the memory and the workers of these options, but in the source's order,
+    /// whose slots are given back then. The samples, each field aligned, are charged to `how.device`, if there is one.
+    /// Throws: budget_exceeded, out_of_memory, and what reading throws; nothing is held then.
+    template <source S>
+    resident_data(S from, loader_options const& how, place where = place::here())
+        : state_{std::make_shared<state>(std::string{from.name()}, from.size(), from.fields(), how, where)} {
+        loader_options const in_order = to_read(from, how, state_->layout.sample_bytes);
+        batch_loader reads{std::move(from), in_order, where};
+        state_->fill(reads);
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return state_->layout.bytes; }  ///< on the device
+
+    /// A loader of these samples, on the device that has them. A transform gets them as it would from the source.
+    /// Throws: as batch_loader; misuse while another device is current.
+    [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const {
+        if (device const here = device::current(); here != state_->where)
+            throw misuse{"the data of " + name() + " is on device " +
+                             std::to_string(state_->where.ordinal()) + ", and was to be loaded on device " +
+                             std::to_string(here.ordinal()),
+                         where};
+        how.transform = gathered(state_, state_->fields, name(), std::move(how.transform));
+        return {detail::sample_numbers(name(), size()), how, where};
+    }
+
+    /// Bytes on the device that the data of a source and a loader of it would take, the more of while it is read and after.
+    /// Throws: misuse for options that make no loader, and for more than there are addresses for.
+    template <source S>
+    [[nodiscard]] static std::size_t bytes_for(S const& from, loader_options how) {
+        std::string const name{from.name()};
+        std::span<field const> const fields = from.fields();
+        slot_layout const all = layout_of(fields, from.size(), name);
+        if (how.batch == automatic_batch) how.batch = 1;  // it takes what is left
+        std::size_t const reading = plan_loader(from, to_read(from, how, all.sample_bytes)).device_bytes;
+        how.transform = gathered({}, {fields.begin(), fields.end()}, name, std::move(how.transform));
+        std::size_t const loading = plan_loader(detail::sample_numbers(name, from.size()), how).device_bytes;
+        return slot_layout::or_too_large(checked_add(all.bytes, std::max(reading, loading)), name);
+    }
+
+private:
+    struct state {
+        state(std::string whose, std::uint64_t samples, std::span<field const> of, loader_options const& how,
+              place here)
+            : name{std::move(whose)},
+              size{samples},
+              fields{of.begin(), of.end()},
+              layout{layout_of(fields, samples, name)},
+              memory{how.device ? any_resource{budgeted<device_memory>{*how.device}}
+                                : any_resource{device_memory{}}} {
+            label const who{tag::named("data of " + name), here};
+            at = static_cast<std::byte*>(memory.allocate_sync(layout.bytes, default_alignment, who));
+        }
+        state(state const&) = delete;
+        state& operator=(state const&) = delete;
+        ~state() { memory.deallocate_sync(at, layout.bytes); }
+
+        void fill(batch_loader& reads) {
+            stream const s;
+            for (batch b : reads.epoch(0)) {
+                std::size_t const first = b.samples().front();
+                for (std::size_t k = 0; k != fields.size(); ++k) {
+                    auto const from = b.view<std::byte>(s, k);
+                    rt::copy_on_device(at + layout.offsets[k] + first * fields[k].bytes(), from.data(),
+                                       from.size(), s);
+                }
+            }
+            s.synchronize();
+        }
+
+        std::string name;
+        std::uint64_t size;
+        std::vector<field> fields;
+        slot_layout layout;
+        device where = device::current();
+        any_resource memory;
+        std::byte* at = nullptr;
+    };
+
+    [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
+                                               std::string const& name) {
+        return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
+    }
+
+    // In order, whole, as it is; and no more at once than keeps a link busy.
+    template <source S>
+    [[nodiscard]] static loader_options to_read(S const& from, loader_options how, std::size_t sample_bytes) {
+        how.seed.reset();
+        how.sampler.reset();
+        how.transform.reset();
+        how.part = {};
+        how.last = last_batch::partial;
+        how.reclaim_priority.reset();
+        if (how.batch == automatic_batch) how.batch = plan_loader(from, how).batch;
+        constexpr std::size_t enough = std::size_t{32} << 20;
+        how.batch =
+            std::min(how.batch, std::max<std::size_t>(enough / std::max<std::size_t>(sample_bytes, 1), 1));
+        return how;
+    }
+
+    // Gathers them into the batch, or for another transform into its scratch.
+    [[nodiscard]] static device_transform gathered(std::shared_ptr<state const> from,
+                                                   std::vector<field> fields, std::string const& name,
+                                                   std::optional<device_transform> then) {
+        if (!then)
+            return {std::move(fields),
+                    [from](transform_job const& job) {
+                        gather(*from, job, [&](std::size_t k) { return job.out<std::byte>(k); });
+                    },
+                    {},
+                    {}};
+        detail::check_transform(name, fields, *then);
+        std::size_t const count = fields.size();
+        device_transform made{then->fields, {}, {}, std::move(fields)};
+        made.scratch.insert(made.scratch.end(), then->scratch.begin(), then->scratch.end());
+        made.run = [from, count, run = std::move(then->run)](transform_job const& job) {
+            gather(*from, job, [&](std::size_t k) { return job.scratch<std::byte>(k); });
+            run(job.after(count));
+        };
+        return made;
+    }
+
+    template <class Room>
+    static void gather(state const& from, transform_job const& job, Room room_for) {
+        std::uint64_t const* const rows = job.in<std::uint64_t>().data();
+        for (std::size_t k = 0; k != from.fields.size(); ++k)
+            detail::gather_rows_of(from.fields[k].bytes(), job.stream(), from.at + from.layout.offsets[k],
+                                   rows, room_for(k).data(), job.size());
+    }
+
+    std::shared_ptr<state> state_;
+};
+
+/// A loader, and what of its source it keeps on the device.
+struct cached_loader {
+    batch_loader loader;
+    std::size_t cached_bytes;  ///< all samples; or 0: they cross the link in every epoch
+};
+
+/// A loader that keeps the data on the device if all of it fits `how.device` beside its slots now, and streams it otherwise.
+/// Nobody is asked to give back for it. Order and batches are the same either way.
+/// Throws: as batch_loader; misuse without a budget for the device, which would say what the data may take.
+template <source S>
+[[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how, place where = place::here()) {
+    if (!how.device)
+        throw misuse{"data of " + std::string{from.name()} +
+                         " was to be kept on the device if it fits, and there is no budget for it to fit",
+                     where};
+    if (resident_data::bytes_for(from, how) <= how.device->room()) try {
+            resident_data const data{from, how, where};
+            return {data.loader(how, where), data.bytes()};
+        } catch (out_of_memory const&) {}  // somebody else was faster, or the driver has less: stream it
+    return {batch_loader{std::move(from), how, where}, 0};
+}
+
+}  // namespace cuota::inline v0
