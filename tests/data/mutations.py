@@ -45,7 +45,7 @@ without("no event is made without a record", (EVENT, "    explicit event(stream_
         "H4", by_compiler=True)
 without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
 without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")
-without("what is made in a place waits for the work there", (STAGE, "        to.order_readers_before(copies);\n        slot_contents", "        slot_contents"), "H5")
+without("what is made in a place waits for the work there", (STAGE, "        to.order_readers_before(copies);\n        std::size_t const n", "        std::size_t const n"), "H5")
 without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
