@@ -159,6 +159,7 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
                 CHECK(std::ranges::equal(seen, b.samples()));
             }
         CHECK(read == 50);
+        CHECK(loader.stats().bytes == 50 * 8);  // across the link
         auto epoch = loader.epoch(2);
         last = epoch.next();
     }
