@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All of cuota but simulator/, interop/ and headers that need a library of their own (data/gzip.hpp).
+/// All of cuota but simulator/, interop/ and headers that need a library of their own (data/gzip.hpp,
+/// data/safetensors_source.hpp).
 #pragma once
 
 #include <cuota/fwd.hpp>

@@ -136,6 +136,7 @@ class memory_source;
 struct conversion;
 class npy_source;
 class raw_source;
+class safetensors_source;
 class any_sampler;
 class sequential_sampler;
 class shuffle_sampler;

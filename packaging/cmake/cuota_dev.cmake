@@ -32,3 +32,4 @@ endif()
 
 target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
 find_package(ZLIB)
+find_package(nlohmann_json QUIET)

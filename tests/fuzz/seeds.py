@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of corpus/: valid inputs, and those that are wrong in one place. What make fuzz finds is put beside them."""
 import gzip
+import json
 import pathlib
 import struct
 
@@ -74,6 +75,36 @@ def cifar(*labels, of_100=False):
 put("cifar", of_10=b"\0" + cifar(7), two_files=b"\2" + cifar(0, 9), of_100=b"\1" + cifar(99, of_100=True), two_files_of_100=b"\3" + cifar(0, 42, of_100=True),
     no_class=b"\0" + cifar(10), no_fine_class=b"\1" + cifar(100, of_100=True), no_class_in_second=b"\2" + cifar(1, 255), short=b"\0" + cifar(1)[:-1], none=b"\0",
     wrong_set=b"\1" + cifar(3))
+
+
+def safetensors(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else (header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(dtype, shape, first, last, **more):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [first, last], **more}
+
+
+bytes_3 = '"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}'
+put("safetensors",
+    two=safetensors({"images": tensor("U8", [3, 2], 3, 9), "labels": tensor("I8", [3], 0, 3)}, b"abcdefghi"),
+    padded=safetensors("{" + bytes_3 + "}   ", b"abc"), metadata=safetensors({"__metadata__": {"format": "pt"}, "x": tensor("BOOL", [2, 1], 0, 2)}, b"\0\1"),
+    floats=safetensors({"h": tensor("F16", [1, 2], 0, 4), "b": tensor("BF16", [1], 4, 6), "f": tensor("F32", [1], 6, 10), "d": tensor("F64", [1], 10, 18)}, bytes(18)),
+    integers=safetensors({d: tensor(d, [1], o, o + n) for d, o, n in (("U16", 0, 2), ("I16", 2, 2), ("U32", 4, 4), ("I32", 8, 4), ("U64", 12, 8), ("I64", 20, 8))}, bytes(28)),
+    none=safetensors({"x": tensor("F32", [0, 28], 0, 0), "y": tensor("U8", [0], 0, 0)}), no_tensor=safetensors({}), only_metadata=safetensors({"__metadata__": {}}),
+    scalar=safetensors({"x": tensor("U8", [], 0, 1)}, b"a"), empty_samples=safetensors({"x": tensor("U8", [3, 0], 0, 0)}), uneven=safetensors({"x": tensor("U8", [2], 0, 2), "y": tensor("U8", [1], 2, 3)}, b"abc"),
+    f8=safetensors({"x": tensor("F8_E4M3", [1], 0, 1)}, b"a"), deep=safetensors({"x": tensor("U8", [1] * 32, 0, 1)}, b"a"), too_deep=safetensors({"x": tensor("U8", [1] * 33, 0, 1)}, b"a"),
+    overlap=safetensors({"x": tensor("U8", [2], 0, 2), "y": tensor("U8", [2], 1, 3)}, b"abc"), hole=safetensors({"x": tensor("U8", [1], 0, 1), "y": tensor("U8", [1], 2, 3)}, b"abc"),
+    trailing=safetensors({"x": tensor("U8", [1], 0, 1)}, b"ab"), short=safetensors({"x": tensor("U8", [2], 0, 2)}, b"a"), backwards=safetensors({"x": tensor("U8", [1], 1, 0)}, b"a"),
+    wraps=safetensors({"x": tensor("F64", [2**61 + 1], 0, 8)}, bytes(8)), wraps_2d=safetensors({"x": tensor("U8", [2**32, 2**32], 0, 0)}), too_wide=safetensors({"x": tensor("U8", [2**64], 0, 1)}, b"a"),
+    negative=safetensors({"x": tensor("U8", [-1], 0, 1)}, b"a"), fraction=safetensors({"x": tensor("U8", [1.0], 0, 1)}, b"a"), infinite=safetensors("{" + bytes_3.replace("[3]", "[1e999]") + "}", b"abc"),
+    one_offset=safetensors({"x": {**tensor("U8", [1], 0, 1), "data_offsets": [0]}}, b"a"), extra=safetensors({"x": tensor("U8", [1], 0, 1, extra=[])}, b"a"), missing=safetensors({"x": {"dtype": "U8"}}),
+    twice=safetensors("{" + bytes_3 + "," + bytes_3 + "}", b"abc"), key_twice=safetensors("{" + bytes_3.replace("{", '{"dtype":"U8",') + "}", b"abc"), metadata_twice=safetensors('{"__metadata__":{"a":"","a":""}}'),
+    metadata_number=safetensors({"__metadata__": {"a": 1}}), metadata_list=safetensors({"__metadata__": []}), nested=safetensors('{"x":' + "[" * 400), nested_objects=safetensors('{"x":' * 100),
+    zero_padded=safetensors("{" + bytes_3 + "}\0\0", b"abc"), space_first=safetensors(" {}"), not_utf8=safetensors(b'{"\xc3":{}}'), escapes=safetensors("{" + bytes_3.replace("x", "\\u0078\\n\\ud83d\\ude00") + "}", b"abc"),
+    names=safetensors({"": tensor("U8", [1], 0, 1), "\u597d": tensor("U8", [1], 1, 2)}, b"ab"), cut=safetensors("{" + bytes_3[:20]), behind=safetensors("{}{}"), list=safetensors("[]"),
+    length_most=safetensors("{}", length=2**64 - 1), length_behind=safetensors("{}", length=3), length_none=safetensors("", length=0), half_length=b"\2\0\0\0", empty=b"")
 
 
 def plan(requests, peak, bound, title="# cuota step plan 1: ", columns="id,lower,upper,size,offset", count=None):

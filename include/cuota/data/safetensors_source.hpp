@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Safetensors files: named arrays, whose first axes count the samples. Needs nlohmann's JSON library (headers only);
+/// included by nothing else of the library.
+#pragma once
+
+#if !__has_include(<nlohmann/json.hpp>)
+#error                                                                                                       \
+    "cuota/data/safetensors_source.hpp needs <nlohmann/json.hpp>: JSON for Modern C++, Debian's nlohmann-json3-dev"
+#endif
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// One tensor as the header describes it; its bytes stand from `begin` to before `end` of the data section.
+struct tensor_layout {
+    std::string name{};
+    element_type type = element_type::u8;
+    std::vector<std::size_t> shape{};
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+};
+
+[[nodiscard]] inline std::string tensor_text(std::string_view name) {
+    return "tensor \"" + shown(name, 64) + '"';
+}
+
+/// Walks through a text and leaves behind how far it was read: a parser of JSON tells where only when it fails.
+class watched_text {
+public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = char const*;
+    using reference = char const&;
+
+    watched_text(char const* at, char const** furthest) noexcept : at_{at}, furthest_{furthest} {}
+    reference operator*() const noexcept { return *at_; }
+    watched_text& operator++() noexcept {
+        *furthest_ = ++at_;
+        return *this;
+    }
+    void operator++(int) noexcept { ++*this; }
+    friend bool operator==(watched_text a, watched_text b) noexcept { return a.at_ == b.at_; }
+
+private:
+    char const* at_;
+    char const** furthest_;
+};
+
+/// The header of a safetensors file, told by a parser of JSON event by event (nlohmann's SAX interface). An event that
+/// has no place in such a header is refused as it comes, so nothing nests deeper than a list in a tensor.
+class tensor_table {
+public:
+    /// `text` is the header, from byte 8 of the file on.
+    tensor_table(file const& from, std::string_view text)
+        : from_{from}, text_{text}, data_bytes_{from.size() - begin - text.size()} {}
+
+    /// All tensors in the order of their offsets. Throws: data_error.
+    [[nodiscard]] std::vector<tensor_layout> read() && {
+        if (std::size_t const zero = text_.find('\0'); zero != std::string_view::npos) {
+            furthest_ += zero;  // which the parser would take for the end
+            throw refuse("a zero byte in the header");
+        }
+        watched_text const first{text_.data(), &furthest_};
+        nlohmann::json::sax_parse(first, watched_text{text_.data() + text_.size(), &furthest_}, this);
+        std::ranges::sort(tensors_, {},
+                          [](tensor_layout const& t) { return std::tie(t.begin, t.end, t.name); });
+        check_cover();
+        return std::move(tensors_);
+    }
+
+    // What the parser calls.
+    bool null() { throw unexpected(); }
+    bool boolean(bool) { throw unexpected(); }
+    bool number_integer(std::int64_t) { throw unexpected(); }  // a negative one
+    bool number_float(double, std::string const&) { throw unexpected(); }
+    bool binary(nlohmann::json::binary_t&) { throw unexpected(); }
+
+    bool number_unsigned(std::uint64_t value) {
+        if (inside_ == shape) {
+            if (now_.shape.size() == max_rank)
+                throw refuse_tensor("more than " + std::to_string(max_rank) + " dimensions");
+            now_.shape.push_back(value);
+        } else if (inside_ == offsets) {
+            if (offset_count_ == 2) throw refuse_tensor("more than two data_offsets");
+            (offset_count_++ == 0 ? now_.begin : now_.end) = value;
+        } else throw unexpected();
+        return true;
+    }
+
+    bool string(std::string& value) {
+        if (inside_ == metadata) return true;
+        if (inside_ != tensor || member_ != "dtype") throw unexpected();
+        now_.type = element_of_dtype(value);
+        return true;
+    }
+
+    bool start_object(std::size_t) {
+        if (inside_ == nothing) inside_ = header;
+        else if (inside_ == header) inside_ = now_.name == "__metadata__" ? metadata : tensor;
+        else throw unexpected();
+        members_.clear();
+        return true;
+    }
+
+    bool key(std::string& name) {
+        if (!(inside_ == header ? names_ : members_).insert(name).second)
+            throw refuse("the key \"" + shown(name, 64) + "\" a second time");
+        if (inside_ == header) now_ = {.name = std::move(name)};
+        if (inside_ != tensor) return true;
+        if (name != "dtype" && name != "shape" && name != "data_offsets")
+            throw refuse_tensor("a key that tensors do not have: \"" + shown(name, 64) + '"');
+        member_ = std::move(name);
+        return true;
+    }
+
+    bool end_object() {
+        if (inside_ == tensor) {
+            check_tensor();
+            tensors_.push_back(std::move(now_));
+        }
+        inside_ = inside_ == header ? nothing : header;
+        return true;
+    }
+
+    bool start_array(std::size_t) {
+        if (inside_ != tensor || member_ == "dtype") throw unexpected();
+        inside_ = member_ == "shape" ? shape : offsets;
+        offset_count_ = 0;
+        return true;
+    }
+
+    bool end_array() {
+        if (inside_ == offsets && offset_count_ != 2) throw refuse_tensor("fewer than two data_offsets");
+        inside_ = tensor;
+        return true;
+    }
+
+    bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const& error) {
+        std::string_view why = std::string_view{error.what()}.substr(0, 200);
+        if (std::size_t const after_number = why.find("] "); after_number != std::string_view::npos)
+            why.remove_prefix(after_number + 2);
+        throw refuse("the header is no JSON: " + shown(why, 160));
+    }
+
+    static constexpr std::uint64_t begin = 8;
+
+private:
+    enum place { nothing, header, metadata, tensor, shape, offsets };
+    static constexpr std::size_t max_rank = 32;
+
+    element_type element_of_dtype(std::string const& dtype) const {
+        using enum element_type;
+        static constexpr std::pair<std::string_view, element_type> known[] = {
+            {"BOOL", u8},   {"U8", u8},   {"I8", i8},   {"U16", u16}, {"I16", i16},
+            {"U32", u32},   {"I32", i32}, {"U64", u64}, {"I64", i64}, {"F16", f16},
+            {"BF16", bf16}, {"F32", f32}, {"F64", f64}};
+        for (auto const& [name, type] : known)
+            if (dtype == name) return type;
+        throw refuse_tensor("the dtype " + shown(dtype, 32) +
+                            " is none of BOOL, integers, F16, BF16, F32 and F64");
+    }
+
+    void check_tensor() const {
+        if (members_.size() != 3) throw refuse_tensor("it needs 'dtype', 'shape' and 'data_offsets'");
+        std::string const span =
+            "data_offsets " + std::to_string(now_.begin) + " to " + std::to_string(now_.end);
+        if (now_.begin > now_.end) throw refuse_tensor(span + " run backwards");
+        if (now_.end > data_bytes_)
+            throw refuse_tensor(span + "; the file holds " + std::to_string(data_bytes_) + " bytes of data");
+        // A sample first: a product that is too large is refused also where there are no samples of it.
+        std::optional<std::size_t> bytes = element_bytes(now_.type);
+        for (std::size_t k = 1; k < now_.shape.size() && bytes; ++k)
+            bytes = checked_mul(*bytes, now_.shape[k]);
+        if (bytes && !now_.shape.empty()) bytes = checked_mul(*bytes, now_.shape.front());
+        if (!bytes) throw refuse_tensor("its shape is larger than any file");
+        if (*bytes != now_.end - now_.begin)
+            throw refuse_tensor(span + "; its shape takes " + std::to_string(*bytes) + " bytes");
+    }
+
+    /// The data section belongs to the tensors, each byte of it to one.
+    void check_cover() const {
+        std::uint64_t const data = begin + text_.size();
+        std::uint64_t covered = 0;
+        for (tensor_layout const& each : tensors_) {
+            if (each.begin != covered)
+                throw data_error{from_.name(), data + std::min(covered, each.begin),
+                                 tensor_text(each.name) + " begins at byte " + std::to_string(each.begin) +
+                                     " of the data; the tensors before it end at " + std::to_string(covered)};
+            covered = each.end;
+        }
+        if (covered != data_bytes_)
+            throw data_error{from_.name(), data + covered,
+                             "the tensors end at byte " + std::to_string(covered) +
+                                 " of the data; the file holds " + std::to_string(data_bytes_)};
+    }
+
+    [[nodiscard]] data_error refuse(std::string const& why) const {
+        return {from_.name(), begin + static_cast<std::uint64_t>(furthest_ - text_.data()), why};
+    }
+    [[nodiscard]] data_error refuse_tensor(std::string const& why) const {
+        return refuse(tensor_text(now_.name) + ": " + why);
+    }
+    [[nodiscard]] data_error unexpected() const {
+        if (inside_ == metadata) return refuse("'__metadata__' holds a value that is no text");
+        if (inside_ == header && now_.name == "__metadata__") return refuse("'__metadata__' is no object");
+        if (inside_ == header) return refuse_tensor("it is no object");
+        if (inside_ != tensor) return refuse_tensor("'" + member_ + "' is a list of integers of 0 and more");
+        return refuse_tensor("'" + member_ + "' is no " + (member_ == "dtype" ? "text" : "list"));
+    }
+
+    file const& from_;
+    std::string_view text_;
+    std::uint64_t data_bytes_;
+    char const* furthest_ = text_.data();
+    place inside_ = nothing;
+    std::set<std::string> names_{};    // keys of the header so far
+    std::set<std::string> members_{};  // keys of the object in it
+    std::string member_{};             // whose value comes next
+    tensor_layout now_{};
+    unsigned offset_count_ = 0;
+    std::vector<tensor_layout> tensors_{};
+};
+
+}  // namespace detail
+
+/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields that are called as the
+/// tensors: all of them, in the order in which they stand in the file, or those that are named, in the order of their
+/// names here. Their first axes count the samples, and are equal. BOOL becomes u8, as its bytes are.
+///
+///     cuota::safetensors_source all{"train.safetensors"};
+///     cuota::safetensors_source some{"train.safetensors", {"images", "labels"}};
+///
+/// The file is held to the format to the last byte, tensors that nobody asked for too: no key twice, no byte of the
+/// data in two tensors or in none.
+/// Throws: data_error, which names the tensor, also for one of another dtype (F8_E4M3, ...), or one that is asked for
+///         and is not there, is a single number, or has not as many samples as the first; misuse for no names, or one
+///         twice.
+/// Threads: as any source.
+/// Cost:   a gather reads a run of consecutive samples with one system call for each field, straight to where it
+///         belongs, and allocates nothing. Opening reads the header, of at most 100 MB, and needs memory in proportion.
+class safetensors_source {
+public:
+    explicit safetensors_source(std::string path) : safetensors_source{file{std::move(path)}} {}
+    explicit safetensors_source(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
+    safetensors_source(std::string path, std::vector<std::string> const& names)
+        : safetensors_source{file{std::move(path)}, names} {}
+    safetensors_source(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
+        hold(chosen(tensors_of(from_), names));
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        for (std::size_t k = 0; k != out.size(); ++k) {
+            std::size_t const bytes = known_->areas[k].sample;
+            for (std::size_t i = 0; i != samples.size();) {
+                std::size_t const n = detail::run_length(samples.subspan(i));
+                read(k, samples[i], out[k].subspan(i * bytes, n * bytes));
+                i += n;
+            }
+        }
+    }
+
+private:
+    static_assert(std::endian::native == std::endian::little,
+                  "elements are handed out as they are in the file");
+    static constexpr std::uint64_t max_header = 100'000'000;  // as the format's own library
+
+    /// Where a field's samples stand in the file. Bytes.
+    struct area {
+        std::uint64_t begin;
+        std::size_t sample;
+    };
+    struct layout {
+        std::uint64_t size = 0;
+        std::vector<field> fields{};
+        std::vector<area> areas{};
+    };
+
+    /// They begin at offsets into the file.
+    static std::vector<detail::tensor_layout> tensors_of(file const& from) {
+        std::string const text = header_of(from);
+        auto tensors = detail::tensor_table{from, text}.read();
+        for (auto& each : tensors) each.begin += detail::tensor_table::begin + text.size();
+        if (tensors.empty()) throw data_error{from.name(), detail::tensor_table::begin, "there is no tensor"};
+        return tensors;
+    }
+
+    static std::string header_of(file const& from) {
+        std::array<std::byte, detail::tensor_table::begin> number{};
+        from.read_exact(0, number);
+        auto const bytes = std::bit_cast<std::uint64_t>(number);
+        std::uint64_t const held = from.size() - number.size();
+        if (bytes > std::min(held, max_header))  // before anything is allocated for it
+            throw data_error{from.name(), 0,
+                             "a header of " + std::to_string(bytes) + " bytes; " +
+                                 (bytes > max_header ? "at most " + std::to_string(max_header) + " are read"
+                                                     : "the file holds " + std::to_string(held))};
+        std::string text(bytes, '\0');
+        from.read_exact(number.size(), std::as_writable_bytes(std::span{text}));
+        if (!text.starts_with('{'))
+            throw data_error{from.name(), number.size(), "the header does not begin with '{'"};
+        return text;
+    }
+
+    std::vector<detail::tensor_layout> chosen(std::vector<detail::tensor_layout> const& tensors,
+                                              std::vector<std::string> const& names) const {
+        if (names.empty()) throw misuse{name() + ": a source needs a tensor; none is named"};
+        std::vector<detail::tensor_layout> result;
+        for (std::string const& wanted : names) {
+            if (std::ranges::find(result, wanted, &detail::tensor_layout::name) != result.end())
+                throw misuse{name() + ": " + detail::tensor_text(wanted) + " is named twice"};
+            auto const found = std::ranges::find(tensors, wanted, &detail::tensor_layout::name);
+            if (found == tensors.end())
+                throw data_error{name(), detail::tensor_table::begin,
+                                 "there is no " + detail::tensor_text(wanted)};
+            result.push_back(*found);
+        }
+        return result;
+    }
+
+    void hold(std::vector<detail::tensor_layout> const& tensors) {
+        layout known;
+        for (auto const& each : tensors) {
+            auto const refuse = [&](std::string const& why) {
+                return data_error{name(), each.begin, detail::tensor_text(each.name) + ": " + why};
+            };
+            if (each.shape.empty()) throw refuse("a single number has no samples");
+            std::uint64_t const count = each.shape.front();
+            if (known.fields.empty()) known.size = count;
+            if (count != known.size)
+                throw refuse(std::to_string(count) + " samples; " +
+                             detail::tensor_text(known.fields.front().name) + " has " +
+                             std::to_string(known.size));
+            field f{each.name, each.type, {each.shape.begin() + 1, each.shape.end()}};
+            if (f.bytes() == 0) throw refuse("samples of 0 bytes");
+            known.areas.push_back({each.begin, f.bytes()});
+            known.fields.push_back(std::move(f));
+        }
+        known_ = std::make_shared<layout const>(std::move(known));
+    }
+
+    void read(std::size_t k, std::uint64_t sample, std::span<std::byte> to) const {
+        area const& where = known_->areas[k];
+        try {
+            from_.read_exact(where.begin + sample * where.sample, to);
+        } catch (data_error const& error) {
+            std::uint64_t const at = std::max(error.offset(), where.begin) - where.begin;
+            throw data_error{name(), error.offset(),
+                             "sample " + std::to_string(at / where.sample) + " of " +
+                                 detail::tensor_text(known_->fields[k].name) +
+                                 " cannot be read: " + error.why()};
+        }
+    }
+
+    file from_;
+    std::shared_ptr<layout const> known_{};
+};
+static_assert(source<safetensors_source>);
+
+}  // namespace cuota::inline v0
