@@ -47,8 +47,10 @@
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/driver_memory.hpp>
+#include <cuota/resource/host_pages.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
+#include <cuota/resource/registered_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/resource/resource_ref.hpp>
 

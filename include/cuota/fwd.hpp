@@ -40,6 +40,7 @@ class time_mark;
 class device_memory;
 class async_memory;
 class pinned_memory;
+class registered_memory;
 class managed_memory;
 class any_resource;
 class resource_ref;
@@ -122,6 +123,7 @@ class released_buffer;
 template <class T>
 class pinned_buffer;
 class staging_ring;
+enum class pin_failure;
 template <class T>
 class pending_copy;
 

@@ -6,12 +6,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
@@ -209,6 +213,54 @@ TEST_CASE("a wait for a copy that fails returns the slot", "[buffer][staging_rin
 
     REQUIRE_NOTHROW(on.send(2));
     CHECK(on.has_arrived(2));
+}
+
+TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory if that was asked for",
+          "[buffer][staging_ring]") {
+    support::machine on;
+    cuota::label const who{"slots", cuota::place::here()};
+    auto const ring_of = [&](cuota::any_resource memory, cuota::pin_failure otherwise) {
+        return staging_ring{2, size, std::move(memory), who, otherwise};
+    };
+    using enum cuota::pin_failure;
+    CHECK(ring_of(cuota::pinned_memory{}, use_pageable).is_pinned());
+
+    simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    CHECK_THROWS_AS(ring_of(cuota::pinned_memory{}, refuse), cuota::out_of_memory);
+    CHECK(on.errors.take().empty());
+
+    // What fails otherwise than for lack of memory is an error.
+    simulator::fail_call("cudaHostAlloc", 1, cudaErrorUnknown);
+    CHECK_THROWS_AS(ring_of(cuota::pinned_memory{}, use_pageable), cuota::cuda_error);
+
+    // A budget is a budget.
+    cuota::budget const small{"small", size};
+    CHECK_THROWS_AS(ring_of(cuota::budgeted<cuota::pinned_memory>{small}, use_pageable),
+                    cuota::budget_exceeded);
+    CHECK(on.errors.take().empty());
+
+    cuota::budget const enough{"enough", 2 * size};
+    simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    {
+        staging_ring ring = ring_of(cuota::budgeted<cuota::pinned_memory>{enough}, use_pageable);
+        CHECK_FALSE(ring.is_pinned());
+        CHECK(enough.held() == 0);  // it is not pinned
+        auto const reported = on.errors.take();
+        REQUIRE(reported.size() == 1);
+        CHECK(reported[0].find("cudaHostAlloc could not lock that much") != std::string::npos);
+        CHECK(cudaGetLastError() == cudaSuccess);
+
+        cuota::stream const s;
+        cuota::device_buffer<std::byte> there{size, s, cuota::device_memory{}};
+        for (int value = 1; value != 6; ++value) {
+            auto slot = ring.acquire();
+            std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
+            auto const copied = std::move(slot).submit(s, there.write(s), size);
+            copied.synchronize();
+            CHECK(there.to_vector(s) == std::vector<std::byte>(size, static_cast<std::byte>(value)));
+        }
+    }
+    CHECK(simulator::calls("cudaFreeHost") == 1);  // of the first ring
 }
 
 TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothing",

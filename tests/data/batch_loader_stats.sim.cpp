@@ -70,6 +70,30 @@ TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][ba
     CHECK(loader.stats().epoch == 8);
 }
 
+TEST_CASE("a loader whose slots cannot be pinned says so, if it was to go on without",
+          "[data][batch_loader][stats]") {
+    machine on;
+    cuota::stream const s;
+    cuota::loader_options how{.batch = 4};
+    sim::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    CHECK_THROWS_AS((cuota::batch_loader{numbered_source{22}, how}), cuota::out_of_memory);
+
+    how.on_pin_failure = cuota::pin_failure::use_pageable;
+    sim::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    cuota::batch_loader slow{numbered_source{22}, how};
+    CHECK(on.errors.take().size() == 1);
+    CHECK_FALSE(slow.stats().is_pinned);
+    CHECK(stats_text(slow.stats()).find("the slots are not pinned") != std::string::npos);
+    std::uint32_t expected = 0;
+    for (cuota::batch b : slow.epoch(0))
+        for (std::uint32_t const value : support::seen_by(s, b)) CHECK(value == expected++);
+    CHECK(expected == 22);
+
+    cuota::batch_loader fast{numbered_source{22}, how};
+    CHECK(fast.stats().is_pinned);
+    CHECK(stats_text(fast.stats()).find("not pinned") == std::string::npos);
+}
+
 TEST_CASE("batch_loader adds each stage's time to that stage", "[data][batch_loader][stats]") {
     machine const on;
     std::chrono::milliseconds reading = 0ms;

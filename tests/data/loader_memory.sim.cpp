@@ -19,6 +19,8 @@
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/guard/watch.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/registered_memory.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
@@ -132,6 +134,31 @@ TEST_CASE("a pool has the slots of an idle loader when it needs them", "[data][l
         CHECK(pool.stats().reserved == 0);
     }
     CHECK(device.held() == device_bytes);
+}
+
+TEST_CASE("a loader's pinned slots are of the memory that it is given, and charged as that takes it",
+          "[data][loader_memory]") {
+    machine const on;
+    cuota::stream const s;
+    cuota::budget const pinned{"pinned", 1 << 20};
+    cuota::loader_options const how{.batch = 4, .pinned = pinned, .host_memory = cuota::registered_memory{}};
+    std::size_t const page = cuota::registered_memory::granule();
+    {
+        cuota::batch_loader loader{numbered_source{22}, how};
+        CHECK(loader.plan().pinned_bytes == page);  // 3 slots of 512
+        CHECK(pinned.held() == page);
+        CHECK(sim::calls("cudaHostAlloc") == 0);
+        CHECK(sim::calls("cudaHostRegister") == 1);
+        std::uint32_t expected = 0;
+        for (cuota::batch b : loader.epoch(0))
+            for (std::uint32_t const value : support::seen_by(s, b)) CHECK(value == expected++);
+        CHECK(expected == 22);
+    }
+    CHECK(pinned.held() == 0);
+    CHECK(sim::calls("cudaHostUnregister") == 1);
+    CHECK_THROWS_AS(
+        (cuota::batch_loader{numbered_source{22}, {.batch = 4, .host_memory = cuota::device_memory{}}}),
+        cuota::misuse);
 }
 
 TEST_CASE("a loader gives each budget what was charged to it", "[data][loader_memory]") {

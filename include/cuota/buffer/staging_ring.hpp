@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -19,20 +20,29 @@
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/brief_wait.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/host_pages.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {
 
+/// What a ring of pinned slots is made of when the driver cannot lock them.
+enum class pin_failure {
+    refuse,       ///< nothing: what the memory throws
+    use_pageable  ///< ordinary memory: each copy holds up its caller until the bytes have left the slot
+};
+
 namespace detail {
 
 class ring_state final : public ref_counted {
 public:
-    ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who)
+    ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
+               pin_failure otherwise)
         : slot_bytes_{slot_bytes}, memory_{std::move(memory)} {
         if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
         if (memory_.kind() == memory_kind::device)
@@ -40,14 +50,15 @@ public:
         slots_.resize(slots);
         free_.reserve(slots);
         bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
-        at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
+        take_memory(who, otherwise);
         for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
         free_now_ = slots;
     }
     ~ring_state() {
         for (slot& s : slots_)
             if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
-        memory_.deallocate_sync(at_, bytes_);
+        if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
+        else unmap_pages(at_, bytes_);
     }
 
     // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
@@ -116,8 +127,22 @@ public:
     [[nodiscard]] std::size_t slots() const noexcept { return slots_.size(); }
     [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
 private:
+    // A budget that refuses is not the driver: nothing is taken past it.
+    void take_memory(label const& who, pin_failure otherwise) {
+        try {
+            at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
+        } catch (budget_exceeded const&) { throw; } catch (out_of_memory const& refused) {
+            if (otherwise == pin_failure::refuse) throw;
+            at_ = map_pages(bytes_);
+            if (!at_) throw;
+            is_pinned_ = false;
+            report(refused, std::current_exception());
+        }
+    }
+
     struct slot {
         std::optional<event> copied;
         std::uint64_t copies = 0;  // enqueued so far
@@ -146,6 +171,7 @@ private:
     any_resource memory_;
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
+    bool is_pinned_ = true;
     std::vector<slot> slots_;
     mutable std::mutex guard_;
     std::condition_variable_any returned_;
@@ -230,9 +256,11 @@ public:
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{},
                  tag name = {}, place where = place::here())
         : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
-    /// With a label of the caller's, for messages in the caller's units.
-    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who)
-        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who)} {}
+    /// With a label of the caller's, for messages in the caller's units; and with ordinary memory, if that is asked for,
+    /// where the memory has not enough: what it threw is reported then. What a budget refuses is refused in any case.
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
+                 pin_failure otherwise = pin_failure::refuse)
+        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise)} {}
     /// Charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here())
@@ -257,6 +285,8 @@ public:
     [[nodiscard]] std::size_t slots() const noexcept { return state_->slots(); }
     [[nodiscard]] std::size_t slot_bytes() const noexcept { return state_->slot_bytes(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return state_->bytes(); }
+    /// False when the slots are ordinary memory (pin_failure::use_pageable).
+    [[nodiscard]] bool is_pinned() const noexcept { return state_->is_pinned(); }
 
 private:
     shared<detail::ring_state> state_;

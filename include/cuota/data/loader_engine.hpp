@@ -201,6 +201,7 @@ public:
         loader_stats now = times_.now();
         now.all_batches = line_.batches();
         now.workers = options().workers;
+        now.is_pinned = memory_->is_pinned();
         now.copying = stage_.busy();
         return now;
     }

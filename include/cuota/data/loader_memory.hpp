@@ -23,7 +23,6 @@
 #include <cuota/data/use_count.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
@@ -74,10 +73,10 @@ public:
         : shape_{std::move(shape)},
           where_{where},
           device_{cuota::device::current()},
-          parts_{
-              part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots, pinned_memory::granule()},
-              part{shape_.options.device, plan().device_bytes, plan().device_slots,
-                   device_memory::granule()}} {
+          parts_{part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots,
+                      shape_.options.host_memory.granule()},
+                 part{shape_.options.device, plan().device_bytes, plan().device_slots,
+                      device_memory::granule()}} {
         copies_.emplace(stream_priority::high);
         slots_.resize(plan().device_slots);
         for (device_slot& slot : slots_) slot.samples.reserve(plan().batch);
@@ -117,6 +116,8 @@ public:
         return slab_ + plan().device_slots * plan().device_slot.bytes;
     }
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
+    /// Any thread, at any time.
+    [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
     // --- giving back ---
 
@@ -259,7 +260,9 @@ private:
     void allocate(loader_part which, place where) {
         label const who = label_of(which, where);
         if (which == loader_part::pinned_ring) {
-            ring_.emplace(plan().host_slots, plan().host_slot.bytes, pinned_memory{}, who);
+            ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
+                          shape_.options.on_pin_failure);
+            is_pinned_ = ring_->is_pinned();
             return;
         }
         slab_ = static_cast<std::byte*>(
@@ -302,6 +305,7 @@ private:
     device const device_;
     std::optional<stream> copies_;
     std::optional<staging_ring> ring_;
+    std::atomic<bool> is_pinned_ = true;  // the ring that is, or was last
     std::byte* slab_ = nullptr;
     std::vector<device_slot> slots_;
 

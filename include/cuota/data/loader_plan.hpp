@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/batch_deal.hpp>
@@ -21,7 +22,9 @@
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
 
 namespace cuota::inline v0 {
 
@@ -42,6 +45,10 @@ struct loader_options {
     std::size_t device_slots =
         2;  ///< batches on the device at once: with one, copying and computing take turns
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
+    any_resource host_memory =
+        pinned_memory{};  ///< of the pinned slots, not charged by itself; registered_memory is sooner there
+    /// When the driver cannot lock that much: refuse, or make do with ordinary memory, which is reported, and in the stats.
+    pin_failure on_pin_failure = pin_failure::refuse;
     std::optional<device_transform>
         transform{};            ///< what becomes of each batch on the device; none: as the source has it
     tag name = "loader slots";  ///< for messages and accounts
@@ -120,7 +127,8 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
         options.transform ? checked(checked_add(plan.host_slot.bytes, plan.scratch.bytes)) : 0;
     std::size_t const slab = checked(checked_add(slots, plan.arrival_bytes));
     plan.device_bytes = checked(checked_round_up(slab, device_memory::granule()));
-    plan.pinned_bytes = checked(checked_mul(plan.host_slot.bytes, plan.host_slots));
+    std::size_t const ring = checked(checked_mul(plan.host_slot.bytes, plan.host_slots));
+    plan.pinned_bytes = checked(checked_round_up(ring, options.host_memory.granule()));
     return plan;
 }
 

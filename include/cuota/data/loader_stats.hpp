@@ -45,6 +45,8 @@ struct loader_stats {
     std::uint64_t samples = 0;      ///< delivered
     std::uint64_t bytes = 0;        ///< copied to the device, what was not delivered yet included
     std::size_t workers = 0;
+    bool is_pinned =
+        true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
     std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
 
     // Of all workers together, each of the batches that they have filled.
@@ -116,6 +118,7 @@ namespace detail {
                        std::to_string(s.all_batches) + " batches, " +
                        detail::rate_text(s.batches_per_second()) + " a second (" +
                        bytes_text(static_cast<std::size_t>(bytes_a_second)) + "/s)";
+    if (!s.is_pinned) text += "; the slots are not pinned, so that copies hold up who enqueues them";
     loader_stage const slowest = s.bottleneck();
     if (slowest == loader_stage::none) return text;
     text += "; " + std::to_string(s.workers) + (s.workers == 1 ? " worker reads " : " workers read ") +

@@ -71,6 +71,15 @@ inline bool pinned_free(void* p) noexcept {
     return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
 }
 
+/// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
+[[nodiscard]] inline bool lock_pages(void* p, std::size_t bytes) {
+    return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
+           nullptr;
+}
+inline bool unlock_pages(void* p) noexcept {
+    return give_back("cudaHostUnregister", [p] { return cudaHostUnregister(p); });
+}
+
 /// Memory that migrates between host and device. Null when there is too little.
 [[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
     void* p = nullptr;
