@@ -12,22 +12,32 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/error.hpp>
+#include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0::detail {
 
 /// A source of any type; one indirect call a batch.
+/// Throws: misuse for a ragged field in a source that does not tell lengths.
 class any_source {
 public:
     template <class S>
         requires(!std::same_as<S, any_source>)
-    &&source<S> explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {}
+    &&source<S> explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {
+        for (field const& f : fields())
+            if (f.is_ragged && !tells_lengths<S>)
+                throw misuse{name() + ": " + field_text(f) + " is ragged, and the source has no lengths()"};
+    }
 
     [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
     [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
     [[nodiscard]] std::string name() const { return inside_->name(); }
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         inside_->gather(samples, out);
+    }
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
+        inside_->lengths(k, samples, out);
     }
 
 private:
@@ -37,6 +47,7 @@ private:
         virtual std::span<field const> fields() const = 0;
         virtual std::string name() const = 0;
         virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const = 0;
+        virtual void lengths(std::size_t, std::span<std::uint64_t const>, std::span<std::uint64_t>) const = 0;
     };
     template <source S>
     struct model final : base {
@@ -47,6 +58,11 @@ private:
         void gather(std::span<std::uint64_t const> samples,
                     std::span<std::span<std::byte> const> out) const override {
             from.gather(samples, out);
+        }
+        void lengths(std::size_t k, std::span<std::uint64_t const> samples,
+                     std::span<std::uint64_t> out) const override {
+            if constexpr (tells_lengths<S>) from.lengths(k, samples, out);
+            else throw misuse{name() + ": lengths were asked for, and none of its fields is ragged"};
         }
         S from;
     };

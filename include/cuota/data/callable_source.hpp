@@ -40,7 +40,7 @@ concept gathers = requires(F const& fill, std::span<std::uint64_t const> samples
 ///     }};
 ///
 /// Threads: the function is called by any number of threads at once, as const.
-/// Throws:  misuse when there is no field, or an empty one; gather: misuse before the function is called; what the
+/// Throws:  misuse when there is no field, an empty one, or a ragged one; gather: misuse before the function is called; what the
 ///          function throws.
 /// Cost:    that of the function; no allocation.
 template <detail::gathers Fill>
@@ -50,6 +50,7 @@ public:
         : state_{std::make_shared<state const>(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
         if (state_->fields.empty()) throw misuse{state_->name + ": a source needs a field"};
+        detail::expect_no_ragged(state_->fields, state_->name + ": a callable_source");
         for (field const& f : state_->fields)
             if (f.bytes() == 0) throw misuse{state_->name + ": field " + field_text(f) + " is empty"};
     }

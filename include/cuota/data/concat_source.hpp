@@ -57,17 +57,29 @@ public:
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        std::array<std::span<std::byte>, 16> few;
+        std::array<std::span<std::byte>, 32> few;
         std::vector<std::span<std::byte>> many;
-        if (out.size() > few.size()) many.resize(out.size());
-        auto const rooms = many.empty() ? std::span{few}.first(out.size()) : std::span{many};
+        if (2 * out.size() > few.size()) many.resize(2 * out.size());
+        auto const both = many.empty() ? std::span{few}.first(2 * out.size()) : std::span{many};
+        auto const rooms = both.first(out.size());  // of one part's samples
+        auto const left = both.subspan(out.size());
+        std::ranges::copy(out, left.begin());
         for (std::size_t done = 0; done != samples.size();) {
             run const next{*state_, samples.subspan(done)};
             for (std::size_t k = 0; k != out.size(); ++k) {
-                std::size_t const bytes = out[k].size() / samples.size();
-                rooms[k] = out[k].subspan(done * bytes, next.count * bytes);
+                rooms[k] = left[k].first(bytes_of(next, fields()[k], k));
+                left[k] = left[k].subspan(rooms[k].size());
             }
-            state_->parts[next.part].gather(std::span{next.samples}.first(next.count), rooms);
+            state_->parts[next.part].gather(next.part_samples(), rooms);
+            done += next.count;
+        }
+    }
+    /// Throws: misuse for a field that is not ragged.
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
+        detail::check_lengths(*this, k, samples, out);
+        for (std::size_t done = 0; done != samples.size();) {
+            run const next{*state_, samples.subspan(done)};
+            state_->parts[next.part].lengths(k, next.part_samples(), out.subspan(done, next.count));
             done += next.count;
         }
     }
@@ -86,7 +98,8 @@ private:
             std::span<field const> const wanted = parts.front().fields();
             std::span<field const> const has = part.fields();
             bool const is_one = wanted.size() == 1 && has.size() == 1;
-            if (is_one ? wanted[0].type == has[0].type && wanted[0].shape == has[0].shape
+            if (is_one ? wanted[0].type == has[0].type && wanted[0].shape == has[0].shape &&
+                             wanted[0].is_ragged == has[0].is_ragged
                        : std::equal(wanted.begin(), wanted.end(), has.begin(), has.end()))
                 return;
             throw misuse{part.name() + " has the fields " + text(has) + "; " + parts.front().name() +
@@ -112,10 +125,18 @@ private:
             for (; count != most && asked[count] >= begin && asked[count] < *found; ++count)
                 samples[count] = asked[count] - begin;
         }
+        [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept {
+            return std::span{samples}.first(count);
+        }
         std::size_t part;
         std::size_t count = 0;
         std::array<std::uint64_t, 1024> samples;
     };
+
+    [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const {
+        return f.bytes() *
+               (f.is_ragged ? detail::rows_of(state_->parts[next.part], k, next.part_samples()) : next.count);
+    }
 
     std::shared_ptr<state const> state_;
 };

@@ -112,7 +112,7 @@ private:
 ///     cuota::converted_source half_size{cuota::npy_source{"images.npy"}, {{"images", cuota::element_type::f16}}};
 ///
 /// What was u8 is better sent as it is, and widened on the device.
-/// Throws: misuse for a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
+/// Throws: misuse for a source of ragged fields (convert the rows, and make a ragged_source of those), a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
 /// Cost:   a gather reads through a scratch of 256 KiB, or of one sample if that is larger, for each thread that reads at
 ///         once; made when it is first needed.
 template <source S>
@@ -165,6 +165,7 @@ private:
         // Fills all but the shelf; returns the bytes of a scratch.
         std::size_t plan(std::vector<conversion> const& wanted) {
             std::span<field const> const all = from.fields();
+            detail::expect_no_ragged(all, "a converted_source of " + std::string{from.name()});
             fields.assign(all.begin(), all.end());
             std::size_t a_sample = 0;
             for (field const& f : fields)

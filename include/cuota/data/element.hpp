@@ -4,6 +4,7 @@
 /// What data is made of: element types, and fields of a fixed shape.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -68,18 +69,20 @@ template <class T>
 }
 
 /// One named array of every sample: an image, a label. All samples have its shape; {} is a single number.
+/// Of a ragged field a sample has any number of rows, none perhaps, and each row has the shape: words, frames.
 struct field {
     std::string name;
     element_type type = element_type::u8;
     std::vector<std::size_t> shape{};
+    bool is_ragged = false;
 
-    /// Elements of one sample. Throws: misuse when that is more than a std::size_t holds.
+    /// Elements of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
     [[nodiscard]] std::size_t count() const {
         std::size_t product = 1;
         for (std::size_t const extent : shape) product = or_misuse(checked_mul(product, extent));
         return product;
     }
-    /// Bytes of one sample. Throws: misuse when that is more than a std::size_t holds.
+    /// Bytes of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;
@@ -91,11 +94,12 @@ private:
     }
 };
 
-/// "images u8[28, 28]".
+/// "images u8[28, 28]", "words u32[*]".
 [[nodiscard]] inline std::string field_text(field const& f) {
     std::string text = f.name + ' ' + element_name(f.type);
-    if (f.shape.empty()) return text;
-    char const* separator = "[";
+    if (f.shape.empty() && !f.is_ragged) return text;
+    text += f.is_ragged ? "[*" : "[";
+    char const* separator = f.is_ragged ? ", " : "";
     for (std::size_t const extent : f.shape) {
         text += separator + std::to_string(extent);
         separator = ", ";
@@ -109,5 +113,18 @@ private:
     for (field const& f : fields) text += (text.empty() ? "" : ", ") + field_text(f);
     return text.empty() ? "no fields" : text;
 }
+
+namespace detail {
+
+[[nodiscard]] inline std::size_t ragged_count(std::span<field const> fields) noexcept {
+    return static_cast<std::size_t>(std::ranges::count_if(fields, &field::is_ragged));
+}
+/// Throws: misuse when one of them is ragged; `what` is said to have no place for those.
+inline void expect_no_ragged(std::span<field const> fields, std::string const& what) {
+    for (field const& f : fields)
+        if (f.is_ragged) throw misuse{what + " cannot have a ragged field, as " + field_text(f) + " is"};
+}
+
+}  // namespace detail
 
 }  // namespace cuota::inline v0

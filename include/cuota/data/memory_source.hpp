@@ -39,6 +39,16 @@ public:
         }
     }
 
+    void operator()(std::span<sample_run const> of, std::byte* to) const noexcept {
+        constexpr std::size_t ahead = 4;  // short runs are sooner copied than fetched
+        for (std::size_t i = 0; i != of.size(); ++i) {
+            if (of.size() - i > ahead) fetch(of[i + ahead].first, of[i + ahead].count);
+            std::size_t const bytes = of[i].count * bytes_;
+            if (bytes != 0) std::memcpy(to, from_ + of[i].first * bytes_, bytes);
+            to += bytes;
+        }
+    }
+
 private:
     template <std::size_t bytes>
     void each(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
@@ -50,17 +60,17 @@ private:
     void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
         for (std::size_t i = 0; i != samples.size();) {
             std::size_t const n = run_length(samples.subspan(i));
-            if (i + n != samples.size()) fetch(samples[i + n]);
+            if (i + n != samples.size()) fetch(samples[i + n], 1);
             std::memcpy(to, from_ + samples[i] * bytes_, n * bytes_);
             to += n * bytes_;
             i += n;
         }
     }
     // The first lines; the processor sees by itself how they go on.
-    void fetch(std::uint64_t sample) const noexcept {
+    void fetch(std::uint64_t sample, std::size_t count) const noexcept {
         constexpr std::size_t line = 64;
         std::byte const* const at = from_ + sample * bytes_;
-        for (std::size_t k = 0; k < bytes_ && k != 4 * line; k += line) __builtin_prefetch(at + k);
+        for (std::size_t k = 0; k < count * bytes_ && k != 4 * line; k += line) __builtin_prefetch(at + k);
     }
 
     std::byte const* from_;
@@ -97,6 +107,10 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
+    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
+        check_gather_runs(*this, runs, out);
+        detail::record_gatherer{at_, bytes_}(runs, out[0].data());
     }
 
 private:

@@ -220,6 +220,9 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         samples_.gather(samples, out);
     }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
+        samples_.gather_runs(runs, out);
+    }
 
 private:
     static_assert(std::endian::native == std::endian::little,

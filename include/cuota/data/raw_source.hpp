@@ -89,23 +89,48 @@ public:
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        detail::run_reader reader{[this](std::uint64_t offset, auto where_to) { read(offset, where_to); }};
         bool const has_one_field = out.size() == 1;
-        for (std::size_t i = 0; i != samples.size();) {
-            std::size_t const n = has_one_field ? detail::run_length(samples.subspan(i)) : 1;
-            std::uint64_t offset = layout_->header + samples[i] * layout_->record;
+        read_records(out, [&](auto const& add) {
+            for (std::size_t i = 0; i != samples.size();) {
+                std::size_t const n = has_one_field ? detail::run_length(samples.subspan(i)) : 1;
+                add(samples[i], i, n);
+                i += n;
+            }
+        });
+    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
+        check_gather_runs(*this, runs, out);
+        bool const has_one_field = out.size() == 1;
+        read_records(out, [&](auto const& add) {
+            std::size_t i = 0;
+            for (auto const [first, count] : runs)
+                for (std::size_t done = 0; done != count;) {
+                    std::size_t const n = has_one_field ? count : 1;
+                    add(first + done, i, n);
+                    done += n;
+                    i += n;
+                }
+        });
+    }
+
+private:
+    // `each` adds runs of n records, from a sample on, as the i-th to be read and those behind it.
+    template <class Each>
+    void read_records(std::span<std::span<std::byte> const> out, Each each) const {
+        detail::run_reader reader{
+            [this](std::uint64_t offset, auto where_to) { this->read(offset, where_to); }};
+        each([&](std::uint64_t sample, std::size_t i, std::size_t n) {
+            std::uint64_t offset = layout_->header + sample * layout_->record;
             for (std::size_t k = 0; k != out.size(); ++k) {
                 std::size_t const bytes = layout_->widths[k];
                 reader.add(offset, out[k].subspan(i * bytes, n * bytes));
                 offset += bytes;
             }
-            i += n;
-        }
+        });
         reader.flush();
     }
-
-private:
     static std::size_t record_bytes(std::string const& name, raw_layout const& layout) {
+        detail::expect_no_ragged(layout.fields, name + ": a raw_source");
         std::size_t sum = 0;
         for (field const& f : layout.fields) {
             auto const next = checked_add(sum, f.bytes());

@@ -4,6 +4,8 @@
 /// What a loader reads from: a fixed number of samples, gathered a batch at a time.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +15,24 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 
 namespace cuota::inline v0 {
 
-/// A set of samples of one shape that can be read in any order, straight into memory that the caller owns.
+/// Samples that follow each other: [first, first + count).
+struct sample_run {
+    std::uint64_t first;
+    std::size_t count;
+};
+
+/// A set of samples that can be read in any order, straight into memory that the caller owns.
 ///
 /// size(), fields(): never change. name(): the file or files, for messages.
 /// gather(samples, out): out[k] gets field k of every asked sample, back to back, in the order asked.
+/// lengths(k, samples, out): only with ragged fields: out[i] gets the rows that samples[i] has in field k, one of those.
+///          They never change. Throws: misuse for another field, or an index that is out of range.
+/// gather_runs(runs, out): if it is there, as gather for the samples of all these runs, sooner than by a list of them.
 /// Threads: gather is const and may run on any number of threads at once.
 ///          A loader's workers have the loader's device current while they gather.
 /// Throws:  gather: misuse when an index or the size of an out[k] is wrong, before anything is written;
@@ -40,23 +52,86 @@ concept source = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// What is wrong with the arguments of a gather; empty when nothing is. Allocates only when something is.
-inline std::string gather_complaint(std::uint64_t size, std::span<field const> fields,
-                                    std::span<std::uint64_t const> samples,
-                                    std::span<std::span<std::byte> const> out) {
+/// A source of samples that may be of different lengths.
+template <class S>
+concept tells_lengths = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
+                                 std::span<std::uint64_t> out) {
+    s.lengths(field, samples, out);
+};
+
+template <class S>
+concept reads_runs = requires(S const& s, std::span<sample_run const> runs,
+                              std::span<std::span<std::byte> const> out) {
+    s.gather_runs(runs, out);
+};
+
+/// Rows that a ragged field has in some samples together; unlimited when 64 bits do not count them.
+template <tells_lengths S>
+[[nodiscard]] std::uint64_t rows_of(S const& from, std::size_t field,
+                                    std::span<std::uint64_t const> samples) {
+    std::uint64_t sum = 0;
+    std::array<std::uint64_t, 128> lengths;
+    while (!samples.empty()) {
+        std::span<std::uint64_t const> const now = samples.first(std::min(samples.size(), lengths.size()));
+        from.lengths(field, now, std::span{lengths}.first(now.size()));
+        for (std::size_t i = 0; i != now.size(); ++i) sum = saturating_add(sum, lengths[i]);
+        samples = samples.subspan(now.size());
+    }
+    return sum;
+}
+
+/// What is wrong with the rooms of a gather for so many samples, in which a field has `rows(k)`; empty when nothing is.
+template <class Rows>
+std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
+                           std::span<std::span<std::byte> const> out) {
     if (out.size() != fields.size())
         return "it has " + std::to_string(fields.size()) + " fields; a gather gave room for " +
                std::to_string(out.size());
     for (std::size_t k = 0; k != fields.size(); ++k)
-        if (auto const wanted = checked_mul(fields[k].bytes(), samples.size()); wanted != out[k].size())
-            return std::to_string(samples.size()) + " samples of " + field_text(fields[k]) + " take " +
+        if (auto const wanted = checked_mul(fields[k].bytes(), rows(k)); wanted != out[k].size())
+            return std::to_string(samples) + " samples of " + field_text(fields[k]) + " take " +
                    std::to_string(wanted.value_or(unlimited)) + " bytes; a gather gave room for " +
                    std::to_string(out[k].size());
-    for (std::uint64_t const sample : samples)
-        if (sample >= size)
-            return "it has " + std::to_string(size) + " samples; a gather asked for sample " +
-                   std::to_string(sample);
     return {};
+}
+
+[[nodiscard]] inline std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
+    return "it has " + std::to_string(size) + " samples; a gather asked for sample " + std::to_string(sample);
+}
+
+/// What is wrong with the arguments of a gather; empty when nothing is. Allocates only when something is.
+template <source S>
+std::string gather_complaint(S const& from, std::span<std::uint64_t const> samples,
+                             std::span<std::span<std::byte> const> out) {
+    std::span<field const> const fields = from.fields();
+    std::uint64_t const size = from.size();
+    for (std::uint64_t const sample : samples)
+        if (sample >= size) return sample_complaint(size, sample);
+    auto const rows = [&](std::size_t k) -> std::uint64_t {
+        if constexpr (tells_lengths<S>)
+            if (fields[k].is_ragged) return rows_of(from, k, samples);
+        return samples.size();
+    };
+    return room_complaint(fields, samples.size(), rows, out);
+}
+
+/// Checks the arguments of `lengths`. Throws: misuse.
+template <tells_lengths S>
+void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
+                   std::span<std::uint64_t> out) {
+    std::span<field const> const fields = from.fields();
+    std::string complaint;
+    if (k >= fields.size() || !fields[k].is_ragged)
+        complaint = "the lengths of its field " + std::to_string(k) + " were asked for, which is not ragged";
+    else if (out.size() != samples.size())
+        complaint = "the lengths of " + std::to_string(samples.size()) +
+                    " samples were asked for, with room for " + std::to_string(out.size());
+    std::uint64_t const size = from.size();
+    for (std::uint64_t const sample : samples)
+        if (complaint.empty() && sample >= size)
+            complaint = "it has " + std::to_string(size) + " samples; the length of sample " +
+                        std::to_string(sample) + " was asked for";
+    if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
 }
 
 /// How many of the samples, from the first on, follow each other in the source. There is one.
@@ -73,7 +148,23 @@ inline std::string gather_complaint(std::uint64_t size, std::span<field const> f
 template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
-    std::string const complaint = detail::gather_complaint(from.size(), from.fields(), samples, out);
+    std::string const complaint = detail::gather_complaint(from, samples, out);
+    if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
+}
+
+/// Checks the arguments of gather_runs of a source without ragged fields, in the same way.
+template <source S>
+void check_gather_runs(S const& from, std::span<sample_run const> runs,
+                       std::span<std::span<std::byte> const> out) {
+    std::uint64_t const size = from.size();
+    std::uint64_t samples = 0;
+    std::string complaint;
+    for (auto const [first, count] : runs) {
+        if (first <= size && count <= size - first) samples += count;
+        else complaint = detail::sample_complaint(size, std::max(first, size));
+    }
+    auto const rows = [&](std::size_t) { return samples; };
+    if (complaint.empty()) complaint = detail::room_complaint(from.fields(), samples, rows, out);
     if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
 }
 

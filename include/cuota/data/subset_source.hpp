@@ -45,16 +45,27 @@ public:
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
+        with_moved(samples, [&](std::span<std::uint64_t const> moved) { whole_.gather(moved, out); });
+    }
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples,
+                 std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
+        detail::check_lengths(*this, k, samples, out);
+        with_moved(samples, [&](std::span<std::uint64_t const> moved) { whole_.lengths(k, moved, out); });
+    }
+
+private:
+    // The samples as the whole counts them.
+    template <class Use>
+    void with_moved(std::span<std::uint64_t const> samples, Use use) const {
         std::array<std::uint64_t, 1024> few;
         std::vector<std::uint64_t> many;
         if (samples.size() > few.size()) many.resize(samples.size());
         std::span<std::uint64_t> const moved =
             many.empty() ? std::span{few}.first(samples.size()) : std::span{many};
         for (std::size_t i = 0; i != samples.size(); ++i) moved[i] = first_ + samples[i];
-        whole_.gather(moved, out);
+        use(moved);
     }
 
-private:
     Source whole_;
     std::uint64_t first_;
     std::uint64_t count_;

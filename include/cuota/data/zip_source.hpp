@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -35,7 +36,26 @@ public:
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        std::apply([&](auto const&... each) { (gather_next(each, samples, out), ...); }, state_->sources);
+        std::apply(
+            [&](auto const&... each) {
+                (take_room(each, out, [&](auto rooms) { each.gather(samples, rooms); }), ...);
+            },
+            state_->sources);
+    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
+        requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
+        check_gather_runs(*this, runs, out);
+        std::apply(
+            [&](auto const&... each) {
+                (take_room(each, out, [&](auto rooms) { each.gather_runs(runs, rooms); }), ...);
+            },
+            state_->sources);
+    }
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
+        requires(detail::tells_lengths<First> || (detail::tells_lengths<Rest> || ...)) {
+        detail::check_lengths(*this, k, samples, out);
+        std::apply([&](auto const&... each) { (lengths_if_of(each, k, samples, out), ...); },
+                   state_->sources);
     }
 
 private:
@@ -61,12 +81,21 @@ private:
     };
 
     /// Reads the source's fields into the first of `out` and drops those.
-    template <source S>
-    static void gather_next(S const& from, std::span<std::uint64_t const> samples,
-                            std::span<std::span<std::byte> const>& out) {
+    template <source S, class Read>
+    static void take_room(S const& from, std::span<std::span<std::byte> const>& out, Read read) {
         std::size_t const count = std::span<field const>{from.fields()}.size();
-        from.gather(samples, out.first(count));
+        read(out.first(count));
         out = out.subspan(count);
+    }
+
+    /// The lengths of field k, if it is one of this source's; k is then counted from the next one's first.
+    template <source S>
+    static void lengths_if_of(S const& from, std::size_t& k, std::span<std::uint64_t const> samples,
+                              std::span<std::uint64_t> out) {
+        std::size_t const count = std::span<field const>{from.fields()}.size();
+        if constexpr (detail::tells_lengths<S>)
+            if (k < count) from.lengths(k, samples, out);
+        k = k < count ? unlimited : k - count;  // found: no other has so many fields
     }
 
     std::shared_ptr<state const> state_;

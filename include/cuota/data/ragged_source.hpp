@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Samples of different lengths: texts of words, recordings of frames.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/data/conversion.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// The rows of a source, cut into samples: sample i has the rows [offsets[i], offsets[i + 1]), as Arrow's lists and
+/// PyTorch's jagged tensors have them. All fields of the source become ragged, of the same lengths: words and their labels.
+///
+///     cuota::ragged_source texts{cuota::npy_source{"words.npy"}, cuota::npy_source{"offsets.npy"}};
+///     cuota::batch_loader loader{texts, {.batch = 64, .rows = 8192}};
+///
+/// To go with fields that every sample has one of, such as a class: zip_source.
+/// Throws: misuse for offsets that go down, or beyond the rows; data_error when they come from a source.
+/// Cost:   8 bytes a sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once, if the
+///         source has gather_runs, or 4096 rows by their numbers; it allocates nothing for up to 16 fields.
+template <source Rows>
+class ragged_source {
+public:
+    /// One offset more than there are samples.
+    ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
+        : state_{std::make_shared<state const>(std::move(rows), std::move(offsets))} {
+        std::string const complaint = state_->complaint();
+        if (!complaint.empty()) throw misuse{state_->name + ": " + complaint};
+    }
+    /// Offsets that are the samples of another source, which has one field: whole numbers of any type.
+    template <source Offsets>
+    ragged_source(Rows rows, Offsets const& offsets)
+        : state_{std::make_shared<state const>(std::move(rows), all_of(offsets))} {
+        std::string const complaint = state_->complaint();
+        if (!complaint.empty())
+            throw data_error{std::string{offsets.name()}, 0, complaint + " of " + state_->name};
+    }
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->offsets.size() - 1; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
+        detail::check_lengths(*this, k, samples, out);
+        for (std::size_t i = 0; i != samples.size(); ++i)
+            out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
+    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
+        row_reader reader{state_->rows, out};
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t const n = detail::run_length(samples.subspan(i));
+            reader.read(begin_of(samples[i]), begin_of(samples[i] + n));
+            i += n;
+        }
+        reader.flush();
+    }
+
+private:
+    struct state {
+        state(Rows of, std::vector<std::uint64_t> from) : rows{std::move(of)}, offsets{std::move(from)} {
+            name = std::string{rows.name()};
+            std::span<field const> const all = rows.fields();
+            detail::expect_no_ragged(all, "the rows of a ragged_source, " + name + ',');
+            fields.assign(all.begin(), all.end());
+            for (field& f : fields) f.is_ragged = true;
+        }
+        // What is wrong with the offsets; empty when nothing is.
+        [[nodiscard]] std::string complaint() const {
+            if (offsets.empty()) return "no offsets: there is one more than there are samples";
+            auto const down = std::ranges::is_sorted_until(offsets);
+            if (down != offsets.end())
+                return "offset " + std::to_string(down - offsets.begin()) + " is " + std::to_string(*down) +
+                       ", below the one before it";
+            if (offsets.back() > rows.size())
+                return "the last offset is " + std::to_string(offsets.back()) + ", beyond the " +
+                       std::to_string(rows.size()) + " rows";
+            return {};
+        }
+
+        Rows rows;
+        std::vector<std::uint64_t> offsets;
+        std::string name{};
+        std::vector<field> fields{};
+    };
+
+    /// Reads runs of rows one behind the other, many at once.
+    class row_reader {
+    public:
+        row_reader(Rows const& from, std::span<std::span<std::byte> const> out)
+            : from_{from}, fields_{from.fields()} {
+            if (2 * out.size() > few_.size()) many_.resize(2 * out.size());
+            auto const both = many_.empty() ? std::span{few_}.first(2 * out.size()) : std::span{many_};
+            now_ = both.first(out.size());
+            left_ = both.subspan(out.size());
+            std::ranges::copy(out, left_.begin());
+        }
+        void read(std::uint64_t row, std::uint64_t end) {
+            if constexpr (detail::reads_runs<Rows>) {
+                if (used_ == waiting_.size()) flush();
+                waiting_[used_++] = {row, static_cast<std::size_t>(end - row)};
+                rows_ += static_cast<std::size_t>(end - row);
+            } else
+                while (row != end) {
+                    if (used_ == waiting_.size()) flush();
+                    std::uint64_t const stop =
+                        row + std::min<std::uint64_t>(end - row, waiting_.size() - used_);
+                    rows_ += static_cast<std::size_t>(stop - row);
+                    while (row != stop) waiting_[used_++] = row++;
+                }
+        }
+        void flush() {
+            if (used_ == 0) return;
+            for (std::size_t k = 0; k != now_.size(); ++k) {
+                now_[k] = left_[k].first(rows_ * fields_[k].bytes());
+                left_[k] = left_[k].subspan(now_[k].size());
+            }
+            auto const all = std::span<waiting const>{waiting_}.first(used_);
+            if constexpr (detail::reads_runs<Rows>) from_.gather_runs(all, now_);
+            else from_.gather(all, now_);
+            used_ = rows_ = 0;
+        }
+
+    private:
+        using waiting = std::conditional_t<detail::reads_runs<Rows>, sample_run, std::uint64_t>;
+
+        Rows const& from_;
+        std::span<field const> fields_;
+        std::array<std::span<std::byte>, 32> few_;
+        std::vector<std::span<std::byte>> many_{};
+        std::span<std::span<std::byte>> now_,
+            left_;  // of each field: what is read next, and all that is to be
+        std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
+        std::size_t used_ = 0;  // of those
+        std::size_t rows_ = 0;  // that they are
+    };
+
+    [[nodiscard]] bool fits(std::span<std::uint64_t const> samples,
+                            std::span<std::span<std::byte> const> out) const {
+        std::uint64_t const size = this->size();
+        std::uint64_t rows = 0;  // no more than there are, unless a sample is asked for again and again
+        for (std::uint64_t const sample : samples) {
+            if (sample >= size) return false;
+            rows = detail::saturating_add(rows, begin_of(sample + 1) - begin_of(sample));
+        }
+        std::span<field const> const fields = this->fields();
+        bool const is_exact = out.size() == fields.size();
+        for (std::size_t k = 0; is_exact && k != out.size(); ++k)
+            if (checked_mul(fields[k].bytes(), rows) != out[k].size()) return false;
+        return is_exact;
+    }
+    [[nodiscard]] std::uint64_t begin_of(std::uint64_t sample) const noexcept {
+        return state_->offsets[static_cast<std::size_t>(sample)];
+    }
+
+    template <source Offsets>
+    [[nodiscard]] static std::vector<std::uint64_t> all_of(Offsets const& from) {
+        std::span<field const> const fields = from.fields();
+        if (fields.size() != 1 || fields[0].count() != 1 || fields[0].is_ragged)
+            throw misuse{std::string{from.name()} + ": " + fields_text(fields) +
+                         " are no offsets, which are one whole number each"};
+        std::vector<std::uint64_t> numbers(static_cast<std::size_t>(from.size()));
+        detail::with_element(fields[0].type, [&](auto type) {
+            using number = typename decltype(type)::type;
+            if constexpr (std::is_integral_v<number>) read_into<number>(from, numbers);
+            else
+                throw misuse{std::string{from.name()} + ": " + field_text(fields[0]) +
+                             " are no offsets, which are whole numbers"};
+        });
+        return numbers;
+    }
+    template <class Number, source Offsets>
+    static void read_into(Offsets const& from, std::span<std::uint64_t> numbers) {
+        std::array<std::uint64_t, 4096> samples;
+        std::array<Number, 4096> values;
+        for (std::size_t done = 0; done != numbers.size();) {
+            std::size_t const now = std::min(numbers.size() - done, samples.size());
+            for (std::size_t i = 0; i != now; ++i) samples[i] = done + i;
+            std::span<std::byte> const room[] = {std::as_writable_bytes(std::span{values}.first(now))};
+            from.gather(std::span<std::uint64_t const>{samples}.first(now), room);
+            for (std::size_t i = 0; i != now; ++i) {
+                if (std::cmp_less(values[i], 0))
+                    throw data_error{std::string{from.name()}, 0,
+                                     "offset " + std::to_string(done + i) + " is " +
+                                         std::to_string(values[i]) + ", below 0"};
+                numbers[done + i] = static_cast<std::uint64_t>(values[i]);
+            }
+            done += now;
+        }
+    }
+
+    std::shared_ptr<state const> state_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/data/ragged_source.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/concat_source.hpp>
+#include <cuota/data/converted_source.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>
+
+#include "support/catch.hpp"
+#include "support/heap_watch.hpp"
+#include "support/ragged_texts.hpp"
+#include "support/samples.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+using cuota::element_type;
+using cuota::memory_source;
+using cuota::ragged_source;
+using support::mentions;
+using support::ragged_texts;
+using support::thrown;
+using numbers = std::vector<std::uint64_t>;
+
+namespace {
+
+template <class S>
+numbers lengths_of(S const& from, std::size_t k, numbers const& samples) {
+    numbers out(samples.size());
+    from.lengths(k, samples, out);
+    return out;
+}
+// Field k of those samples.
+template <class T, class S>
+std::vector<T> rows_of(S const& from, std::size_t k, numbers const& samples) {
+    std::span<cuota::field const> const fields = from.fields();
+    std::vector<std::vector<std::byte>> memory;
+    for (std::size_t f = 0; f != fields.size(); ++f) {
+        std::uint64_t count = samples.size();
+        if (fields[f].is_ragged) count = cuota::detail::rows_of(from, f, samples);
+        memory.emplace_back(static_cast<std::size_t>(count) * fields[f].bytes());
+    }
+    std::vector<std::span<std::byte>> const out{memory.begin(), memory.end()};
+    from.gather(samples, out);
+    std::vector<T> rows(memory[k].size() / sizeof(T));
+    if (!rows.empty()) std::memcpy(rows.data(), memory[k].data(), memory[k].size());
+    return rows;
+}
+template <class Error, class F>
+std::string why(F f) {
+    return thrown<Error>(f).what();
+}
+memory_source words(std::size_t n) { return {"words", std::vector<std::uint16_t>(n)}; }
+
+static_assert(cuota::source<ragged_source<memory_source>>);
+static_assert(cuota::detail::tells_lengths<ragged_source<memory_source>>);
+static_assert(!cuota::detail::tells_lengths<memory_source>);
+static_assert(!cuota::detail::tells_lengths<cuota::subset_source<memory_source>>);
+static_assert(!cuota::detail::tells_lengths<cuota::zip_source<memory_source, memory_source>>);
+
+}  // namespace
+
+TEST_CASE("ragged_source has rows of any number for each sample, none too", "[data][ragged_source]") {
+    ragged_texts const texts{{3, 0, 5, 1, 0}};
+    auto const from = texts.words();
+    CHECK(from.size() == 5);
+    CHECK(from.name() == "words");
+    CHECK(cuota::field_text(from.fields()[0]) == "words u32[*]");
+    CHECK(lengths_of(from, 0, {0, 1, 2, 3, 4, 2}) == numbers{3, 0, 5, 1, 0, 5});
+    for (numbers const& samples :
+         {numbers{0, 1, 2, 3, 4}, numbers{2}, numbers{4, 2, 2, 0}, numbers{1, 4}, numbers{}})
+        CHECK(rows_of<std::uint32_t>(from, 0, samples) == texts.words_of(samples));
+}
+
+TEST_CASE("ragged_source reads any mixture of runs, longer than it asks for at once",
+          "[data][ragged_source]") {
+    ragged_texts const texts = ragged_texts::any(300, 9000);
+    auto const from = texts.words();
+    numbers samples = support::first_samples(300);
+    CHECK(rows_of<std::uint32_t>(from, 0, samples) == texts.words_of(samples));
+    for (std::size_t i = 0; i != samples.size(); ++i) samples[i] = i * 7 % 300;
+    CHECK(rows_of<std::uint32_t>(from, 0, samples) == texts.words_of(samples));
+}
+
+TEST_CASE("all fields of the rows are ragged, rows of any shape", "[data][ragged_source]") {
+    cuota::zip_source const rows{memory_source{"frames", std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}, {2}},
+                                 memory_source{"mask", std::vector<std::uint8_t>{9, 8, 7, 6}}};
+    ragged_source const from{rows, numbers{0, 1, 4}};
+    CHECK(cuota::fields_text(from.fields()) == "frames f32[*, 2], mask u8[*]");
+    CHECK(rows_of<float>(from, 0, {1}) == std::vector<float>{2, 3, 4, 5, 6, 7});
+    CHECK(rows_of<std::uint8_t>(from, 1, {1, 0}) == std::vector<std::uint8_t>{8, 7, 6, 9});
+    CHECK(lengths_of(from, 0, {1}) == lengths_of(from, 1, {1}));
+}
+
+TEST_CASE("offsets come from a source of whole numbers of any type", "[data][ragged_source]") {
+    auto const with = [](auto zero) {
+        using T = decltype(zero);
+        return ragged_source{words(100), memory_source{"offsets", std::vector<T>{0, 40, 40, 99}}};
+    };
+    numbers const expected{40, 0, 59};
+    CHECK(lengths_of(with(std::uint8_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::int8_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::int16_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::uint16_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::int32_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::uint32_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::int64_t{}), 0, {0, 1, 2}) == expected);
+    CHECK(lengths_of(with(std::uint64_t{}), 0, {0, 1, 2}) == expected);
+
+    std::vector<std::int32_t> many(10'000);
+    for (std::size_t i = 0; i != many.size(); ++i) many[i] = static_cast<std::int32_t>(i / 100);
+    ragged_source const from{words(100), memory_source{"offsets", many}};
+    CHECK(from.size() == 9'999);
+    CHECK(lengths_of(from, 0, {9'899, 9'900, 99, 4'099}) == numbers{1, 0, 1, 1});
+}
+
+TEST_CASE("offsets that cut no rows are refused", "[data][ragged_source]") {
+    auto const by_hand = [](numbers const& offsets) {
+        return why<cuota::misuse>([&] { ragged_source{words(10), offsets}; });
+    };
+    CHECK(mentions(by_hand({}), "words: no offsets: there is one more than there are samples"));
+    CHECK(mentions(by_hand({0, 5, 4, 9}), "words: offset 2 is 4, below the one before it"));
+    CHECK(mentions(by_hand({0, 11}), "words: the last offset is 11, beyond the 10 rows"));
+    CHECK_NOTHROW(ragged_source{words(10), numbers{10}});    // no samples
+    CHECK_NOTHROW(ragged_source{words(10), numbers{3, 7}});  // not all rows are somebody's
+
+    auto const from_a_file = [](auto offsets) {
+        return why<cuota::data_error>([&] { ragged_source{words(10), memory_source{"offsets", offsets}}; });
+    };
+    CHECK(mentions(from_a_file(std::vector<std::int64_t>{0, 3, -1}),
+                   "offsets: at byte 0: offset 2 is -1, below 0"));
+    CHECK(mentions(from_a_file(std::vector<std::int64_t>{0, 3, 2}),
+                   "offsets: at byte 0: offset 2 is 2, below the one before it of words"));
+    CHECK(mentions(from_a_file(std::vector<std::uint8_t>{200}),
+                   "the last offset is 200, beyond the 10 rows of words"));
+    CHECK(mentions(why<cuota::misuse>([] {
+                       ragged_source{words(10), memory_source{"offsets", std::vector<float>{0}}};
+                   }),
+                   "offsets: offsets f32 are no offsets, which are whole numbers"));
+    CHECK(mentions(why<cuota::misuse>([] {
+                       ragged_source{words(10), memory_source{"offsets", std::vector<int>{0, 1}, {2}}};
+                   }),
+                   "offsets: offsets i32[2] are no offsets, which are one whole number each"));
+    CHECK(mentions(why<cuota::misuse>([] {
+                       ragged_source{ragged_source{words(10), numbers{0, 1}}, numbers{0, 1}};
+                   }),
+                   "the rows of a ragged_source, words, cannot have a ragged field, as words u16[*] is"));
+}
+
+TEST_CASE("what is asked of a ragged source is checked before anything is read", "[data][ragged_source]") {
+    ragged_texts const texts{{3, 2}};
+    auto const from = texts.words();
+    std::vector<std::byte> memory(20);
+    auto const gather = [&](numbers const& samples, std::size_t bytes) {
+        std::span<std::byte> const out[] = {std::span{memory}.first(bytes)};
+        from.gather(samples, out);
+    };
+    CHECK_NOTHROW(gather({0, 1}, 20));
+    CHECK(mentions(why<cuota::misuse>([&] {
+                       gather({0, 1}, 16);
+                   }),
+                   "words: 2 samples of words u32[*] take 20 bytes; a gather gave room for 16"));
+    CHECK(mentions(why<cuota::misuse>([&] { gather({2}, 4); }),
+                   "it has 2 samples; a gather asked for sample 2"));
+    CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(from, 0, {2}); }),
+                   "words: it has 2 samples; the length of sample 2 was asked for"));
+    CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(from, 1, {0}); }),
+                   "words: the lengths of its field 1 were asked for, which is not ragged"));
+    numbers room(3);
+    CHECK(mentions(why<cuota::misuse>([&] { from.lengths(0, numbers{0}, room); }),
+                   "the lengths of 1 samples were asked for, with room for 3"));
+    CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(texts.classed(), 1, {0}); }),
+                   "words + class: the lengths of its field 1 were asked for, which is not ragged"));
+}
+
+TEST_CASE("sources made of ragged ones are ragged", "[data][ragged_source]") {
+    ragged_texts const texts = ragged_texts::any(50, 20);
+    numbers const samples{3, 4, 5, 40, 0, 12, 11};
+    SECTION("a part of one") {
+        cuota::subset_source const part{texts.words(), 9, 41};
+        numbers of_part = samples;
+        for (std::uint64_t& s : of_part) s = s < 9 ? 0 : s - 9;
+        numbers whole = of_part;
+        for (std::uint64_t& s : whole) s += 9;
+        CHECK(rows_of<std::uint32_t>(part, 0, of_part) == texts.words_of(whole));
+        CHECK_THROWS_AS(lengths_of(part, 0, {41}), cuota::misuse);
+    }
+    SECTION("several side by side, of other lengths each") {
+        ragged_texts const answers = ragged_texts::any(50, 7, 2);
+        cuota::zip_source const both{texts.classed(), answers.words()};
+        CHECK(cuota::fields_text(both.fields()) == "words u32[*], class u16, words u32[*]");
+        CHECK(rows_of<std::uint32_t>(both, 0, samples) == texts.words_of(samples));
+        CHECK(rows_of<std::uint32_t>(both, 2, samples) == answers.words_of(samples));
+        CHECK(rows_of<std::uint16_t>(both, 1, samples) ==
+              std::vector<std::uint16_t>{9, 12, 15, 120, 0, 36, 33});
+        CHECK_THROWS_AS(lengths_of(both, 1, {0}), cuota::misuse);
+        CHECK_THROWS_AS(lengths_of(both, 3, {0}), cuota::misuse);
+    }
+    SECTION("one behind the other") {
+        cuota::concat_source const all{texts.words(), texts.words(), texts.words()};
+        numbers asked, plain;
+        for (std::uint64_t i = 0; i != 150; ++i) {
+            asked.push_back(i * 7 % 150);
+            plain.push_back(i * 7 % 150 % 50);
+        }
+        CHECK(rows_of<std::uint32_t>(all, 0, asked) == texts.words_of(plain));
+        cuota::concat_source const mixed{texts.classed(), texts.classed()};
+        CHECK(rows_of<std::uint32_t>(mixed, 0, {60, 1}) == texts.words_of({10, 1}));
+        CHECK(rows_of<std::uint16_t>(mixed, 1, {60, 1}) == std::vector<std::uint16_t>{30, 3});
+        CHECK_THROWS_AS(lengths_of(mixed, 1, {0}), cuota::misuse);
+        CHECK(mentions(
+            why<cuota::misuse>([&] {
+                cuota::concat_source{texts.words(), memory_source{"words", std::vector<std::uint32_t>{1}}};
+            }),
+            "words has the fields words u32; words, which it is to follow, has words u32[*]"));
+        cuota::concat_source const plain_ones{words(3), words(4)};
+        CHECK_THROWS_AS(lengths_of(plain_ones, 0, {0}), cuota::misuse);
+    }
+}
+
+TEST_CASE("sources that have no place for ragged fields say so", "[data][ragged_source]") {
+    ragged_texts const texts{{3, 2}};
+    CHECK(mentions(why<cuota::misuse>([&] {
+                       cuota::converted_source{texts.words(), {{"words", element_type::f16}}};
+                   }),
+                   "a converted_source of words cannot have a ragged field, as words u32[*] is"));
+    CHECK(mentions(why<cuota::misuse>([&] {
+                       cuota::callable_source{"f", 3, {{"x", element_type::u8, {}, true}}, [](auto, auto) {}};
+                   }),
+                   "f: a callable_source cannot have a ragged field, as x u8[*] is"));
+    support::temp_folder const folder;
+    CHECK(mentions(
+        why<cuota::misuse>([&] {
+            cuota::raw_source{folder.write("x", "abc"), {.fields = {{"x", element_type::u8, {}, true}}}};
+        }),
+        "x: a raw_source cannot have a ragged field, as x u8[*] is"));
+}
+
+TEST_CASE("ragged_source gathers without allocating", "[data][ragged_source]") {
+    ragged_texts const texts = ragged_texts::any(64, 500);
+    auto const from = texts.words();
+    numbers const samples = support::first_samples(64);
+    std::vector<std::uint32_t> words(texts.words_of(samples).size());
+    std::span<std::byte> const out[] = {std::as_writable_bytes(std::span{words})};
+    support::heap_watch const watch;
+    from.gather(samples, out);
+    std::size_t const allocations = watch.allocations();
+    CHECK(allocations == 0);
+    CHECK(words == texts.all_words());
+}
+
+TEST_CASE("what reading rows throws names the row's file", "[data][ragged_source]") {
+    support::temp_folder const folder;
+    cuota::raw_source const rows{folder.write("rows", support::pattern(100)), {.fields = {{"x"}}}};
+    ragged_source const from{rows, numbers{0, 10, 90}};
+    REQUIRE(::truncate(folder.path("rows").c_str(), 50) == 0);
+    CHECK(rows_of<std::uint8_t>(from, 0, {0}).size() == 10);
+    auto const error = thrown<cuota::data_error>([&] { (void)rows_of<std::uint8_t>(from, 0, {0, 1}); });
+    CHECK(error.file() == folder.path("rows"));
+    CHECK(error.offset() == 50);
+}
+
+TEST_CASE("runs of samples are read as gather reads them one by one", "[data][source]") {
+    support::temp_folder const folder;
+    cuota::raw_layout const two{.header = 3, .fields = {{"a"}, {"b", element_type::u16, {3}}}};
+    cuota::raw_source const one_field{folder.write("one", support::pattern(3 + 5 * 80)),
+                                      {.header = 3, .fields = {{"x", element_type::u8, {5}}}}};
+    cuota::raw_source const two_fields{folder.write("two", support::pattern(3 + 7 * 80)), two};
+    memory_source const in_memory{"m", std::vector<std::uint16_t>(240, 3), {3}};
+    std::vector<cuota::sample_run> const runs{{3, 4}, {7, 1}, {79, 1}, {0, 0}, {80, 0}, {10, 60}};
+    numbers samples;
+    for (auto const [first, count] : runs)
+        for (std::size_t i = 0; i != count; ++i) samples.push_back(first + i);
+    auto const expect_same = [&](auto const& from) {
+        std::vector<std::string> memory;
+        for (cuota::field const& f : std::span<cuota::field const>{from.fields()})
+            memory.emplace_back(f.bytes() * samples.size(), '\0');
+        std::vector<std::span<std::byte>> out;
+        for (std::string& m : memory) out.push_back(std::as_writable_bytes(std::span{m}));
+        from.gather_runs(runs, out);
+        CHECK(memory == support::gathered(from, samples));
+    };
+    expect_same(one_field);
+    expect_same(two_fields);
+    expect_same(in_memory);
+    expect_same(cuota::zip_source{two_fields, in_memory});
+    static_assert(
+        !cuota::detail::reads_runs<cuota::zip_source<memory_source, cuota::subset_source<memory_source>>>);
+
+    auto const refused = [&](std::vector<cuota::sample_run> const& asked, std::size_t bytes) {
+        std::vector<std::byte> room(bytes);
+        std::span<std::byte> const out[] = {room};
+        return why<cuota::misuse>([&] { one_field.gather_runs(asked, out); });
+    };
+    CHECK(mentions(refused({{0, 2}, {79, 2}}, 20), "it has 80 samples; a gather asked for sample 80"));
+    CHECK(mentions(refused({{~std::uint64_t{0}, 1}}, 5), "a gather asked for sample 18446744073709551615"));
+    CHECK(mentions(refused({{0, 2}, {70, 2}}, 19),
+                   "4 samples of x u8[5] take 20 bytes; a gather gave room for 19"));
+}
+
+TEST_CASE("a ragged source reads rows by runs or by their numbers, whichever its source can",
+          "[data][ragged_source]") {
+    ragged_texts const texts = ragged_texts::any(6000, 3);  // more runs than are read at once
+    ragged_source const by_runs{memory_source{"words", texts.all_words()}, texts.offsets};
+    ragged_source const by_numbers{
+        cuota::subset_source{memory_source{"words", texts.all_words()}, 0, texts.offsets.back()},
+        texts.offsets};
+    numbers samples;
+    for (std::uint64_t i = 0; i != 6000; ++i) samples.push_back(i * 77 % 6000);
+    std::vector<std::uint32_t> const expected = texts.words_of(samples);
+    CHECK(rows_of<std::uint32_t>(by_runs, 0, samples) == expected);
+    CHECK(rows_of<std::uint32_t>(by_numbers, 0, samples) == expected);
+}

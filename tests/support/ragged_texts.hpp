@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Samples of many lengths, whose rows say which they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <cuota/data/memory_source.hpp>
+#include <cuota/data/permutation.hpp>
+#include <cuota/data/ragged_source.hpp>
+#include <cuota/data/zip_source.hpp>
+
+namespace support {
+
+/// The numbers 0, 1, ... cut into samples of these lengths.
+struct ragged_texts {
+    explicit ragged_texts(std::vector<std::uint64_t> of)
+        : lengths{std::move(of)}, offsets(lengths.size() + 1) {
+        std::inclusive_scan(lengths.begin(), lengths.end(), offsets.begin() + 1);
+    }
+    /// Of so many samples, each of up to that length.
+    [[nodiscard]] static ragged_texts any(std::size_t samples, std::uint64_t most, std::uint64_t seed = 1) {
+        std::vector<std::uint64_t> made;
+        for (std::size_t i = 0; i != samples; ++i)
+            made.push_back(cuota::detail::mixed(seed * 1000 + i + 1) % (most + 1));
+        return ragged_texts{std::move(made)};
+    }
+
+    [[nodiscard]] std::vector<std::uint32_t> all_words() const {
+        std::vector<std::uint32_t> words(static_cast<std::size_t>(offsets.back()));
+        std::iota(words.begin(), words.end(), 0U);
+        return words;
+    }
+    /// Of some samples, back to back.
+    [[nodiscard]] std::vector<std::uint32_t> words_of(std::vector<std::uint64_t> const& samples) const {
+        std::vector<std::uint32_t> words;
+        for (std::uint64_t const sample : samples)
+            for (std::uint64_t w = offsets[sample]; w != offsets[sample + 1]; ++w)
+                words.push_back(static_cast<std::uint32_t>(w));
+        return words;
+    }
+    /// Where the words of each begin in that.
+    [[nodiscard]] std::vector<std::uint64_t> offsets_of(std::vector<std::uint64_t> const& samples) const {
+        std::vector<std::uint64_t> made{0};
+        for (std::uint64_t const sample : samples) made.push_back(made.back() + lengths[sample]);
+        return made;
+    }
+
+    [[nodiscard]] cuota::ragged_source<cuota::memory_source> words() const {
+        return {cuota::memory_source{"words", all_words()}, offsets};
+    }
+    /// "words u32[*]" beside "class u16", which is the sample's number times 3.
+    [[nodiscard]] auto classed() const {
+        std::vector<std::uint16_t> classes;
+        for (std::size_t i = 0; i != lengths.size(); ++i)
+            classes.push_back(static_cast<std::uint16_t>(3 * i));
+        return cuota::zip_source{words(), cuota::memory_source{"class", classes}};
+    }
+
+    std::vector<std::uint64_t> lengths;
+    std::vector<std::uint64_t> offsets;
+};
+
+}  // namespace support
