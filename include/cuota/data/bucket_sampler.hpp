@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Samples of about the same length one behind the other, in an order that is random all the same.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/permutation.hpp>
+#include <cuota/data/sampler.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
+/// Throws: misuse for a field that is not ragged; what the source throws.
+template <source S>
+    requires detail::tells_lengths<S>
+[[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
+    std::vector<std::uint64_t> lengths(static_cast<std::size_t>(from.size()));
+    std::array<std::uint64_t, 1024> samples;
+    for (std::size_t done = 0; done != lengths.size();) {
+        std::size_t const now = std::min(samples.size(), lengths.size() - done);
+        for (std::size_t i = 0; i != now; ++i) samples[i] = done + i;
+        from.lengths(field, std::span<std::uint64_t const>{samples}.first(now),
+                     std::span{lengths}.subspan(done, now));
+        done += now;
+    }
+    return lengths;
+}
+
+/// All samples, each once: shuffled, then sorted by length a `window` of them at a time, and cut into buckets of so many
+/// samples, which come in an order of each epoch's own. So what stands in a batch is about equally long, and little is
+/// padded; yet every sample meets others in each epoch, and long ones come early as often as late.
+///
+/// With loader_options::batch samples in a bucket, or a divisor of it, and buckets that divide the window, each batch is
+/// made of whole buckets. Large windows pad less, and mix less: some 50 batches are usual.
+/// Threads: any; the first to draw of a window sorts it, while the others wait.
+/// Throws:  misuse on construction for windows or buckets of no samples, or buckets larger than their window.
+/// Cost:    8 bytes a sample, shared by copies, and 48 bytes a sample of a window; log(window) a sample. Drawing allocates
+///          nothing.
+class bucket_sampler {
+public:
+    /// As many lengths as the source has samples, in any unit: sample_lengths.
+    bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
+                   std::uint64_t bucket)
+        : shared_{std::make_shared<facts>(seed, std::move(lengths), window, bucket)} {}
+
+    /// Throws: misuse when there are not n lengths.
+    [[nodiscard]] std::uint64_t size(std::uint64_t n) const {
+        if (n != shared_->lengths.size())
+            throw misuse{"a bucket_sampler has " + std::to_string(shared_->lengths.size()) + " lengths for " +
+                         std::to_string(n) + " samples"};
+        return n;
+    }
+    void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
+        std::scoped_lock const lock{shared_->guard};
+        while (!out.empty()) {
+            std::uint64_t const in_window = first % shared_->window;
+            std::span<std::uint64_t const> const here = shared_->window_at(epoch, first / shared_->window)
+                                                            .subspan(static_cast<std::size_t>(in_window));
+            std::size_t const n = std::min(here.size(), out.size());
+            std::copy_n(here.begin(), n, out.begin());
+            first += n;
+            out = out.subspan(n);
+        }
+    }
+    [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
+
+private:
+    struct entry {
+        std::uint64_t length, position, sample;
+        friend bool operator<(entry const& a, entry const& b) noexcept {
+            return a.length != b.length ? a.length < b.length : a.position < b.position;
+        }
+    };
+    // One that was drawn from lately, in order.
+    struct window_order {
+        std::optional<std::uint64_t> epoch{};
+        std::uint64_t number = 0;
+        std::vector<std::uint64_t> samples{};
+    };
+
+    struct facts {
+        facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,
+              std::uint64_t bucket_)
+            : seed{seed_},
+              lengths{std::move(lengths_)},
+              window{std::min<std::uint64_t>(window_, std::max<std::uint64_t>(lengths.size(), bucket_))},
+              bucket{bucket_},
+              fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
+            if (bucket == 0 || bucket > window_)
+                throw misuse{"a bucket_sampler was given buckets of " + std::to_string(bucket) +
+                             " samples in windows of " + std::to_string(window_)};
+            for (std::uint64_t const length : lengths)
+                fingerprint = detail::fingerprint_of({fingerprint, length});
+            auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
+            sorted.reserve(most);
+            for (window_order& w : lately) w.samples.reserve(most);
+        }
+
+        // Under the lock.
+        [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number) {
+            for (window_order const& w : lately)
+                if (w.epoch == epoch && w.number == number) return w.samples;
+            std::swap(lately[0], lately[1]);  // what is drawn from again is found; the older one goes
+            lately[0].epoch = epoch;
+            lately[0].number = number;
+            order(epoch_key(seed, epoch), number, lately[0].samples);
+            return lately[0].samples;
+        }
+
+        std::uint64_t const seed;
+        std::vector<std::uint64_t> const lengths;
+        std::uint64_t const window;
+        std::uint64_t const bucket;
+        std::uint64_t fingerprint;
+        std::mutex guard;
+
+    private:
+        void order(std::uint64_t key, std::uint64_t number, std::vector<std::uint64_t>& samples) {
+            std::uint64_t const n = lengths.size();
+            std::uint64_t const begin = number * window;
+            std::uint64_t const end = std::min(begin + window, n);
+            keyed_permutation const shuffled{n, key};
+            sorted.clear();
+            for (std::uint64_t p = begin; p != end; ++p) {
+                std::uint64_t const sample = shuffled(p);
+                sorted.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
+            }
+            std::sort(sorted.begin(), sorted.end());
+
+            std::uint64_t const all = end - begin;
+            std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
+            std::uint64_t const rest = all % bucket;
+            std::uint64_t const here = key + detail::mixed(number + 1);
+            std::uint64_t const before_rest =
+                keyed_permutation{whole + 1, detail::mixed(here ^ detail::golden)}(0) * bucket;
+            keyed_permutation const turns{whole, here};
+            samples.clear();
+            for (std::uint64_t turn = 0; turn != whole; ++turn) {
+                std::uint64_t const at = turns(turn) * bucket;
+                append(samples, at < before_rest ? at : at + rest, bucket, here + detail::mixed(at + 1));
+            }
+            append(samples, before_rest, rest, here + detail::mixed(all + 1));
+        }
+        void append(std::vector<std::uint64_t>& samples, std::uint64_t at, std::uint64_t count,
+                    std::uint64_t key) const {
+            keyed_permutation const inside{count, key};
+            for (std::uint64_t i = 0; i != count; ++i)
+                samples.push_back(sorted[static_cast<std::size_t>(at + inside(i))].sample);
+        }
+
+        std::array<window_order, 2> lately;
+        std::vector<entry> sorted;
+    };
+    std::shared_ptr<facts> shared_;
+};
+
+static_assert(sampler<bucket_sampler>);
+
+}  // namespace cuota::inline v0
