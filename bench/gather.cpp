@@ -122,6 +122,92 @@ void pread_each(benchmark::State& state) {
     ::close(from);
 }
 
+// ---- rows: texts of u32 words, of any length up to twice the mean ----
+
+struct texts {
+    explicit texts(std::size_t mean) {
+        std::mt19937_64 random{2};
+        std::uniform_int_distribution<std::uint64_t> length{0, 2 * mean};
+        offsets.push_back(0);
+        while (offsets.back() + 2 * mean < all_bytes / 4) offsets.push_back(offsets.back() + length(random));
+        order.resize(offsets.size() - 1);
+        for (std::size_t i = 0; i != order.size(); ++i) order[i] = i;
+        std::shuffle(order.begin(), order.end(), random);
+    }
+    std::vector<std::uint64_t> offsets, order;
+};
+
+template <class Gather>
+void gather_texts(benchmark::State& state, texts const& all, Gather gather) {
+    cuota::pinned_buffer<std::byte> ring{slots * slot_bytes};
+    std::span<std::byte> const memory = ring.write();
+    std::ranges::fill(memory, std::byte{1});
+    std::size_t next = 0;
+    std::size_t slot = 0;
+    std::int64_t bytes = 0;
+    for (auto _ : state) {
+        if (next == all.order.size()) next = 0;
+        std::size_t end = next;
+        std::size_t used = 0;
+        for (; end != all.order.size(); ++end) {
+            std::size_t const more = (all.offsets[all.order[end] + 1] - all.offsets[all.order[end]]) * 4;
+            if (used + more > slot_bytes) break;
+            used += more;
+        }
+        gather(std::span{all.order}.subspan(next, end - next), memory.subspan(slot * slot_bytes, used));
+        benchmark::ClobberMemory();
+        next = end;
+        slot = (slot + 1) % slots;
+        bytes += static_cast<std::int64_t>(used);
+    }
+    state.SetBytesProcessed(bytes);
+}
+
+void ragged_memory(benchmark::State& state) {
+    texts const all{static_cast<std::size_t>(state.range(0))};
+    std::span<std::uint32_t const> const words{reinterpret_cast<std::uint32_t const*>(the_values().data()),
+                                               all_bytes / 4};
+    cuota::ragged_source const from{cuota::memory_source::of("words", words), all.offsets};
+    gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        from.gather(samples, {&to, 1});
+    });
+}
+void memcpy_texts(benchmark::State& state) {
+    texts const all{static_cast<std::size_t>(state.range(0))};
+    std::uint8_t const* const from = the_values().data();
+    gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        std::byte* at = to.data();
+        for (std::uint64_t const sample : samples) {
+            std::size_t const bytes = (all.offsets[sample + 1] - all.offsets[sample]) * 4;
+            std::memcpy(at, from + all.offsets[sample] * 4, bytes);
+            at += bytes;
+        }
+    });
+}
+void ragged_raw(benchmark::State& state) {
+    texts const all{static_cast<std::size_t>(state.range(0))};
+    cuota::raw_source const words{the_file(), {.fields = {{"words", cuota::element_type::u32, {}}}}};
+    cuota::ragged_source const from{words, all.offsets};
+    gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        from.gather(samples, {&to, 1});
+    });
+}
+void pread_texts(benchmark::State& state) {
+    texts const all{static_cast<std::size_t>(state.range(0))};
+    int const from = ::open(the_file().c_str(), O_RDONLY | O_CLOEXEC);
+    gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
+        std::byte* at = to.data();
+        for (std::uint64_t const sample : samples) {
+            std::size_t const bytes = (all.offsets[sample + 1] - all.offsets[sample]) * 4;
+            ::ssize_t const got =
+                bytes == 0 ? 0 : ::pread(from, at, bytes, static_cast<::off_t>(all.offsets[sample] * 4));
+            if (got != static_cast<::ssize_t>(bytes)) state.SkipWithError("a short read");
+            at += bytes;
+        }
+    });
+    ::close(from);
+}
+
 void sizes_and_orders(benchmark::internal::Benchmark* b) {
     b->ArgNames({"record", "shuffled"})->ArgsProduct({{784, 3072, 150'528}, {0, 1}});
 }
@@ -129,5 +215,11 @@ BENCHMARK(memory_source)->Apply(sizes_and_orders);
 BENCHMARK(memcpy_each)->Apply(sizes_and_orders);
 BENCHMARK(raw_source)->Apply(sizes_and_orders);
 BENCHMARK(pread_each)->Apply(sizes_and_orders);
+
+void mean_words(benchmark::internal::Benchmark* b) { b->ArgNames({"words"})->Arg(16)->Arg(200)->Arg(4000); }
+BENCHMARK(ragged_memory)->Apply(mean_words);
+BENCHMARK(memcpy_texts)->Apply(mean_words);
+BENCHMARK(ragged_raw)->Apply(mean_words);
+BENCHMARK(pread_texts)->Apply(mean_words);
 
 }  // namespace
