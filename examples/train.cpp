@@ -284,7 +284,7 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
         auto const started = std::chrono::steady_clock::now();
         network::totals learned{};
         {
-            progress_bar bar{epoch + 1, training.plan().batches};
+            progress_bar bar{epoch + 1, training.plan().batches.value()};
             learned =
                 pass(training, epoch, net, stream, &bar, [&] { net.learn(static_cast<float>(j.how.rate)); });
         }

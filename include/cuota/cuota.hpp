@@ -146,6 +146,8 @@
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/batch_reader.hpp>
+#include <cuota/data/bucket_sampler.hpp>
 #include <cuota/data/callable_source.hpp>
 #include <cuota/data/cifar_source.hpp>
 #include <cuota/data/concat_source.hpp>
@@ -170,8 +172,11 @@
 #include <cuota/data/npy_source.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/progress_line.hpp>
+#include <cuota/data/ragged_source.hpp>
 #include <cuota/data/raw_source.hpp>
 #include <cuota/data/resident_data.hpp>
+#include <cuota/data/row_deal.hpp>
+#include <cuota/data/sample_list.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>

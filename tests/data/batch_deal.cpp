@@ -14,6 +14,7 @@
 using cuota::last_batch;
 using cuota::shard;
 using cuota::detail::batch_deal;
+using cuota::detail::dealt_batch;
 using support::thrown;
 using numbers = std::vector<std::uint64_t>;
 
@@ -23,17 +24,25 @@ namespace {
 numbers dealt(std::uint64_t positions, std::size_t batch, last_batch last, std::uint64_t world,
               std::uint64_t begin = 0) {
     numbers all;
-    std::uint64_t const steps = batch_deal{positions, batch, last, {0, world}, begin}.batches();
-    for (std::uint64_t step = 0; step != steps; ++step)
+    batch_deal const first{positions, batch, last, {0, world}};
+    std::uint64_t const steps = first.batches(begin);
+    std::uint64_t position = begin;
+    for (std::uint64_t step = 0; step != steps; ++step) {
+        REQUIRE(position != first.end(begin));
         for (std::uint64_t rank = 0; rank != world; ++rank) {
-            batch_deal const mine{positions, batch, last, {rank, world}, begin};
-            REQUIRE(mine.batches() == steps);
-            auto const [first, count] = mine.of(step);
+            batch_deal const mine{positions, batch, last, {rank, world}};
+            REQUIRE(mine.batches(begin) == steps);
+            REQUIRE(mine.end(begin) == first.end(begin));
+            auto const [from, count, end] = mine.next(position);
+            REQUIRE(end == first.next(position).end);
             REQUIRE(count <= batch);
-            REQUIRE(count <= batch_deal(positions, batch, last, {rank, world}).largest());
+            REQUIRE(count <= mine.largest());
             if (step + 1 != steps || last == last_batch::pad) REQUIRE(count == batch);
-            for (std::uint64_t p = first; p != first + count; ++p) all.push_back(p);
+            for (std::uint64_t p = from; p != from + count; ++p) all.push_back(p);
         }
+        position = first.next(position).end;
+    }
+    REQUIRE(position == first.end(begin));
     return all;
 }
 numbers counted(std::uint64_t from, std::uint64_t to) {
@@ -71,38 +80,36 @@ TEST_CASE("the parts of a step differ by one position at most", "[data][batch_de
         }
 }
 
-TEST_CASE("where an epoch is after some batches is where it goes on", "[data][batch_deal]") {
+TEST_CASE("what is left of an epoch depends on where it goes on", "[data][batch_deal]") {
     batch_deal const partial{23, 2, last_batch::partial, {1, 3}};
-    CHECK(partial.position_after(0) == 0);
-    CHECK(partial.position_after(3) == 18);
-    CHECK(partial.position_after(4) == 23);
-    CHECK(batch_deal{23, 2, last_batch::partial, {1, 3}, 18}.batches() == 1);
-    CHECK(batch_deal{23, 2, last_batch::partial, {1, 3}, 23}.batches() == 0);
-    batch_deal const late{23, 2, last_batch::partial, {1, 3}, 5};
-    CHECK(late.position_after(2) == 17);
-    CHECK(late.position_after(late.batches()) == 23);
+    CHECK(partial.batches(18) == 1);
+    CHECK(partial.batches(23) == 0);
+    CHECK(partial.end() == 23);
+    CHECK(partial.next(18) == dealt_batch{20, 2, 23});
+    CHECK(partial.next(5) == dealt_batch{7, 2, 11});
     batch_deal const drop{23, 2, last_batch::drop, {1, 3}};
-    CHECK(drop.position_after(drop.batches()) == 18);
-    CHECK(batch_deal{23, 2, last_batch::drop, {1, 3}, 18}.batches() == 0);
+    CHECK(drop.end() == 18);
+    CHECK(drop.end(5) == 23);
+    CHECK(drop.batches(18) == 0);
     batch_deal const pad{23, 2, last_batch::pad, {1, 3}};
-    CHECK(pad.position_after(pad.batches()) == 23);
+    CHECK(pad.next(18) == dealt_batch{20, 2, 23});
+    CHECK(pad.next(20) == dealt_batch{22, 2, 23});
 }
 
 TEST_CASE("what cannot be dealt is refused", "[data][batch_deal]") {
-    auto const why = [](std::uint64_t positions, std::size_t batch, shard part, std::uint64_t begin = 0) {
+    auto const why = [](std::uint64_t positions, std::size_t batch, shard part) {
         return std::string{thrown<cuota::misuse>([&] {
-                               batch_deal{positions, batch, last_batch::partial, part, begin};
+                               batch_deal{positions, batch, last_batch::partial, part};
                            }).what()};
     };
     CHECK(why(9, 0, {}) == "cuota::misuse: a loader was given a batch of 0 samples");
     CHECK(why(9, 1, {3, 3}) == "cuota::misuse: a loader was given rank 3 of 3 processes");
     CHECK(why(9, 1, {0, 0}) == "cuota::misuse: a loader was given rank 0 of 0 processes");
-    CHECK(why(9, 1, {}, 10) == "cuota::misuse: an epoch was to go on from position 10 of 9");
     CHECK(
         why(9, ~std::size_t{0}, {0, 2}) ==
         "cuota::misuse: batches of 18446744073709551615 samples for each of 2 processes are more than can be "
         "counted");
     batch_deal const huge{~std::uint64_t{0}, ~std::size_t{0} / 4, last_batch::partial, {3, 4}};
     CHECK(huge.batches() == 2);
-    CHECK(huge.position_after(2) == ~std::uint64_t{0});
+    CHECK(huge.next(huge.next(0).end).end == ~std::uint64_t{0});
 }

@@ -15,38 +15,40 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 
-using cuota::detail::batch_deal;
 using cuota::detail::batch_line;
+using cuota::detail::sample_list;
 using support::machine;
 
 namespace {
 
-batch_deal deal_of(std::uint64_t batches) { return {batches * 4, 4, cuota::last_batch::partial, {}}; }
+constexpr std::uint64_t step = 4;  // positions
 
 // A line of so many places and slots, and what fills its batches.
 struct line_and_ring {
     explicit line_and_ring(std::size_t places, std::size_t slots, std::uint64_t batches)
-        : ring{places, 64}, line{places, slots, 4, deal_of(0)} {
+        : ring{places, 64}, line{places, slots, sample_list::with_room(4, 0)} {
         line.open();
-        line.begin(deal_of(batches));
+        line.begin(0, batches * step);
     }
-    [[nodiscard]] batch_line::claim claim() { return line.claim_next(line.generation()).value(); }
+    [[nodiscard]] batch_line::claim claim() {
+        return line.claim_next(line.next_step(line.generation()).value() + step);
+    }
     bool fill(batch_line::claim const& mine) {
         std::optional<cuota::staging_ring::fill_lease> lease = ring.acquire();
-        std::vector<std::uint64_t> samples{mine.batch};
-        samples.reserve(4);
+        sample_list samples = sample_list::with_room(4, 0);
+        samples.numbers.assign(1, mine.batch);
         return line.fill(mine, lease, samples, nullptr);
     }
     bool fail(batch_line::claim const& mine, char const* why) {
         std::optional<cuota::staging_ring::fill_lease> none;
-        std::vector<std::uint64_t> samples;
+        sample_list samples;
         return line.fill(mine, none, samples, std::make_exception_ptr(std::runtime_error{why}));
     }
     // Copies all that can be; the batches, by their sample.
     std::vector<std::uint64_t> copy_all() {
         std::vector<std::uint64_t> copied;
         while (auto const job = line.next_copy()) {
-            copied.push_back(job->from->samples.at(0));
+            copied.push_back(job->from->samples.numbers.at(0));
             job->from->filled.reset();
             line.copied();
         }
@@ -66,9 +68,8 @@ TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data
     line_and_ring l{4, 3, 5};
     auto const a = l.claim();
     auto const b = l.claim();
+    CHECK(l.line.next_step(l.line.generation()) == 2 * step);
     auto const c = l.claim();
-    CHECK(a.at.first == 0);
-    CHECK(c.at.first == 8);
     CHECK(l.fill(c));
     CHECK(l.fill(b));
     CHECK(l.copy_all().empty());
@@ -77,7 +78,7 @@ TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data
     CHECK(l.copy_all() == list{0, 1, 2});
     for (std::uint64_t i = 0; i != 3; ++i) CHECK(l.line.deliver().index == i);
     CHECK(l.line.all_slots_held());
-    CHECK(l.line.position() == 12);
+    CHECK(l.line.position() == 3 * step);
 }
 
 TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batch_line]") {
@@ -118,7 +119,7 @@ TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
     auto const c = l.claim();
     CHECK(l.fail(c, "third"));
     CHECK_FALSE(l.line.has_work());
-    CHECK_FALSE(l.line.claim_next(l.line.generation()));
+    CHECK_FALSE(l.line.next_step(l.line.generation()));
     CHECK(l.fail(b, "second"));
     CHECK(l.copy_all().empty());
     CHECK_FALSE(l.line.failure_here());
@@ -131,7 +132,7 @@ TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
 
     l.line.close();
     l.line.open();
-    l.line.begin(deal_of(2));
+    l.line.begin(0, 2 * step);
     CHECK_FALSE(l.line.failure_here());
     l.fill(l.claim());
     CHECK(l.copy_all() == list{0});
@@ -147,8 +148,8 @@ TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch
     l.line.open();
     CHECK_FALSE(l.line.has_work());
     std::uint64_t const before = l.line.generation();
-    l.line.begin(deal_of(1));
-    CHECK_FALSE(l.line.claim_next(before));
+    l.line.begin(0, step);
+    CHECK_FALSE(l.line.next_step(before));
     CHECK_FALSE(l.fill(old));
     CHECK_FALSE(l.fail(old, "late"));
     CHECK(l.line.has_work());
@@ -156,6 +157,19 @@ TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch
     CHECK(l.copy_all() == list{0});
     (void)l.line.deliver();
     CHECK(l.line.is_over());
+}
+
+TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_line]") {
+    machine const on;
+    line_and_ring l{3, 2, 5};
+    l.fill(l.claim());
+    CHECK(l.copy_all() == list{0});
+    l.line.ends_here();
+    CHECK_FALSE(l.line.has_work());
+    CHECK_FALSE(l.line.is_over());  // there is one to be delivered
+    (void)l.line.deliver();
+    CHECK(l.line.is_over());
+    CHECK(l.line.position() == step);
 }
 
 TEST_CASE("slots that were copied and not delivered come home when an epoch is left", "[data][batch_line]") {

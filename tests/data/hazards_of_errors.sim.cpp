@@ -26,12 +26,14 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/data/raw_source.hpp>
+#include <cuota/data/row_deal.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
+#include "support/ragged_texts.hpp"
 #include "support/samples.hpp"
 #include "support/sink.hpp"
 #include "support/temp_folder.hpp"
@@ -308,8 +310,29 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
         }
         CHECK(sim::calls("cudaMemcpyAsync") == copies);
     }
+    SECTION("a batch has the samples whose rows fit; one that is too long is an error in its place, and "
+            "never cut") {
+        support::ragged_texts const texts{{4, 4, 4, 11, 1, 1}};
+        for (std::size_t const workers : {1U, 3U}) {
+            batch_loader loader{texts.words(), {.batch = 3, .rows = 10, .workers = workers}};
+            for (std::uint64_t number = 0; number != 5; ++number) {
+                auto epoch = loader.epoch(number);
+                for (std::size_t const samples : {2U, 1U}) {
+                    auto const b = epoch.next();
+                    REQUIRE(b);
+                    CHECK(b->size() == samples);
+                    CHECK(b->row_offsets().back() == 4 * samples);
+                }
+                auto const error = thrown<cuota::sample_too_long>([&] { (void)epoch.next(); });
+                CHECK(error.sample() == 3);
+                CHECK(error.rows() == 11);
+                CHECK(error.most() == 10);
+                CHECK_THROWS_AS(epoch.next(), cuota::sample_too_long);  // and so it stays
+            }
+        }
+    }
     SECTION("a loader gives each field of each slot room of its own, for exactly its samples") {
-        noting_source const from{numbered_source{1001, 7}};
+        noting_source const from{numbered_source{std::uint64_t{19} * 53, 7}};  // all batches are full
         auto const noted = from.noted;
         batch_loader loader{from, {.batch = 19, .workers = 3, .host_slots = 5}};
         CHECK(batches_of(loader.epoch(0)) == 53);

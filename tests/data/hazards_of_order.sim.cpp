@@ -338,3 +338,42 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     read_it();
     CHECK(sim::order_reports().size() == 1);
 }
+
+TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that is asked for",
+          "[data][hazard]") {
+    machine const on;
+    cuota::stream const s;
+    bool const poisoned = GENERATE(false, true);
+    cuota::batch_loader loader{numbered_source{8}, {.batch = 4, .poison = poisoned}};
+    buffers seen = buffers_for(2, s);
+    auto epoch = loader.epoch(0);
+    auto b = epoch.next();
+    auto const kept = b->view<std::uint32_t>(s);
+    for (auto& out : seen) cuota::for_each_index(s, 20, copy_numbers{kept, out.write(s)});
+    b.reset();  // what it was used for is before what becomes of it
+    std::vector<std::uint32_t> const first = seen[0].to_vector(s);
+    CHECK(seen[1].to_vector(s) == first);
+    CHECK(first.back() == 3);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    cuota::for_each_index(s, 20, copy_numbers{kept, seen[1].write(s)});  // a mistake
+    CHECK(seen[1].to_vector(s) == (poisoned ? std::vector<std::uint32_t>(20, ~0U) : first));
+
+    auto const next = epoch.next();  // and the next one is there as ever
+    CHECK(seen_by(s, *next) == std::vector<std::uint32_t>{4, 5, 6, 7});
+}
+
+TEST_CASE("H6: what becomes of an ended batch comes after its work, and before the next batch",
+          "[data][hazard]") {
+    constexpr std::size_t batches = 8;
+    machine const on;
+    auto const seed = GENERATE(range(std::uint64_t{0}, seeds));
+    if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
+    sim::set_order_checks(sim::order_checks::report);
+    cuota::stream const s;
+    buffers seen = buffers_for(batches, s);
+    cuota::batch_loader loader{numbered_source{4 * batches}, {.batch = 4, .device_slots = 2, .poison = true}};
+    for (cuota::batch const b : loader.epoch(0))
+        cuota::for_each_index(s, 20, copy_numbers{b.view<std::uint32_t>(s), seen[b.index()].write(s)});
+    expect_batches(seen, s);
+    CHECK(sim::order_reports() == std::vector<std::string>{});
+}

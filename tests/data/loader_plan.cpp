@@ -64,13 +64,16 @@ TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan
                     cuota::misuse);
 }
 
-TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room", "[data][loader_plan]") {
+TEST_CASE("largest_fitting finds the largest batch whose plan fits, for every room", "[data][loader_plan]") {
     numbered_source const from{300};
-    cuota::loader_options options{.batch = 200};
+    cuota::loader_options const options{.batch = 200};
+    auto const largest = [&](cuota::detail::loader_room room) {
+        return cuota::detail::largest_fitting("x", from.size(), from.fields(), options,
+                                              &cuota::loader_options::batch, room);
+    };
     std::size_t most = 0;
     for (std::size_t room = 0; room <= 16'384; room += 128) {
-        std::size_t const found =
-            cuota::detail::largest_batch("x", from.size(), from.fields(), options, room, cuota::unlimited);
+        std::size_t const found = largest({.device = room});
         std::size_t expected = 0;
         for (std::size_t batch = 1; batch <= 200; ++batch)
             if (cuota::plan_loader(from, {.batch = batch}).device_bytes <= room) expected = batch;
@@ -78,13 +81,10 @@ TEST_CASE("largest_batch finds the largest batch whose plan fits, for every room
         most = std::max(most, found);
     }
     CHECK(most == 200);
-    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited, 3 * 512) ==
-          12);
+    CHECK(largest({.pinned = 3 * 512}) == 12);
     // 5 slots in one room, whatever each may have alone.
-    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited,
-                                       cuota::unlimited, 5 * 512) == 12);
-    CHECK(cuota::detail::largest_batch("x", from.size(), from.fields(), options, cuota::unlimited,
-                                       cuota::unlimited, 5 * 512 - 1) == 0);
+    CHECK(largest({.both = 5 * 512}) == 12);
+    CHECK(largest({.both = 5 * 512 - 1}) == 0);
 }
 
 TEST_CASE("an automatic batch is the largest that the budgets have room for", "[data][loader_plan]") {

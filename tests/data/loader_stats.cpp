@@ -86,4 +86,6 @@ TEST_CASE("stats_text is one line that says who is slow, and what would help", "
                                   "wait for (smaller elements, such as u8 that the device widens)");
     CHECK(cuota::stats_text(loader_stats{.all_batches = 7}) ==
           "epoch 0: 0 of 7 batches, 0.0 a second (0 B/s)");
+    CHECK(cuota::stats_text(loader_stats{.batches = 3, .covered = 0.25}) ==
+          "epoch 0: 3 batches, 25 % of the samples, 0.0 a second (0 B/s)");
 }

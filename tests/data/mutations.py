@@ -17,7 +17,7 @@ class Mutation:
 MUTATIONS = []
 STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
 SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
-LAYOUT, FILE, SOURCE, CALL = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp"
+LAYOUT, FILE, SOURCE, CALL, ROWS = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp", "data/row_deal.hpp"
 
 
 def without(rule, edits, *tests, by_compiler=False, by_tsan=False, **environment):
@@ -45,7 +45,7 @@ without("no event is made without a record", (EVENT, "    explicit event(stream_
         "H4", by_compiler=True)
 without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
 without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")
-without("what is made in a place waits for the work there", (STAGE, "        to.order_readers_before(copies);\n        std::size_t const n", "        std::size_t const n"), "H5")
+without("what is made in a place waits for the work there", (STAGE, "        to.order_readers_before(copies);\n        device_transform", "        device_transform"), "H5")
 without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
@@ -54,6 +54,8 @@ without("a stream that cannot be marked is waited for", (SLOT, " rt::drain(s);",
 without("a batch that ends as a temporary has no view",
         (BATCH, "void view(stream_ref, std::size_t = 0) const&& = delete;", "void view(stream_ref, std::size_t = 0) const&& {}"),
         "batch_does_not_outlive_its_view.cpp")
+without("an ended batch is overwritten when that is asked for", (STAGE, "        if (!options().poison) return;", "        return;"), "H6")
+without("an ended batch is overwritten after its work", (STAGE, "        ended.order_readers_before(memory_.copies());\n", ""), "H6")
 without("a view is a stream's until its batch ends", (SLOT, "        borrowed_.clear();\n", ""), "H6")
 without("a batch that was moved from has no view",
         (BATCH, 'if (!engine_) throw misuse{"a batch was used after it was moved from", where};', ""), "H6")
@@ -68,7 +70,7 @@ without("a copy that fails is its batch's failure",
         "H7", "H19")
 without("an epoch without workers is over", (ENGINE, "            if (!line_.is_open() || line_.has_failed()) return;", "            return;"), "H7")
 without("whatever a source throws is caught",
-        (ENGINE, "                    fill(*lease, samples, out, taken);\n                }\n            } catch (...) {", "                    fill(*lease, samples, out, taken);\n                }\n            } catch (std::exception const&) {"),
+        (ENGINE, "                    reader.fill(lease->bytes(), taken);\n                }\n            } catch (...) {", "                    reader.fill(lease->bytes(), taken);\n                }\n            } catch (std::exception const&) {"),
         "H8")
 without("a wait for a pinned slot that fails is caught",
         (ENGINE, "lease = memory_->ring().acquire(stop);\n            } catch (...) {", "lease = memory_->ring().acquire(stop);\n            } catch (std::bad_alloc const&) {"),
@@ -95,16 +97,18 @@ without("what fails at an end is asked for again", (CALL, "    code = call();\n 
 without("a failure at a batch's end is caught", (SLOT, "if (!report_failure_of([&] { remember(s); }))", "if (remember(s); false)"), "H18")
 without("a wait for a failed device is an error", (ENGINE, "                lease = memory_->ring().acquire(stop);\n            } catch (...) { failure = std::current_exception(); }",
                                                    "                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
-without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())\n            return", "wanted < out[k].size())\n            return"), "H24")
+without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())", "wanted < out[k].size())"), "H24")
 without("a copy that does not fit is refused",
         (RING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
-without("a slot has room for a whole batch", (LAYOUT, "checked_mul(f.bytes(), batch), name);", "checked_mul(f.bytes(), batch / 2), name);"), "H24")
+without("a sample that is too long is refused", (ROWS, "            if (before + i == 0)\n                throw", "            if (before + i == 0 && lengths[0] == 0)\n                throw"), "H24")
+without("a batch ends before a sample that does not fit", (ROWS, "lengths[i] <= shape_.plan.rows - offsets.back()", "lengths[i] <= 2 * shape_.plan.rows - offsets.back()"), "H24")
+without("a slot has room for a whole batch", (LAYOUT, "f.is_ragged ? rows : batch);", "f.is_ragged ? rows : batch / 2);"), "H24")
 
 # ---- Ends (hazards_of_ends.sim.cpp)
 
 without("an epoch that is left is over", (LINE, "        is_open_ = false;\n", ""), "H10")
 without("places of batches that nobody took come home",
-        (LINE, "        free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());\n", ""), "H10")
+        (LINE, "        for (arrived const& a : ready_) free_slots_.push_back(a.slot);\n", ""), "H10")
 without("batches that nobody took are gone", (LINE, "        ready_.clear();\n", ""),
         "H10")
 without("pinned slots that were read ahead come home", (LINE, "        for (pending& p : pending_) p.filled.reset();\n", ""), "H10")
@@ -126,17 +130,17 @@ without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
 without("a ring's end throws nothing", (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "if (s.copied) s.copied->synchronize();"), "H17")
-without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            line_.give_back(index);", "            line_.give_back(index);"),
+without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            report_failure_of([&] { stage_.poison", "            report_failure_of([&] { stage_.poison"),
         "H20", by_tsan=True)
 without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
         "H20", by_tsan=True)
 
 # ---- Epochs (hazards_of_epochs.sim.cpp)
 
-without("a state counts what was delivered", (LINE, "deal_.position_after(delivered_)", "deal_.position_after(copied_)"), "H14")
-without("a state is not what workers have claimed", (LINE, "deal_.position_after(delivered_)", "deal_.position_after(claimed_)"), "H14")
-without("an epoch begins where it is told to", (ENGINE, "        line_.begin(deal);\n", "        line_.begin(deal_from(0));\n"), "H15")
-without("an epoch begins with nothing delivered", (LINE, "        delivered_ = 0;\n", ""), "H15")
+without("a state counts what was delivered", (LINE, "        position_ = end;\n", "        position_ = ready_.empty() ? end : ready_.back().end;\n"), "H14")
+without("a state is not what workers have claimed", (LINE, "noexcept { return position_; }", "noexcept { return claim_position_; }"), "H14")
+without("an epoch begins where it is told to", (ENGINE, "line_.begin(position, ", "line_.begin(0, "), "H15")
+without("an epoch begins with nothing delivered", (LINE, "claim_position_ = position_ = position;", "claim_position_ = position;"), "H15")
 without("one epoch goes on at a time", (ENGINE, "            if (line_.is_open())\n                throw misuse{\"an epoch of", "            if (false)\n                throw misuse{\"an epoch of"), "H21")
 without("a loader is charged", (MEMORY, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",

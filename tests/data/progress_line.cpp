@@ -73,9 +73,17 @@ TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 colu
           "epoch 2 [######..................] 100/400 25.0/s, 0:12 left; slowest: reading");
     CHECK(cuota::progress_text(at(400)) ==
           "epoch 2 [########################] 400/400 100/s; slowest: reading");
-    CHECK(cuota::progress_text({}) == "epoch 0 [########################] 0/0");
+    CHECK(cuota::progress_text({.all_batches = 0}) == "epoch 0 [########################] 0/0");
+    loader_stats by_rows = at(100);  // how many there will be is not known
+    by_rows.all_batches.reset();
+    by_rows.covered = 0.25;
+    CHECK(cuota::progress_text(by_rows) ==
+          "epoch 2 [######..................] 100 25.0/s, 0:12 left; slowest: reading");
+    by_rows.covered = 0;
+    CHECK(cuota::progress_text(by_rows) == "epoch 2 [........................] 100 25.0/s; slowest: reading");
     loader_stats large = at(1);
-    large.epoch = large.all_batches = ~std::uint64_t{0} / 2;
+    large.epoch = ~std::uint64_t{0} / 2;
+    large.all_batches = large.epoch;
     CHECK(cuota::progress_text(large).size() == 79);
 }
 

@@ -25,59 +25,55 @@ struct shard {
 
 namespace detail {
 
+/// This process's batch of a step: the positions [first, first + count) of an epoch, and where the next step begins.
+/// Of a batch that is padded, positions may stand beyond the epoch's end: they are meant modulo their number.
+struct dealt_batch {
+    std::uint64_t first, count, end;
+    friend bool operator==(dealt_batch const&, dealt_batch const&) = default;
+};
+
 /// The positions of an epoch, dealt out: `world` batches are a step, each step's positions follow the last one's, and of
 /// a step each process has its part, in order of the ranks. So the order of an epoch does not depend on how many there are,
 /// and every process has as many batches, if some are smaller by one sample, or empty, at a partial end.
-/// Throws: misuse for a batch of nothing, no process, a rank that there is not, or a position beyond the end.
+/// Throws: misuse for a batch of nothing, no process, or a rank that there is not.
 class batch_deal {
 public:
-    /// From position `begin` on.
-    batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part,
-               std::uint64_t begin = 0)
-        : positions_{positions}, begin_{begin}, last_{last}, part_{part} {
+    batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part)
+        : positions_{positions}, last_{last}, part_{part} {
         if (batch == 0) throw misuse{"a loader was given a batch of 0 samples"};
         if (part.rank >= part.world)
             throw misuse{"a loader was given rank " + std::to_string(part.rank) + " of " +
                          std::to_string(part.world) + " processes"};
-        if (begin > positions)
-            throw misuse{"an epoch was to go on from position " + std::to_string(begin) + " of " +
-                         std::to_string(positions)};
         if (batch > ~std::uint64_t{0} / part.world)
             throw misuse{"batches of " + std::to_string(batch) + " samples for each of " +
                          std::to_string(part.world) + " processes are more than can be counted"};
         step_ = batch * part.world;
     }
 
-    /// What is left of the epoch. Batches, the same for every process.
-    [[nodiscard]] std::uint64_t batches() const noexcept {
-        std::uint64_t const left = positions_ - begin_;
+    /// From a position on, which is not beyond the end. Batches, the same for every process.
+    [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept {
+        std::uint64_t const left = positions_ - from;
         return left / step_ + (last_ != last_batch::drop && left % step_ != 0);
     }
+    /// Where the last of them ends.
+    [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept {
+        return last_ == last_batch::drop ? positions_ - (positions_ - from) % step_ : positions_;
+    }
     /// The most positions of a batch of this process.
-    [[nodiscard]] std::uint64_t largest() const noexcept {
-        if (batches() == 0) return 0;
-        return length_of(last_ == last_batch::pad ? step_ : std::min(step_, positions_ - begin_));
-    }
-
-    struct piece {
-        std::uint64_t first, count;
-    };
-    /// This process's part of the batch at `index`. Of one that is padded, positions may stand beyond the end: they are
-    /// meant modulo `positions`.
-    [[nodiscard]] piece of(std::uint64_t index) const noexcept {
-        std::uint64_t const first = begin_ + index * step_;
-        std::uint64_t const all = last_ == last_batch::pad ? step_ : std::min(step_, positions_ - first);
-        std::uint64_t const before = cut(all, part_.rank);
-        return {first + before, cut(all, part_.rank + 1) - before};
-    }
-    /// Where the epoch is when that many batches are over.
-    [[nodiscard]] std::uint64_t position_after(std::uint64_t batches) const noexcept {
-        std::uint64_t const left = positions_ - begin_;
-        return batches > left / step_ ? positions_ : begin_ + batches * step_;
+    [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
+    /// The batch of the step that begins at a position before the end.
+    [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept {
+        std::uint64_t const all = all_at(position);
+        return {position + cut(all, part_.rank), part_of(all),
+                position + std::min(step_, positions_ - position)};
     }
 
 private:
-    [[nodiscard]] std::uint64_t length_of(std::uint64_t all) const noexcept {
+    // Positions of a step, of all processes.
+    [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept {
+        return last_ == last_batch::pad ? step_ : std::min(step_, positions_ - position);
+    }
+    [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept {
         return cut(all, part_.rank + 1) - cut(all, part_.rank);
     }
     // Where rank's part of `all` positions begins: parts differ by one at most.
@@ -85,7 +81,7 @@ private:
         return all / part_.world * rank + std::min(rank, all % part_.world);
     }
 
-    std::uint64_t positions_, begin_;
+    std::uint64_t positions_;
     last_batch last_;
     shard part_;
     std::uint64_t step_;

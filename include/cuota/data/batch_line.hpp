@@ -4,7 +4,6 @@
 /// The books of a loader: which batches were claimed, filled, copied and delivered, and in which slots they are.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
-#include <cuota/data/batch_deal.hpp>
+#include <cuota/data/sample_list.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -24,10 +23,10 @@ namespace cuota::inline v0::detail {
 /// Threads: one at a time. Allocates nothing once it is made.
 class batch_line {
 public:
-    /// `places`: the most batches that are claimed and not yet copied. `slots`: on the device.
-    batch_line(std::size_t places, std::size_t slots, std::size_t batch, batch_deal const& deal)
-        : slots_{slots}, deal_{deal}, pending_(places) {
-        for (pending& p : pending_) p.samples.reserve(batch);
+    /// `places`: the most batches that are claimed and not yet copied. `slots`: on the device. Each with that room.
+    batch_line(std::size_t places, std::size_t slots, sample_list const& room)
+        : slots_{slots}, pending_(places) {
+        for (pending& p : pending_) p.samples = room;
         free_slots_.reserve(slots);
         ready_.reserve(slots);
         for (std::uint32_t i = 0; i != slots; ++i) free_slots_.push_back(i);
@@ -39,13 +38,16 @@ public:
     /// There is no work yet.
     void open() noexcept {
         is_open_ = true;
-        claimed_ = copied_ = claim_end_ = 0;
+        claimed_ = copied_ = 0;
+        claim_position_ = end_ = 0;
     }
-    void begin(batch_deal const& deal) noexcept {
+    /// At a position, until another one, which `ends_here` may find to be too far.
+    void begin(std::uint64_t position, std::uint64_t end) noexcept {
         ++generation_;
-        deal_ = deal;
         delivered_ = 0;
-        claim_end_ = deal_.batches();
+        claim_position_ = position_ = position;
+        end_ = end;
+        is_cut_ = false;
         failure_ = nullptr;
         for (pending& p : pending_) p.failure = nullptr;
     }
@@ -54,36 +56,42 @@ public:
         is_open_ = false;
         ++generation_;
         for (pending& p : pending_) p.filled.reset();
-        free_slots_.insert(free_slots_.end(), ready_.begin(), ready_.end());
+        for (arrived const& a : ready_) free_slots_.push_back(a.slot);
         ready_.clear();
     }
 
-    [[nodiscard]] std::uint64_t batches() const noexcept { return deal_.batches(); }
     /// Where the epoch is, counting what was delivered.
-    [[nodiscard]] std::uint64_t position() const noexcept { return deal_.position_after(delivered_); }
+    [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+    [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
     // --- workers ---
 
     struct claim {
         std::uint64_t generation;
         std::uint64_t batch;
-        batch_deal::piece at;
     };
 
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
-    [[nodiscard]] bool has_work() const noexcept { return is_open_ && claimed_ < claim_end_; }
-    /// The next batch of that generation; nothing when there is none.
-    [[nodiscard]] std::optional<claim> claim_next(std::uint64_t generation) noexcept {
+    [[nodiscard]] bool has_work() const noexcept { return is_open_ && !is_cut_ && claim_position_ != end_; }
+    /// Where the step begins whose batch that generation claims next; nothing when it claims no more.
+    [[nodiscard]] std::optional<std::uint64_t> next_step(std::uint64_t generation) const noexcept {
         if (generation != generation_ || !has_work()) return std::nullopt;
-        std::uint64_t const batch = claimed_++;
-        return claim{generation_, batch, deal_.of(batch)};
+        return claim_position_;
     }
+    /// The batch of that step, which ends there.
+    [[nodiscard]] claim claim_next(std::uint64_t step_end) noexcept {
+        claim_position_ = step_end;
+        pending_of(claimed_).end = step_end;
+        return {generation_, claimed_++};
+    }
+    /// There is no such batch: the epoch ends where that step would begin.
+    void ends_here() noexcept { end_ = claim_position_; }
     /// Puts what became of a claimed batch in its place; the samples are swapped with others that are done with. False,
     /// and nothing is changed, when its epoch is over.
-    bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled,
-              std::vector<std::uint64_t>& samples, std::exception_ptr failure) noexcept {
+    bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled, sample_list& samples,
+              std::exception_ptr failure) noexcept {
         if (mine.generation != generation_) return false;
-        if (failure) claim_end_ = std::min(claim_end_, mine.batch);  // what comes after it is of no use
+        if (failure) is_cut_ = true;  // what comes after it is of no use
         pending& place = pending_of(mine.batch);
         place.filled = std::exchange(filled, std::nullopt);
         place.failure = std::move(failure);
@@ -96,7 +104,8 @@ public:
     /// A claimed batch: being filled, filled and waiting for its copy, or failed.
     struct pending {
         std::optional<staging_ring::fill_lease> filled{};
-        std::vector<std::uint64_t> samples{};
+        sample_list samples{};
+        std::uint64_t end = 0;  // where its step ends
         std::exception_ptr failure{};
     };
     /// To the slot that was given back first: what still computes on the last one need not be waited for.
@@ -118,7 +127,7 @@ public:
         return copy_job{&next, free_slots_.front()};
     }
     void copied() noexcept {
-        ready_.push_back(free_slots_.front());
+        ready_.push_back({free_slots_.front(), pending_of(copied_).end});
         free_slots_.erase(free_slots_.begin());
         ++copied_;
     }
@@ -129,7 +138,7 @@ public:
     // --- the consumer ---
 
     /// All batches were delivered.
-    [[nodiscard]] bool is_over() const noexcept { return delivered_ == deal_.batches(); }
+    [[nodiscard]] bool is_over() const noexcept { return position_ == end_; }
     [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
     /// What stands in the place of the batch to be delivered next, or null.
     [[nodiscard]] std::exception_ptr failure_here() const noexcept {
@@ -146,9 +155,10 @@ public:
         std::uint64_t index;  // of the batch in its epoch
     };
     [[nodiscard]] delivery deliver() noexcept {
-        delivery const next{ready_.front(), delivered_++};
+        auto const [slot, end] = ready_.front();
         ready_.erase(ready_.begin());
-        return next;
+        position_ = end;
+        return {slot, delivered_++};
     }
     void give_back(std::uint32_t slot) noexcept { free_slots_.push_back(slot); }
 
@@ -160,14 +170,20 @@ private:
     std::size_t const slots_;
     bool is_open_ = false;
     std::uint64_t generation_ = 0;
-    batch_deal deal_;
-    std::uint64_t claimed_ = 0;    // batches given to workers
-    std::uint64_t claim_end_ = 0;  // where claiming ends: with the epoch, or before a failure
-    std::uint64_t copied_ = 0;     // batches whose copy is enqueued
-    std::uint64_t delivered_ = 0;  // batches given to the consumer
+    std::uint64_t claimed_ = 0;         // batches given to workers
+    std::uint64_t copied_ = 0;          // batches whose copy is enqueued
+    std::uint64_t delivered_ = 0;       // batches given to the consumer
+    std::uint64_t claim_position_ = 0;  // where the next step begins that is claimed
+    std::uint64_t position_ = 0;        // where the last one ended that was delivered
+    std::uint64_t end_ = 0;             // of the epoch
+    bool is_cut_ = false;               // by a failure: nothing is claimed any more
     std::vector<pending> pending_;
     std::vector<std::uint32_t> free_slots_;  // longest free first
-    std::vector<std::uint32_t> ready_;       // copied and not yet delivered, in order
+    struct arrived {
+        std::uint32_t slot;
+        std::uint64_t end;  // where its step ends
+    };
+    std::vector<arrived> ready_;  // copied and not yet delivered, in order
     std::exception_ptr failure_;
 };
 

@@ -50,7 +50,8 @@ public:
     batch& operator=(batch const&) = delete;
     ~batch() { release(); }
 
-    /// Elements of a field of all samples, back to back, for work on s that starts after this call.
+    /// Elements of a field of all samples, back to back, for work on s that starts after this call. Of a ragged field all
+    /// rows; row_offsets says whose they are.
     /// T must be the field's element type, or std::byte for any.
     /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
     /// Throws:  misuse for a wrong type or field, a moved-from batch, or the legacy default stream, which other
@@ -65,6 +66,25 @@ public:
     }
     template <class T>
     void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used
+
+    /// Where the rows of each sample begin in a ragged field: sample i has [o[i], o[i + 1]), so there is one more than there
+    /// are samples, and the last is the number of all rows. Order and throws: as view; misuse for another field.
+    [[nodiscard]] device_span<std::uint64_t const> row_offsets(stream_ref s, std::size_t field = 0,
+                                                               place where = place::here()) const& {
+        check_alive(where);
+        auto const seen = engine_->contents(slot_).row_offsets(field, "a batch", where);
+        used_on(s, where);
+        return seen;
+    }
+    void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
+    /// The same numbers on the host, valid while the batch lives: to size a launch by the longest, for instance.
+    [[nodiscard]] std::span<std::uint64_t const> row_offsets(std::size_t field = 0,
+                                                             place where = place::here()) const& {
+        check_alive(where);
+        auto const at = engine_->contents(slot_).ragged_at(field, "a batch", where);
+        return engine_->slot(slot_).samples.row_offsets[at];
+    }
+    void row_offsets(std::size_t = 0) const&& = delete;
 
     /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it.
     /// Throws: as view.
@@ -81,7 +101,7 @@ public:
     /// Which samples of the source these are, in order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const {
         check_alive({});
-        return engine_->slot(slot_).samples;
+        return engine_->slot(slot_).samples.numbers;
     }
     [[nodiscard]] std::span<field const> fields() const {
         check_alive({});

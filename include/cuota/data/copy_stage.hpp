@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -18,7 +17,9 @@
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/device_transform.hpp>
 #include <cuota/data/loader_memory.hpp>
+#include <cuota/data/sample_list.hpp>
 #include <cuota/data/slot_layout.hpp>
+#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0::detail {
@@ -34,13 +35,13 @@ public:
 
     /// Brings a filled slot's samples to a device slot. Returns the bytes copied.
     /// Throws: cuda_error, and what the program's transform throws. The device slot may be used for another batch then.
-    std::size_t copy(staging_ring::fill_lease lease, std::span<std::uint64_t const> samples, device_slot& to,
+    std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch) {
         device_scope const here{memory_.where()};
         stream const& copies = memory_.copies();
         std::byte* const target = options().transform ? memory_.arrival() : to.at;
         if (!options().transform) to.order_readers_before(copies);
-        std::size_t const bytes = plan().host_slot.used_bytes(memory_.shape().fields, samples.size());
+        std::size_t const bytes = slot_places{memory_.shape().fields, samples}.used_bytes();
         if (clock_) clock_->begin(copies);
         to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
         if (clock_) clock_->end(copies);
@@ -48,9 +49,17 @@ public:
         return bytes;
     }
 
+    /// Overwrites a slot whose batch has ended, after all that used it, if the program wants that. Throws: cuda_error.
+    void poison(device_slot& ended) const {
+        if (!options().poison) return;
+        device_scope const here{memory_.where()};
+        ended.order_readers_before(memory_.copies());
+        rt::fill_bytes(ended.at, 0xFF, plan().device_slot.bytes, memory_.copies());
+    }
+
     /// A batch in its slot, as it is delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept {
-        return {of.at, plan().device_slot.offsets, memory_.shape().delivered, of.samples.size()};
+        return {of.at, memory_.shape().delivered, &of.samples};
     }
 
     /// True within the program's device_transform, on its thread. Any thread may ask.
@@ -73,18 +82,16 @@ private:
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_.plan(); }
 
     // The copy need not wait for who reads the slot; what is made there must.
-    void transform(std::span<std::uint64_t const> samples, device_slot& to, std::uint64_t epoch) {
+    void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch) {
         stream const& copies = memory_.copies();
         to.order_readers_before(copies);
-        std::size_t const n = samples.size();
         device_transform const& what = *options().transform;
-        slot_contents const in{memory_.arrival(), plan().host_slot.offsets, memory_.shape().fields, n};
-        slot_contents const out{to.at, plan().device_slot.offsets, what.fields, n};
-        slot_contents const between{memory_.arrival() + plan().host_slot.bytes, plan().scratch.offsets,
-                                    what.scratch, n};
+        slot_contents const in{memory_.arrival(), memory_.shape().fields, &samples};
+        slot_contents const out{to.at, what.fields, &samples};
+        slot_contents const between{memory_.arrival() + plan().host_slot.bytes, what.scratch, &samples};
         {
             transform_scope const marked{transforming_};
-            what.run(transform_job{copies, epoch, samples, in, out, between});
+            what.run(transform_job{copies, epoch, in, out, between});
         }
         to.is_made_on(copies);
     }

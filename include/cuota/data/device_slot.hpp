@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/data/sample_list.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -21,7 +21,7 @@ namespace cuota::inline v0::detail {
 class device_slot {
 public:
     std::byte* at = nullptr;
-    std::vector<std::uint64_t> samples{};
+    sample_list samples{};
 
     /// What is here now is there when that copy is over.
     void arrives_with(staging_ring::in_flight copy) noexcept {

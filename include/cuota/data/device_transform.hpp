@@ -23,24 +23,29 @@ namespace cuota::inline v0 {
 /// device_transform::run, on the host; the views for work on `stream` that the call enqueues.
 class transform_job {
 public:
-    transform_job(stream_ref s, std::uint64_t epoch, std::span<std::uint64_t const> samples,
-                  detail::slot_contents const& in, detail::slot_contents const& out,
-                  detail::slot_contents const& scratch) noexcept
-        : stream_{s}, epoch_{epoch}, samples_{samples}, in_{in}, out_{out}, scratch_{scratch} {}
+    transform_job(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
+                  detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept
+        : stream_{s}, epoch_{epoch}, in_{in}, out_{out}, scratch_{scratch} {}
 
     /// The loader's stream of copies: what is enqueued on it starts when the batch is there, and is over before
     /// the batch is used.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-    [[nodiscard]] std::size_t size() const noexcept { return samples_.size(); }  ///< samples
+    [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
     /// Which samples of the source these are, in order; with `epoch` what a random transform is seeded with.
-    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept { return samples_; }
+    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept { return in_.samples->numbers; }
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
 
-    /// Elements of a field of the source, of all samples, back to back. T is the field's element type, or std::byte.
+    /// Elements of a field of the source, of all samples, back to back; of a ragged one all rows. T is the field's element
+    /// type, or std::byte.
     /// Throws: misuse for another type, or a field that there is not.
     template <class T>
     [[nodiscard]] device_span<T const> in(std::size_t field = 0, place where = place::here()) const {
         return in_.view<T const>(field, "what a transform gets", where);
+    }
+    /// Where the rows of each sample begin in a ragged field of the source: batch::row_offsets. Throws: misuse for another.
+    [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t field = 0,
+                                                               place where = place::here()) const {
+        return in_.row_offsets(field, "what a transform gets", where);
     }
     /// Of a field of the batch: all of it is to be written.
     template <class T>
@@ -61,15 +66,13 @@ public:
             throw misuse{"the first " + std::to_string(fields) +
                          " fields of a transform's scratch that has " +
                          std::to_string(scratch_.fields.size())};
-        return {stream_,  epoch_,
-                samples_, scratch_.only(0, fields),
-                out_,     scratch_.only(fields, scratch_.fields.size() - fields)};
+        return {stream_, epoch_, scratch_.only(0, fields), out_,
+                scratch_.only(fields, scratch_.fields.size() - fields)};
     }
 
 private:
     stream_ref stream_;
     std::uint64_t epoch_;
-    std::span<std::uint64_t const> samples_;
     detail::slot_contents in_;
     detail::slot_contents out_;
     detail::slot_contents scratch_;
@@ -78,7 +81,7 @@ private:
 /// What a loader does with each batch on the device before it delivers it: crops and flips, normalises, widens what
 /// crossed the link as bytes. Kernels on the loader's stream of copies; the host waits for nothing.
 ///
-/// `fields` is what a batch has then. `run` gets the batch as it was copied and enqueues the work. What it throws comes in
+/// `fields` is what a batch has then, none of them ragged. `run` gets the batch as it was copied and enqueues the work. What it throws comes in
 /// place of the batch, in its place in the order. A transform for certain fields of a source has them in `takes`: a loader
 /// of others is a misuse. One of several kernels has in `scratch` what they hand on, of each sample, as fields.
 /// Cost:    device memory for one more batch, as it was copied, and its scratch; two batches follow each other on one

@@ -28,6 +28,7 @@
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
+#include <cuota/data/batch_reader.hpp>
 #include <cuota/data/copy_stage.hpp>
 #include <cuota/data/loader_memory.hpp>
 #include <cuota/data/loader_plan.hpp>
@@ -50,13 +51,12 @@ public:
         : from_{std::move(from)},
           memory_{loader_memory::of(from_, options, where)},
           // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
-          line_{plan().host_slots + options.workers, plan().device_slots, plan().batch, deal_from(0)},
+          line_{plan().host_slots + options.workers, plan().device_slots, memory_->shape().list_with_room()},
           stage_{*memory_.operator->()} {
         try {
             for (std::size_t i = 0; i != options.workers; ++i)
-                workers_.emplace_back([this, i, mine = make_scratch()](std::stop_token stop) mutable {
-                    work(std::move(stop), i, mine);
-                });
+                workers_.emplace_back([this, i, mine = batch_reader{memory_->shape(), from_}](
+                                          std::stop_token stop) mutable { work(std::move(stop), i, mine); });
         } catch (...) {
             shut_down();
             throw;
@@ -123,7 +123,11 @@ public:
     /// Throws: misuse while another epoch is going on, or for a position that there is not; what loader_slots::start_use
     /// throws. The loader is as before then.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
-        batch_deal const deal = deal_from(position);
+        std::uint64_t const positions = memory_->shape().positions;
+        if (position > positions)
+            throw misuse{"an epoch of " + name() + " was to go on from position " + std::to_string(position) +
+                             " of " + std::to_string(positions),
+                         where};
         {
             std::scoped_lock const lock{guard_};
             if (line_.is_open())
@@ -138,7 +142,8 @@ public:
             throw;
         }
         std::scoped_lock const lock{guard_};
-        line_.begin(deal);
+        begin_ = position;
+        line_.begin(position, is_by_rows() ? positions : deal_.end(position));
         times_.begin(epoch);
         stage_.forget_times();
         work_.notify_all();
@@ -199,7 +204,8 @@ public:
     [[nodiscard]] loader_stats stats() const {
         std::scoped_lock const lock{guard_};
         loader_stats now = times_.now();
-        now.all_batches = line_.batches();
+        if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
+        now.covered = part_covered();
         now.workers = options().workers;
         now.is_pinned = memory_->is_pinned();
         now.copying = stage_.busy();
@@ -214,6 +220,7 @@ public:
         memory_->slot(index).end_uses();
         {
             std::scoped_lock const lock{guard_};
+            report_failure_of([&] { stage_.poison(memory_->slot(index)); });
             line_.give_back(index);
             copy_what_can_be();
         }
@@ -237,9 +244,11 @@ private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_->shape().options; }
     [[nodiscard]] std::span<field const> fields() const noexcept { return memory_->shape().fields; }
 
-    [[nodiscard]] batch_deal deal_from(std::uint64_t position) const {
-        return {memory_->shape().positions, options().batch, options().last, options().part, position};
+    [[nodiscard]] double part_covered() const noexcept {
+        auto const all = static_cast<double>(line_.end() - begin_);
+        return all == 0 ? 0 : static_cast<double>(line_.position() - begin_) / all;
     }
+    [[nodiscard]] bool is_by_rows() const noexcept { return plan().rows != 0; }
 
     [[nodiscard]] bool is_next_known() const noexcept {
         return line_.is_over() || line_.has_ready() || line_.failure_here() || line_.all_slots_held();
@@ -257,21 +266,8 @@ private:
 
     // --- workers ---
 
-    // What a worker writes to besides its slot; made where a failure to make it can be thrown.
-    struct scratch {
-        std::vector<std::span<std::byte>> out;
-        std::vector<std::uint64_t> samples;
-    };
-    [[nodiscard]] scratch make_scratch() const {
-        scratch made;
-        made.out.resize(fields().size());
-        made.samples.resize(plan().batch);  // its size, not only room: a copy has it, too
-        return made;
-    }
-
     // Every way through here publishes exactly one result for the batch that was claimed.
-    void work(std::stop_token stop, std::size_t number, scratch& mine_to_write) noexcept {
-        auto& [out, samples] = mine_to_write;
+    void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept {
         std::exception_ptr failure;
         if (options().worker_start) try {
                 options().worker_start(number);
@@ -285,7 +281,8 @@ private:
                 stopwatch const time{taken.waiting};
                 lease = memory_->ring().acquire(stop);
             } catch (...) { failure = std::current_exception(); }
-            std::optional<claim> const mine = lease || failure ? next_claim(*epoch) : std::nullopt;
+            std::optional<claim> const mine =
+                lease || failure ? next_claim(*epoch, reader, failure, taken) : std::nullopt;
             if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
                 lease.reset();
                 memory_->uses_of_ring().drop_brief();
@@ -295,17 +292,18 @@ private:
             try {
                 if (!failure) {
                     device_scope const here{memory_->where()};  // for a program's source and sampler
-                    draw(*mine, samples, taken);
-                    fill(*lease, samples, out, taken);
+                    if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
+                    reader.fill(lease->bytes(), taken);
                 }
             } catch (...) { failure = std::current_exception(); }
-            publish(mine->what, std::move(lease), samples, std::move(failure), taken);
+            publish(mine->what, std::move(lease), reader.samples(), std::move(failure), taken);
         }
     }
 
     struct claim {
         batch_line::claim what;
         std::uint64_t epoch;
+        dealt_batch at;
     };
 
     // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
@@ -320,30 +318,50 @@ private:
     // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
     // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
     // over: what the worker met in it, a failure perhaps, is no other epoch's.
-    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation) {
+    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, batch_reader& reader,
+                                                  std::exception_ptr& failure, worker_times& taken) {
+        if (is_by_rows() && !failure) return claim_by_rows(generation, reader, failure, taken);
         std::scoped_lock const lock{guard_};
-        auto const what = line_.claim_next(generation);
-        if (!what) return std::nullopt;
+        auto const position = line_.next_step(generation);
+        if (!position) return std::nullopt;
+        return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
+    }
+    // Its samples are looked at first, for they say where the batch ends, and the next one begins: by one worker at a time,
+    // but not under the lock, for it is the program's sampler and source that tell.
+    [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, batch_reader& reader,
+                                                     std::exception_ptr& failure, worker_times& taken) {
+        std::scoped_lock const dealing{dealing_};
+        std::optional<std::uint64_t> position;
+        std::uint64_t epoch = 0;
+        {
+            std::scoped_lock const lock{guard_};
+            position = line_.next_step(generation);
+            epoch = times_.epoch();
+        }
+        if (!position) return std::nullopt;
+        std::optional<dealt_batch> at;
+        try {
+            device_scope const here{memory_->where()};
+            at = reader.draw_rows(epoch, *position, taken);
+        } catch (...) { failure = std::current_exception(); }
+        std::scoped_lock const lock{guard_};
+        if (!line_.next_step(generation)) return std::nullopt;
+        if (failure) return claim_at(nowhere());
+        if (at) return claim_at(*at);
+        line_.ends_here();
+        arrived_.notify_all();
+        return std::nullopt;
+    }
+    // Under the lock.
+    [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept {
         memory_->uses_of_ring().keep_brief();
-        return claim{*what, times_.epoch()};
+        return {line_.claim_next(at.end), times_.epoch(), at};
     }
-    void draw(claim const& mine, std::vector<std::uint64_t>& samples, worker_times& taken) const {
-        stopwatch const time{taken.drawing};
-        samples.resize(static_cast<std::size_t>(mine.what.at.count));  // there is room
-        memory_->shape().draw(mine.epoch, mine.what.at.first, samples);
-    }
-
-    void fill(staging_ring::fill_lease const& lease, std::span<std::uint64_t const> samples,
-              std::vector<std::span<std::byte>>& out, worker_times& taken) const {
-        stopwatch const time{taken.reading};
-        for (std::size_t k = 0; k != fields().size(); ++k)
-            out[k] = lease.bytes().subspan(plan().host_slot.offsets[k], samples.size() * fields()[k].bytes());
-        from_.gather(samples, out);
-    }
+    // A batch that only takes a failure along, and nothing is behind it.
+    [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(batch_line::claim const& mine, std::optional<staging_ring::fill_lease> lease,
-                 std::vector<std::uint64_t>& samples, std::exception_ptr failure,
-                 worker_times const& taken) noexcept {
+                 sample_list& samples, std::exception_ptr failure, worker_times const& taken) noexcept {
         {
             std::scoped_lock const lock{guard_};
             if (line_.fill(mine, lease, samples, std::move(failure))) {
@@ -380,11 +398,15 @@ private:
     pid_t const process_ = ::getpid();
     any_source from_;
     loader_memory memory_;
+    batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
 
+    // One worker at a time finds where a batch ends that its rows end. Taken before the other.
+    std::mutex dealing_;
     mutable std::mutex guard_;  // for all below
     std::condition_variable_any work_;
     std::condition_variable_any arrived_;
     batch_line line_;
+    std::uint64_t begin_ = 0;  // where the epoch began that goes on, or went on last
     loader_times times_;
     copy_stage stage_;
     std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock

@@ -20,6 +20,7 @@
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/loader_plan.hpp>
+#include <cuota/data/sample_list.hpp>
 #include <cuota/data/use_count.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -36,7 +37,7 @@ struct loader_shape {
           delivered{how.transform ? how.transform->fields : fields},
           order{sampler_of(name, how)},
           positions{order.size(samples)},
-          options{with_batch(name, positions, fields, how)},
+          options{with_sizes(name, positions, fields, how)},
           plan{plan_for(name, positions, fields, options)} {}
 
     /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
@@ -49,6 +50,10 @@ struct loader_shape {
             out = out.subspan(here);
             first += here;
         }
+    }
+
+    [[nodiscard]] sample_list list_with_room() const {
+        return sample_list::with_room(plan.batch, ragged_count(fields));
     }
 
     std::string name;
@@ -79,7 +84,7 @@ public:
                       device_memory::granule()}} {
         copies_.emplace(stream_priority::high);
         slots_.resize(plan().device_slots);
-        for (device_slot& slot : slots_) slot.samples.reserve(plan().batch);
+        for (device_slot& slot : slots_) slot.samples = shape_.list_with_room();
     }
 
     [[nodiscard]] loader_shape const& shape() const noexcept { return shape_; }
@@ -208,14 +213,17 @@ private:
 
     [[nodiscard]] label label_of(loader_part which, place where) const {
         bool const is_slab = which == loader_part::device_slab;
+        bool const is_by_rows = plan().rows != 0;
+        std::size_t slot_layout::*const one =
+            is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
         slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
-        std::size_t const in_slots = checked_mul(slot.sample_bytes, at(which).slots).value_or(unlimited);
+        std::size_t const in_slots = checked_mul(slot.*one, at(which).slots).value_or(unlimited);
         bool const arrives_elsewhere = is_slab && shape_.options.transform;
         std::size_t const arriving =
-            arrives_elsewhere ? saturating_add(plan().host_slot.sample_bytes, plan().scratch.sample_bytes)
-                              : 0;
-        std::size_t const a_sample = saturating_add(in_slots, arriving);
-        return {shape_.options.name, where, "samples in a batch", a_sample == 0 ? 1 : a_sample};
+            arrives_elsewhere ? saturating_add(plan().host_slot.*one, plan().scratch.*one) : 0;
+        std::size_t const in_all = saturating_add(in_slots, arriving);
+        return {shape_.options.name, where, is_by_rows ? "rows in a batch" : "samples in a batch",
+                in_all == 0 ? 1 : in_all};
     }
 
     void charge_for(loader_part which, place where) {
@@ -236,13 +244,14 @@ private:
             charge(budget_access::node(account), p.bytes, request);
         } catch (budget_exceeded const& refused) {
             refusal facts = refused.facts();
-            facts.would_fit = fitting_batch(which, facts.would_fit) * facts.request.unit_bytes;
+            facts.would_fit = fitting_size(which, facts.would_fit) * facts.request.unit_bytes;
             throw budget_exceeded{std::move(facts)};
         }
     }
 
-    // The largest batch with which all of the loader would fit, when the part that was refused could get `room`.
-    [[nodiscard]] std::size_t fitting_batch(loader_part refused, std::size_t room) const {
+    // The most samples or rows in a batch with which all of the loader would fit, when the part that was refused could get
+    // `room`.
+    [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const {
         auto const room_for = [&](loader_part which) {
             part const& p = at(which);
             if (!p.account) return unlimited;
@@ -252,9 +261,10 @@ private:
         auto const& [pinned, slab] = parts_;
         bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
         std::size_t const mine = (pinned.is_held ? pinned.bytes : 0) + (slab.is_held ? slab.bytes : 0);
-        return largest_batch(shape_.name, shape_.positions, shape_.fields, shape_.options,
-                             room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
-                             is_one ? saturating_add(room, mine) : unlimited);
+        return largest_fitting(shape_.name, shape_.positions, shape_.fields, shape_.options,
+                               size_that_decides(shape_.options),
+                               {room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
+                                is_one ? saturating_add(room, mine) : unlimited});
     }
 
     void allocate(loader_part which, place where) {
@@ -351,14 +361,16 @@ public:
         slots_->start_use(where);
         slots_->drop_use();
     }
-    /// The same for an automatic_batch that others leave less room for than there was a moment ago: with one that fits.
+    /// The same for a batch that is chosen, and that others leave less room for than there was a moment ago: with one that
+    /// fits.
     [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where) {
-        bool const may_be_smaller = how.batch == automatic_batch;
         try {
             return loader_memory{loader_shape{from, how}, where};
         } catch (budget_exceeded const& refused) {
-            how.batch = refused.facts().fitting_count();
-            if (!may_be_smaller || how.batch == 0) throw;
+            std::size_t& size = how.*size_that_decides(how);
+            bool const may_be_smaller = size == automatic_batch;
+            size = refused.facts().fitting_count();
+            if (!may_be_smaller || size == 0) throw;
         }
         return loader_memory{loader_shape{from, how}, where};
     }

@@ -31,10 +31,15 @@ namespace cuota::inline v0 {
 /// As loader_options::batch: the largest whose slots fit what the loader's budgets have free when it is made, of all
 /// samples at most. loader_plan::batch says which that is.
 inline constexpr std::size_t automatic_batch = unlimited;
+/// As loader_options::rows: the most that fit in the same way.
+inline constexpr std::size_t automatic_rows = unlimited;
 
-/// How a loader loads. Only `batch` must be given.
+/// How a loader loads. Only `batch` must be given, and `rows` if the source has a ragged field.
 struct loader_options {
-    std::size_t batch = 0;                 ///< samples in a batch, or automatic_batch
+    std::size_t batch = 0;  ///< samples in a batch, the most if there are `rows`; or automatic_batch
+    /// The most rows that each ragged field has in a batch, or automatic_rows: words, frames. A batch has as many samples
+    /// as fit both; one that has more rows by itself is a sample_too_long in its batch's place.
+    std::size_t rows = 0;
     std::optional<budget> device{};        ///< charged for the device slots; none: not limited
     std::optional<budget> pinned{};        ///< charged for the pinned slots; none: not limited
     std::optional<std::uint64_t> seed{};   ///< short for a shuffle_sampler; none: in the source's order
@@ -53,7 +58,10 @@ struct loader_options {
         transform{};            ///< what becomes of each batch on the device; none: as the source has it
     tag name = "loader slots";  ///< for messages and accounts
     bool time_copies = false;   ///< for batch_loader::stats: two more events a copy
-    bool progress = false;      ///< a line on standard error while an epoch goes on, where that is a terminal
+    /// Overwrites each batch with bytes of 0xFF, NaN as floats, once all that used it is over: who kept a view of it sees
+    /// that. For finding mistakes; it takes the device's time, not the link's.
+    bool poison = false;
+    bool progress = false;  ///< a line on standard error while an epoch goes on, where that is a terminal
     /// Called by each worker, numbered from 0, before it reads: to bind it to processors, for instance. What it throws
     /// comes in place of the worker's batches.
     std::function<void(std::size_t worker)> worker_start{};
@@ -67,9 +75,10 @@ struct loader_options {
 /// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction, and again at an epoch's
 /// start if it gave back (loader_options::reclaim_priority).
 struct loader_plan {
-    std::size_t batch = 0;      ///< samples in a full batch
-    std::uint64_t batches = 0;  ///< in an epoch
-    slot_layout host_slot{};    ///< a batch as the source has it, and as it is copied
+    std::size_t batch = 0;                   ///< samples in a full batch
+    std::size_t rows = 0;                    ///< the most of each ragged field in a batch
+    std::optional<std::uint64_t> batches{};  ///< in an epoch; none: their rows decide
+    slot_layout host_slot{};                 ///< a batch as the source has it, and as it is copied
     slot_layout device_slot{};  ///< a batch as it is delivered: the same if there is no transform
     slot_layout scratch{};      ///< what its transform has besides, for one batch
     std::size_t host_slots = 0;
@@ -86,6 +95,8 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
                             device_transform const& wanted) {
     if (!wanted.run)
         throw misuse{"a loader of " + name + " was given a device_transform that has nothing to run"};
+    expect_no_ragged(wanted.fields, "what a device_transform makes");
+    expect_no_ragged(wanted.scratch, "the scratch of a device_transform");
     if (!wanted.takes.empty() && !std::ranges::equal(wanted.takes, fields))
         throw misuse{"a loader of " + name + ", which has " + fields_text(fields) +
                      ", was given a device_transform of " + fields_text(wanted.takes)};
@@ -100,6 +111,25 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
     return {};
 }
 
+inline void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows) {
+    auto const ragged = std::ranges::find_if(fields, &field::is_ragged);
+    if (ragged != fields.end() && rows == 0)
+        throw misuse{"a loader of " + name + ", whose " + field_text(*ragged) +
+                     " is ragged, was given no `rows`: the most in a batch"};
+    if (ragged == fields.end() && rows != 0)
+        throw misuse{"a loader of " + name + ", which has no ragged field, was given batches of at most " +
+                     std::to_string(rows) + " rows"};
+}
+
+/// The most samples of a batch. One that is never filled would only hold memory.
+[[nodiscard]] inline std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions,
+                                                  bool is_by_rows, loader_options const& options) {
+    if (!is_by_rows) return static_cast<std::size_t>(std::max<std::uint64_t>(deal.largest(), 1));
+    bool const is_any = options.last == last_batch::pad && positions != 0;
+    std::uint64_t const most = is_any ? options.batch : std::min<std::uint64_t>(options.batch, positions);
+    return static_cast<std::size_t>(std::max<std::uint64_t>(most, 1));
+}
+
 /// Of an epoch that has so many positions.
 [[nodiscard]] inline loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                           std::span<field const> fields, loader_options const& options) {
@@ -107,15 +137,17 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
     if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
     if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
     if (options.transform) check_transform(name, fields, *options.transform);
+    check_rows(name, fields, options.rows);
 
     loader_plan plan;
     batch_deal const deal{positions, options.batch, options.last, options.part};
-    // A batch that is never filled would only hold memory.
-    plan.batch = static_cast<std::size_t>(std::max<std::uint64_t>(deal.largest(), 1));
-    plan.batches = deal.batches();
+    bool const is_by_rows = options.rows != 0;
+    plan.batch = samples_in_batch(deal, positions, is_by_rows, options);
+    plan.rows = options.rows;
+    if (!is_by_rows) plan.batches = deal.batches();
     plan.device_slots = options.device_slots;
     plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
-    plan.host_slot = slot_layout::of(fields, plan.batch, name);
+    plan.host_slot = slot_layout::of(fields, plan.batch, name, plan.rows);
     plan.device_slot =
         options.transform ? slot_layout::of(options.transform->fields, plan.batch, name) : plan.host_slot;
     if (options.transform) plan.scratch = slot_layout::of(options.transform->scratch, plan.batch, name);
@@ -132,38 +164,59 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
     return plan;
 }
 
-/// The largest batch whose plan fits both rooms, and all of it the third; 0 when none does.
-[[nodiscard]] inline std::size_t largest_batch(std::string const& name, std::uint64_t positions,
-                                               std::span<field const> fields, loader_options options,
-                                               std::size_t device_room, std::size_t pinned_room,
-                                               std::size_t room_for_both = unlimited) {
+/// What budgets leave for a loader. Bytes.
+struct loader_room {
+    std::size_t device = unlimited;
+    std::size_t pinned = unlimited;
+    std::size_t both = unlimited;
+};
+
+/// The most of one size of the options, up to what it is there, with which the plan fits; 0 when it never does.
+[[nodiscard]] inline std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
+                                                 std::span<field const> fields, loader_options options,
+                                                 std::size_t loader_options::*size, loader_room const& room) {
     std::size_t fits = 0;
-    std::size_t too_large = options.batch + 1;
+    std::size_t too_large = options.*size + 1;
     while (fits + 1 < too_large) {
-        options.batch = fits + (too_large - fits) / 2;
+        options.*size = fits + (too_large - fits) / 2;
         loader_plan const plan = plan_for(name, positions, fields, options);
-        bool const ok = plan.device_bytes <= device_room && plan.pinned_bytes <= pinned_room &&
-                        saturating_add(plan.device_bytes, plan.pinned_bytes) <= room_for_both;
-        (ok ? fits : too_large) = options.batch;
+        bool const ok = plan.device_bytes <= room.device && plan.pinned_bytes <= room.pinned &&
+                        saturating_add(plan.device_bytes, plan.pinned_bytes) <= room.both;
+        (ok ? fits : too_large) = options.*size;
     }
     return fits;
 }
 
-/// The options with a number in place of automatic_batch; 1 when none fits, which is refused then as such a batch is.
-/// Throws: misuse when there is no budget to fit.
-[[nodiscard]] inline loader_options with_batch(std::string const& name, std::uint64_t positions,
+/// The size of the options that decides how large a batch is: its rows, or its samples.
+[[nodiscard]] inline std::size_t loader_options::*size_that_decides(loader_options const& options) noexcept {
+    return options.rows != 0 ? &loader_options::rows : &loader_options::batch;
+}
+
+/// The options with a number in place of automatic_batch or automatic_rows; 1 when none fits, which is refused then as such
+/// a batch is. Throws: misuse when there is no budget to fit, or both sizes are to be chosen.
+[[nodiscard]] inline loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                                std::span<field const> fields, loader_options options) {
-    if (options.batch != automatic_batch) return options;
+    bool const by_rows = options.rows == automatic_rows;
+    bool const by_samples = options.batch == automatic_batch;
+    if (!by_rows && !by_samples) return options;
+    if (by_rows && by_samples)
+        throw misuse{"a loader of " + name + " was to choose its samples and its rows: give one of them"};
     if (!options.device && !options.pinned)
         throw misuse{"a loader of " + name +
                      " was to choose its batch by what fits, and was given no budget"};
     auto const room_of = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
     bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
-    options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
-    options.batch = std::max<std::size_t>(largest_batch(name, positions, fields, options,
-                                                        room_of(options.device), room_of(options.pinned),
-                                                        is_one ? room_of(options.device) : unlimited),
-                                          1);
+    loader_room const room{room_of(options.device), room_of(options.pinned),
+                           is_one ? room_of(options.device) : unlimited};
+    std::size_t loader_options::*const size = by_rows ? &loader_options::rows : &loader_options::batch;
+    if (by_rows) {
+        check_rows(name, fields, automatic_rows);
+        std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);
+        std::size_t const slots = std::max<std::size_t>(options.device_slots, 1);
+        // More cannot fit, whatever else there is.
+        options.rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
+    } else options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
+    options.*size = std::max<std::size_t>(largest_fitting(name, positions, fields, options, size, room), 1);
     return options;
 }
 
@@ -176,7 +229,7 @@ template <source S>
     std::string const name{from.name()};
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
     std::span<field const> const fields = from.fields();
-    return detail::plan_for(name, positions, fields, detail::with_batch(name, positions, fields, options));
+    return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));
 }
 
 }  // namespace cuota::inline v0

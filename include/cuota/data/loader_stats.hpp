@@ -40,10 +40,12 @@ enum class loader_stage {
 /// What the present epoch has taken so far, or the last one took: batch_loader::stats.
 struct loader_stats {
     std::uint64_t epoch = 0;
-    std::uint64_t batches = 0;      ///< delivered
-    std::uint64_t all_batches = 0;  ///< of the epoch, from where it began
-    std::uint64_t samples = 0;      ///< delivered
-    std::uint64_t bytes = 0;        ///< copied to the device, what was not delivered yet included
+    std::uint64_t batches = 0;  ///< delivered
+    std::optional<std::uint64_t>
+        all_batches{};          ///< of the epoch, from where it began; none: their rows decide how many
+    double covered = 0;         ///< the part of its samples that were delivered, to all processes. 0 to 1
+    std::uint64_t samples = 0;  ///< delivered
+    std::uint64_t bytes = 0;    ///< copied to the device, what was not delivered yet included
     std::size_t workers = 0;
     bool is_pinned =
         true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
@@ -114,8 +116,10 @@ namespace detail {
 [[nodiscard]] inline std::string stats_text(loader_stats const& s) {
     double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
     double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;
-    std::string text = "epoch " + std::to_string(s.epoch) + ": " + std::to_string(s.batches) + " of " +
-                       std::to_string(s.all_batches) + " batches, " +
+    std::string const progress = s.all_batches
+                                     ? " of " + std::to_string(*s.all_batches) + " batches, "
+                                     : " batches, " + detail::percent_text(s.covered) + " of the samples, ";
+    std::string text = "epoch " + std::to_string(s.epoch) + ": " + std::to_string(s.batches) + progress +
                        detail::rate_text(s.batches_per_second()) + " a second (" +
                        bytes_text(static_cast<std::size_t>(bytes_a_second)) + "/s)";
     if (!s.is_pinned) text += "; the slots are not pinned, so that copies hold up who enqueues them";

@@ -22,18 +22,20 @@ namespace cuota::inline v0 {
 /// A bar, the count of batches, their rate, the time that is left and who is slowest. At most 79 columns.
 [[nodiscard]] inline std::string progress_text(loader_stats const& s) {
     constexpr std::size_t width = 24;
-    double const done =
-        s.all_batches == 0 ? 1.0 : static_cast<double>(s.batches) / static_cast<double>(s.all_batches);
+    double const done = s.all_batches.value_or(0) != 0
+                            ? static_cast<double>(s.batches) / static_cast<double>(*s.all_batches)
+                            : (s.all_batches ? 1.0 : s.covered);
     auto const filled = std::min(width, static_cast<std::size_t>(done * width));
     std::string text = "epoch " + std::to_string(s.epoch) + " [" + std::string(filled, '#') +
-                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) + '/' +
-                       std::to_string(s.all_batches);
+                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) +
+                       (s.all_batches ? '/' + std::to_string(*s.all_batches) : "");
     if (double const rate = s.batches_per_second(); rate > 0) {
-        auto const left = static_cast<std::uint64_t>(static_cast<double>(s.all_batches - s.batches) / rate);
+        double const to_come = done > 0 ? static_cast<double>(s.batches) * (1 / done - 1) : 0;
+        auto const left = static_cast<std::uint64_t>(std::min(to_come / rate, 1e12));
         char time[32];
         (void)std::snprintf(time, sizeof time, ", %llu:%02u left", static_cast<unsigned long long>(left / 60),
                             static_cast<unsigned>(left % 60));
-        text += ' ' + detail::rate_text(rate) + "/s" + (s.batches < s.all_batches ? time : "");
+        text += ' ' + detail::rate_text(rate) + "/s" + (to_come > 0 ? time : "");
     }
     if (loader_stage const slowest = s.bottleneck(); slowest != loader_stage::none)
         text += std::string{"; slowest: "} + stage_name(slowest);

@@ -178,6 +178,7 @@ private:
 
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
                                                std::string const& name) {
+        detail::expect_no_ragged(fields, "resident_data of " + name);
         return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
     }
 
@@ -245,7 +246,8 @@ template <source S>
         throw misuse{"data of " + std::string{from.name()} +
                          " was to be kept on the device if it fits, and there is no budget for it to fit",
                      where};
-    if (resident_data::bytes_for(from, how) <= how.device->room()) try {
+    bool const is_ragged = detail::ragged_count(from.fields()) != 0;  // those are streamed
+    if (!is_ragged && resident_data::bytes_for(from, how) <= how.device->room()) try {
             resident_data const data{from, how, where};
             return {data.loader(how, where), data.bytes()};
         } catch (out_of_memory const&) {}  // somebody else was faster, or the driver has less: stream it

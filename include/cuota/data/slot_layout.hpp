@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,33 +17,42 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
+#include <cuota/data/sample_list.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0 {
 
-/// A batch in memory: field after field, each of all its samples back to back, from an aligned offset on. Bytes.
+/// The most memory that a batch takes: first the row offsets of each ragged field, then field after field, each of all its
+/// samples back to back; every one of them aligned. Bytes. A smaller batch stands closer together.
 struct slot_layout {
-    std::size_t sample_bytes = 0;        ///< all fields of one sample
+    std::size_t sample_bytes = 0;        ///< of one sample: its fields, and 8 for each ragged one
     std::size_t bytes = 0;               ///< of a full batch, each field aligned
-    std::vector<std::size_t> offsets{};  ///< of each field
+    std::vector<std::size_t> offsets{};  ///< of each field in a full batch
+    std::size_t row_bytes = 0;           ///< of one row of every ragged field
 
-    /// Of `batch` samples. Throws: misuse when that is more than a std::size_t holds, for a source of that name.
+    /// Of `batch` samples with so many rows in each ragged field.
+    /// Throws: misuse when that is more than a std::size_t holds, for a source of that name.
     [[nodiscard]] static slot_layout of(std::span<field const> fields, std::size_t batch,
-                                        std::string const& name) {
+                                        std::string const& name, std::size_t rows = 0) {
         slot_layout made;
+        auto const add = [&](std::size_t& sum, std::size_t one) {
+            sum = or_too_large(checked_add(sum, one), name);
+        };
+        auto const place = [&](std::size_t one, std::size_t count) {
+            std::size_t const all = or_too_large(checked_mul(one, count), name);
+            add(made.bytes, or_too_large(checked_round_up(all, default_alignment), name));
+        };
+        for (field const& f : fields) {
+            if (!f.is_ragged) continue;
+            add(made.sample_bytes, sizeof(std::uint64_t));
+            place(sizeof(std::uint64_t), or_too_large(checked_add(batch, 1), name));
+        }
         for (field const& f : fields) {
             made.offsets.push_back(made.bytes);
-            made.sample_bytes = or_too_large(checked_add(made.sample_bytes, f.bytes()), name);
-            std::size_t const all = or_too_large(checked_mul(f.bytes(), batch), name);
-            std::size_t const padded = or_too_large(checked_round_up(all, default_alignment), name);
-            made.bytes = or_too_large(checked_add(made.bytes, padded), name);
+            add(f.is_ragged ? made.row_bytes : made.sample_bytes, f.bytes());
+            place(f.bytes(), f.is_ragged ? rows : batch);
         }
         return made;
-    }
-
-    /// Bytes that hold something when there are n samples of these fields.
-    [[nodiscard]] std::size_t used_bytes(std::span<field const> fields, std::size_t n) const {
-        return fields.empty() || n == 0 ? 0 : offsets.back() + n * fields.back().bytes();
     }
 
     /// Throws: misuse for nothing: a size that was too large.
@@ -56,31 +66,103 @@ struct slot_layout {
 
 namespace detail {
 
+/// A part of a batch in memory. Bytes.
+struct slot_place {
+    std::size_t begin;  // from where the batch begins
+    std::size_t size;
+    [[nodiscard]] std::size_t end() const noexcept { return begin + size; }
+};
+
+/// Where the parts of a batch of these samples lie: as slot_layout has it, without gaps for what is not there.
+class slot_places {
+public:
+    slot_places(std::span<field const> fields, sample_list const& samples) noexcept
+        : fields_{fields}, samples_{samples}, ragged_{ragged_count(fields)} {}
+
+    /// The row offsets of the ragged field that is the j-th of those.
+    [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept {
+        std::size_t const bytes = (samples_.size() + 1) * sizeof(std::uint64_t);
+        return {j * padded(bytes), bytes};
+    }
+    /// Field k of all samples.
+    [[nodiscard]] slot_place field_at(std::size_t k) const {
+        std::size_t at = row_offsets(ragged_).begin;
+        std::size_t j = 0;  // ragged fields up to here
+        for (std::size_t i = 0; i != k; ++i) at += padded(bytes_of(i, j));
+        return {at, bytes_of(k, j)};
+    }
+    /// Of all that there is.
+    [[nodiscard]] std::size_t used_bytes() const {
+        if (!fields_.empty() && samples_.size() != 0) return field_at(fields_.size() - 1).end();
+        return ragged_ == 0 ? 0 : row_offsets(ragged_ - 1).end();
+    }
+
+private:
+    [[nodiscard]] std::size_t bytes_of(std::size_t k, std::size_t& j) const {
+        field const& f = fields_[k];
+        return f.bytes() * (f.is_ragged ? samples_.rows(j++) : samples_.size());
+    }
+    [[nodiscard]] static std::size_t padded(std::size_t bytes) noexcept {
+        return (bytes + default_alignment - 1) / default_alignment * default_alignment;
+    }
+
+    std::span<field const> fields_;
+    sample_list const& samples_;
+    std::size_t ragged_;  // fields
+};
+
 /// A batch on the device, or some of its fields.
 struct slot_contents {
     std::byte* at;
-    std::span<std::size_t const> offsets;  // of the fields, from there
     std::span<field const> fields;
-    std::size_t samples;
+    sample_list const* samples;
 
-    [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const noexcept {
-        return {at, offsets.subspan(first, count), fields.subspan(first, count), samples};
+    /// Of fields that are not ragged.
+    [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const {
+        std::size_t const before = count == 0 ? 0 : places().field_at(first).begin;
+        return {at + before, fields.subspan(first, count), samples};
     }
 
     /// Elements of a field of all samples. T is the field's element type, or std::byte for any.
     /// Throws: misuse for a field that there is not, or another type; `what` is said to be what was viewed.
     template <class T>
-    [[nodiscard]] device_span<T> view(std::size_t index, char const* what, place where) const {
-        if (index >= fields.size())
-            throw misuse{"field " + std::to_string(index) + " of " + what + " that has " +
-                             std::to_string(fields.size()),
-                         where};
-        field const& f = fields[index];
+    [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
+        field const& f = field_at(k, what, where);
         if (!std::is_same_v<std::remove_const_t<T>, std::byte> && element_of<T>() != f.type)
             throw misuse{"field " + field_text(f) + " of " + what + " was viewed as " +
                              element_name(element_of<T>()),
                          where};
-        return {reinterpret_cast<T*>(at + offsets[index]), samples * f.bytes() / sizeof(T),
+        return span_of<T>(places().field_at(k), where);
+    }
+
+    /// Where the rows of each sample begin in a ragged field, and where those of the last one end.
+    /// Throws: misuse for another field.
+    [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t k, char const* what,
+                                                               place where) const {
+        return span_of<std::uint64_t const>(places().row_offsets(ragged_at(k, what, where)), where);
+    }
+    /// Which of the ragged fields that one is. Throws: misuse when it is none.
+    [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, place where) const {
+        field const& f = field_at(k, what, where);
+        if (!f.is_ragged)
+            throw misuse{"the row offsets of " + field_text(f) + " of " + what +
+                             " were asked for, which is not ragged",
+                         where};
+        return ragged_count(fields.first(k));
+    }
+
+private:
+    [[nodiscard]] slot_places places() const noexcept { return {fields, *samples}; }
+    [[nodiscard]] field const& field_at(std::size_t k, char const* what, place where) const {
+        if (k >= fields.size())
+            throw misuse{"field " + std::to_string(k) + " of " + what + " that has " +
+                             std::to_string(fields.size()),
+                         where};
+        return fields[k];
+    }
+    template <class T>
+    [[nodiscard]] device_span<T> span_of(slot_place part, place where) const {
+        return {reinterpret_cast<T*>(at + part.begin), part.size / sizeof(T),
                 view_origin::of_lease("batch", where)};
     }
 };

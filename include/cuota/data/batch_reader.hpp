@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a loader's worker does outside every lock: draws a batch's samples, and reads them into a slot.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/batch_deal.hpp>
+#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_times.hpp>
+#include <cuota/data/row_deal.hpp>
+#include <cuota/data/sample_list.hpp>
+#include <cuota/data/slot_layout.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One worker's, with all that it writes to besides its slot: made where a failure to make it can be thrown.
+/// Allocates nothing after that. Throws: what the program's sampler and source throw.
+class batch_reader {
+public:
+    batch_reader(loader_shape const& shape, any_source const& from)
+        : shape_{&shape},
+          from_{&from},
+          samples_{shape.list_with_room()},
+          of_others_{shape.options.part.world > 1 ? samples_ : sample_list{}},
+          out_(shape.fields.size()) {}
+
+    /// Draws the samples of a batch whose positions are known.
+    void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
+        stopwatch const time{taken.drawing};
+        samples_.numbers.resize(static_cast<std::size_t>(at.count));  // there is room
+        shape_->draw(epoch, at.first, samples_.numbers);
+    }
+    /// Draws those of the step that begins at a position, whose rows say which they are: row_deal::next.
+    [[nodiscard]] std::optional<dealt_batch> draw_rows(std::uint64_t epoch, std::uint64_t position,
+                                                       worker_times& taken) {
+        stopwatch const time{taken.drawing};
+        return row_deal{*shape_, *from_}.next(epoch, position, samples_, of_others_);
+    }
+
+    /// Reads what was drawn.
+    void fill(std::span<std::byte> slot, worker_times& taken) {
+        stopwatch const time{taken.reading};
+        slot_places const places{shape_->fields, samples_};
+        auto const room = [&](slot_place part) { return slot.subspan(part.begin, part.size); };
+        for (std::size_t j = 0; j != samples_.row_offsets.size(); ++j)
+            std::ranges::copy(std::as_bytes(std::span{samples_.row_offsets[j]}),
+                              room(places.row_offsets(j)).begin());
+        for (std::size_t k = 0; k != out_.size(); ++k) out_[k] = room(places.field_at(k));
+        from_->gather(samples_.numbers, out_);
+    }
+
+    /// What was drawn: to be swapped with another list that has the room.
+    [[nodiscard]] sample_list& samples() noexcept { return samples_; }
+
+private:
+    loader_shape const* shape_;
+    any_source const* from_;
+    sample_list samples_;
+    sample_list of_others_;  // of the other processes' batches in the same step
+    std::vector<std::span<std::byte>> out_;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What stands in a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <cuota/data/element.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Which samples stand in a batch, in order, and where the rows of each begin in its ragged fields.
+struct sample_list {
+    /// With room for so many samples, and for so many ragged fields. Copies have it, too, until it is cleared.
+    [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields) {
+        sample_list made;
+        made.numbers.resize(samples);
+        made.row_offsets.resize(ragged_fields, std::vector<std::uint64_t>(samples + 1));
+        return made;
+    }
+
+    /// Of no samples. The room stays.
+    void clear() noexcept {
+        numbers.clear();
+        for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.assign(1, 0);
+    }
+    /// Keeps the first n.
+    void shorten(std::size_t n) noexcept {
+        numbers.resize(n);
+        for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.resize(n + 1);
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
+    /// All rows of the ragged field that is the j-th of those.
+    [[nodiscard]] std::size_t rows(std::size_t j) const noexcept {
+        return static_cast<std::size_t>(row_offsets[j].back());
+    }
+
+    std::vector<std::uint64_t> numbers{};  // of the samples in the source
+    std::vector<std::vector<std::uint64_t>>
+        row_offsets{};  // of each ragged field, one more than there are samples: sample i has the rows [o[i], o[i + 1])
+};
+
+}  // namespace cuota::inline v0::detail
