@@ -130,6 +130,7 @@ class pending_copy;
 // data
 struct field;
 class file;
+class arrow_source;
 class concat_source;
 enum class cifar_set;
 class cifar_source;

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Tables of Apache Arrow, a program's own or out of Arrow's and Parquet's files, whose rows are the samples. Needs Arrow's
+/// C++ library, and Parquet's for from_parquet; included by nothing else of the library.
+#pragma once
+
+#if !__has_include(<arrow/table.h>)
+#error                                                                                                       \
+    "cuota/data/arrow_source.hpp needs <arrow/table.h>: Apache Arrow's C++ library, https://arrow.apache.org/install"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <arrow/io/file.h>
+#include <arrow/ipc/options.h>
+#include <arrow/ipc/reader.h>
+#include <arrow/table.h>
+#include <arrow/type.h>
+#if __has_include(<parquet/arrow/reader.h>)
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
+#include <parquet/exception.h>
+#endif
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/arrow_column.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// Rows of a table of Arrow's as samples, its columns as fields: all of them, or those that are named, in the order of
+/// their names here.
+///
+///     auto const from = cuota::arrow_source::from_ipc("train.arrow", {"tokens", "class"});
+///     auto const also = cuota::arrow_source::from_parquet("train.parquet", {"tokens", "class"});
+///     cuota::arrow_source mine{table};
+///
+/// bool, integers and floats become numbers of the same size, bool a u8 of 0 or 1. A fixed_size_list, of those or of another
+/// one, is an axis of the shape; a list or large_list of all these is a ragged field. Strings and binary are ragged bytes,
+/// fixed_size_binary bytes of a shape. A null is refused, also one in a list: a field has a value for each sample.
+/// Throws:  for a table that cannot be a source (a column of another type, with a null, of another length, with offsets that go
+///          down or beyond its values, or one that is not there): misuse when it is the program's, data_error when it comes from
+///          a file; both name the column. misuse for a column that is named twice.
+/// Threads: as any source; nobody may change the table's values.
+/// Cost:    a copy of the source shares the table, which lives as long as they. A gather copies values straight from
+///          Arrow's memory, samples that follow each other in one go, and allocates nothing. Opening looks at each offset
+///          and at each bit that tells of a null.
+class arrow_source {
+public:
+    explicit arrow_source(std::shared_ptr<arrow::Table const> table,
+                          std::vector<std::string> const& columns = {},
+                          std::string name = "a table of Arrow's")
+        : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
+
+    /// An Arrow IPC file (also called Feather, version 2), mapped into memory: what is not compressed is read when it is
+    /// gathered, for the first time from the disk. Who shortens the file while it is in use ends the program (SIGBUS).
+    /// Throws: data_error also for a file that Arrow cannot read, or finds invalid when it looks at all of it (ValidateFull,
+    ///         which reads the texts of string columns).
+    [[nodiscard]] static arrow_source from_ipc(std::string path,
+                                               std::vector<std::string> const& columns = {}) {
+        detail::arrow_origin const from{std::move(path), true};
+        auto const file =
+            from.expect(arrow::io::MemoryMappedFile::Open(from.name, arrow::io::FileMode::READ));
+        auto options = arrow::ipc::IpcReadOptions::Defaults();
+        auto const schema = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, options))->schema();
+        options.included_fields = detail::chosen_columns(from, *schema, columns);
+        auto const reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, options));
+        return of_file(from, from.expect(reader->ToTable()), columns);
+    }
+
+#if __has_include(<parquet/arrow/reader.h>)
+    /// A Parquet file. It is read and decoded as a whole: the values of these columns are in host memory, uncompressed, for
+    /// as long as the source is there, which may be many times the size of the file. Only where Parquet's headers are.
+    /// Throws: data_error also for a file that Parquet cannot read, or whose table Arrow finds invalid (ValidateFull).
+    [[nodiscard]] static arrow_source from_parquet(std::string path,
+                                                   std::vector<std::string> const& columns = {}) {
+        detail::arrow_origin const from{std::move(path), true};
+        try {
+            parquet::arrow::FileReaderBuilder builder;
+            from.expect(builder.OpenFile(from.name));
+            std::unique_ptr<parquet::arrow::FileReader> reader;
+            from.expect(builder.Build(&reader));
+            reader->set_use_threads(true);
+            std::shared_ptr<arrow::Schema> schema;
+            from.expect(reader->GetSchema(&schema));
+            std::vector<int> leaves;
+            for (int const column : detail::chosen_columns(from, *schema, columns))
+                add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(column)], leaves);
+            return of_file(from, from.expect(reader->ReadTable(leaves)), columns);
+        } catch (parquet::ParquetException const& error) { from.refuse(detail::shown(error.what(), 400)); }
+    }
+#endif
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
+        detail::check_lengths(*this, k, samples, out);
+        state_->columns[k].lengths(samples, out);
+    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
+        if (samples.empty()) return;
+        for (std::size_t k = 0; k != out.size(); ++k) state_->columns[k].gather(samples, out[k].data());
+    }
+
+private:
+    struct state {
+        std::shared_ptr<arrow::Table const> table;  // whose memory the columns point to
+        std::string name;
+        std::uint64_t size = 0;
+        std::vector<field> fields{};
+        std::vector<detail::arrow_column> columns{};
+    };
+
+    arrow_source(detail::arrow_origin const& from, std::shared_ptr<arrow::Table const> table,
+                 std::vector<std::string> const& columns) {
+        if (table == nullptr) from.refuse("there is no table");
+        state all{.table = std::move(table), .name = from.name};
+        all.size = static_cast<std::uint64_t>(all.table->num_rows());
+        arrow::Schema const& schema = *all.table->schema();
+        for (int const column : detail::chosen_columns(from, schema, columns)) {
+            arrow::Field const& known = *schema.field(column);
+            detail::arrow_layout layout = detail::layout_of(from, known);
+            all.columns.emplace_back(from, layout, *known.type(), *all.table->column(column));
+            if (std::uint64_t const size = all.columns.back().size(); size != all.size)
+                from.refuse(detail::column_text(known.name()) + " has " + std::to_string(size) +
+                            " rows; the table has " + std::to_string(all.size));
+            all.fields.push_back(std::move(layout.as));
+        }
+        state_ = std::make_shared<state const>(std::move(all));
+    }
+
+    static arrow_source of_file(detail::arrow_origin const& from, std::shared_ptr<arrow::Table> table,
+                                std::vector<std::string> const& columns) {
+        from.expect(table->ValidateFull());  // nobody has looked at what the file says
+        return arrow_source{from, std::move(table), columns};
+    }
+
+#if __has_include(<parquet/arrow/reader.h>)
+    static void add_leaves(parquet::arrow::SchemaField const& of, std::vector<int>& leaves) {
+        if (of.is_leaf()) leaves.push_back(of.column_index);
+        for (auto const& child : of.children) add_leaves(child, leaves);
+    }
+#endif
+
+    [[nodiscard]] bool fits(std::span<std::uint64_t const> samples,
+                            std::span<std::span<std::byte> const> out) const noexcept {
+        for (std::uint64_t const sample : samples)
+            if (sample >= state_->size) return false;
+        bool const is_exact = out.size() == state_->columns.size();
+        for (std::size_t k = 0; is_exact && k != out.size(); ++k) {
+            detail::arrow_column const& column = state_->columns[k];
+            if (checked_mul(column.bytes(), column.rows(samples)) != out[k].size()) return false;
+        }
+        return is_exact;
+    }
+
+    std::shared_ptr<state const> state_;
+};
+static_assert(source<arrow_source>);
+
+}  // namespace cuota::inline v0
