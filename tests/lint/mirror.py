@@ -8,6 +8,7 @@ import _lint
 NO_TEST = {
     "core/config.hpp": "macros; what they switch is tested where it is used",
     "resource/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",
+    "data/arrow_column.hpp": "the inside of arrow_source, tested through it",
     "data/any_source.hpp": "a part of batch_loader, tested through it",
     "pool/frame_state.hpp": "the inside of frame, tested through it",
     "pool/pool_stats.hpp": "numbers only, tested where they are counted",

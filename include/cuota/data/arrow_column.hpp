@@ -35,6 +35,10 @@
 
 namespace cuota::inline v0::detail {
 
+[[nodiscard]] inline std::string column_text(std::string_view name) {
+    return "column \"" + shown(name, 64) + '"';
+}
+
 /// Where a table comes from. What is wrong with it is a data_error when that is a file, else the program's misuse.
 struct arrow_origin {
     std::string name;
@@ -47,16 +51,15 @@ struct arrow_origin {
     void expect(arrow::Status const& status) const {
         if (!status.ok()) refuse(shown(status.ToString(), 400));
     }
+    void expect(arrow::Status const& status, std::string_view column) const {
+        if (!status.ok()) refuse(column_text(column) + ": " + shown(status.ToString(), 400));
+    }
     template <class T>
     [[nodiscard]] T expect(arrow::Result<T> result) const {
         expect(result.status());
         return std::move(result).ValueUnsafe();
     }
 };
-
-[[nodiscard]] inline std::string column_text(std::string_view name) {
-    return "column \"" + shown(name, 64) + '"';
-}
 
 /// A column as a field, and how Arrow keeps its values.
 struct arrow_layout {
@@ -105,9 +108,9 @@ struct arrow_layout {
         shape.push_back(static_cast<std::size_t>(std::max(extent, 0)));
     } else if (auto const element = element_of_arrow(type->id())) layout.as.type = *element;
     else if (is_list || !layout.as.is_ragged)
-        origin.refuse(column_text(column.name()) + " is of type " + shown(column.type()->ToString(), 120) +
-                      "; fields are made of bool, integers, floats, binary and strings, and of lists of the "
-                      "first three");
+        origin.refuse(
+            column_text(column.name()) + " is of type " + shown(column.type()->ToString(), 120) +
+            "; a field is of bool, integers, floats or fixed_size_binary, or of lists of them, or text");
     layout.is_bits = type->id() == Type::BOOL;
 
     std::optional<std::size_t> bytes = element_bytes(layout.as.type);
@@ -143,10 +146,9 @@ struct arrow_layout {
 struct arrow_piece {
     std::uint64_t first = 0;  // sample
     std::uint64_t count = 0;
-    std::byte const* values = nullptr;  // those of row 0; null when there are none
-    std::size_t bit = 0;                // the place of row 0, where they are bits
-    std::byte const* offsets =
-        nullptr;  // of ragged samples: the rows at which the first begins, and each one after it
+    std::byte const* values = nullptr;   // those of row 0; null when there are none
+    std::size_t bit = 0;                 // the place of row 0, where they are bits
+    std::byte const* offsets = nullptr;  // of ragged samples: where the first begins, and so on
 };
 
 template <class Integer>

@@ -18,9 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include <arrow/chunked_array.h>
 #include <arrow/io/file.h>
-#include <arrow/ipc/options.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/record_batch.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
 #include <arrow/table.h>
 #include <arrow/type.h>
 #if __has_include(<parquet/arrow/reader.h>)
@@ -62,7 +65,9 @@ public:
         : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
     /// An Arrow IPC file (also called Feather, version 2), mapped into memory: what is not compressed is read when it is
-    /// gathered, for the first time from the disk. Who shortens the file while it is in use ends the program (SIGBUS).
+    /// gathered, for the first time from the disk. What is compressed is in host memory as long as the source is there, and all
+    /// columns are decompressed to get at some. Nobody may change the file while it is in use: who shortens it ends the program
+    /// (SIGBUS).
     /// Throws: data_error also for a file that Arrow cannot read, or finds invalid when it looks at all of it (ValidateFull,
     ///         which reads the texts of string columns).
     [[nodiscard]] static arrow_source from_ipc(std::string path,
@@ -70,11 +75,15 @@ public:
         detail::arrow_origin const from{std::move(path), true};
         auto const file =
             from.expect(arrow::io::MemoryMappedFile::Open(from.name, arrow::io::FileMode::READ));
-        auto options = arrow::ipc::IpcReadOptions::Defaults();
-        auto const schema = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, options))->schema();
-        options.included_fields = detail::chosen_columns(from, *schema, columns);
-        auto const reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, options));
-        return of_file(from, from.expect(reader->ToTable()), columns);
+        auto const reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file));
+        std::vector<int> const chosen = detail::chosen_columns(from, *reader->schema(), columns);
+        arrow::FieldVector schema;
+        for (int const column : chosen) schema.push_back(reader->schema()->field(column));
+        arrow::RecordBatchVector
+            batches;  // all columns, then some: those that IpcReadOptions names are copied
+        for (int i = 0; i != reader->num_record_batches(); ++i)
+            batches.push_back(from.expect(from.expect(reader->ReadRecordBatch(i))->SelectColumns(chosen)));
+        return {from, from.expect(arrow::Table::FromRecordBatches(arrow::schema(schema), batches)), columns};
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
@@ -95,7 +104,7 @@ public:
             std::vector<int> leaves;
             for (int const column : detail::chosen_columns(from, *schema, columns))
                 add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(column)], leaves);
-            return of_file(from, from.expect(reader->ReadTable(leaves)), columns);
+            return {from, from.expect(read_table(*reader, leaves)), columns};
         } catch (parquet::ParquetException const& error) { from.refuse(detail::shown(error.what(), 400)); }
     }
 #endif
@@ -132,7 +141,10 @@ private:
         for (int const column : detail::chosen_columns(from, schema, columns)) {
             arrow::Field const& known = *schema.field(column);
             detail::arrow_layout layout = detail::layout_of(from, known);
-            all.columns.emplace_back(from, layout, *known.type(), *all.table->column(column));
+            arrow::ChunkedArray const& values = *all.table->column(column);
+            if (from.is_file)
+                from.expect(values.ValidateFull(), known.name());  // nobody has looked at it yet
+            all.columns.emplace_back(from, layout, *known.type(), values);
             if (std::uint64_t const size = all.columns.back().size(); size != all.size)
                 from.refuse(detail::column_text(known.name()) + " has " + std::to_string(size) +
                             " rows; the table has " + std::to_string(all.size));
@@ -141,16 +153,21 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
-    static arrow_source of_file(detail::arrow_origin const& from, std::shared_ptr<arrow::Table> table,
-                                std::vector<std::string> const& columns) {
-        from.expect(table->ValidateFull());  // nobody has looked at what the file says
-        return arrow_source{from, std::move(table), columns};
-    }
-
 #if __has_include(<parquet/arrow/reader.h>)
     static void add_leaves(parquet::arrow::SchemaField const& of, std::vector<int>& leaves) {
         if (of.is_leaf()) leaves.push_back(of.column_index);
         for (auto const& child : of.children) add_leaves(child, leaves);
+    }
+    template <class Reader>
+    static arrow::Result<std::shared_ptr<arrow::Table>> read_table(Reader& from,
+                                                                   std::vector<int> const& leaves) {
+        if constexpr (requires { from.ReadTable(leaves); }) return from.ReadTable(leaves);
+        else {  // before Arrow 24
+            std::shared_ptr<arrow::Table> table;
+            arrow::Status const status = from.ReadTable(leaves, &table);
+            if (!status.ok()) return status;
+            return table;
+        }
     }
 #endif
 
