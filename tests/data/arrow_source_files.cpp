@@ -224,6 +224,16 @@ TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_source]") {
     CHECK_NOTHROW(arrow_source::from_ipc(folder.write("changed", whole)));
 }
 
+TEST_CASE("a file with a string that is none is a data_error", "[data][arrow_source]") {
+    support::temp_folder const folder;
+    std::string const path = folder.path("rows.arrow");
+    write_ipc(path, rows_up_to(9));
+    std::string changed = content(path);
+    changed.replace(changed.find("ccddd"), 2, "\xff\xff");
+    CHECK(mentions(why_not_ipc(folder.write("changed", changed)), "column \"text\": Invalid"));
+    CHECK_NOTHROW(arrow_source::from_ipc(folder.path("changed"), {"number", "words"}));
+}
+
 TEST_CASE("a file with any byte changed is a data_error, or as good as it says", "[data][arrow_source]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
