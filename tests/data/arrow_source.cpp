@@ -355,13 +355,16 @@ TEST_CASE("a column with a null is refused by the first row that has one", "[dat
     for (int i = 0; i != 100; ++i) ok(i == 60 || i == 75 ? builder.AppendNull() : builder.Append(i));
     array const holed = value(builder.Finish());
     CHECK(mentions(why_not(holed), "column \"x\": row 60 is null; a field has a value for each sample"));
+    CHECK(mentions(why_not(holed->Slice(5)), "row 55 is null"));
     CHECK(mentions(why([&] { of({counted(5), holed->Slice(61)}); }), "row 19 is null"));
+    CHECK_NOTHROW(of({holed->Slice(64, 4)}));
     CHECK(rows<std::int32_t>(of({holed->Slice(61, 14), holed->Slice(3, 57)}), {0, 13, 70}) ==
           ints{61, 74, 59});
 
     CHECK(mentions(why_not(fixed_lists(5, holed)), "column \"x\": row 12 holds a null"));
     CHECK(mentions(why_not(fixed_lists(5, fixed_lists(2, holed))), "row 6 holds a null"));
     CHECK(mentions(why_not(lists({0, 20, 20, 60, 60, 61, 100}, holed)), "row 4 holds a null"));
+    CHECK(mentions(why_not(lists({0, 20, 20, 60, 60, 61, 100}, holed)->Slice(1)), "row 3 holds a null"));
     CHECK_NOTHROW(of({lists({0, 20, 60}, holed), lists({61, 75}, holed), lists({76, 100}, holed)}));
     CHECK(mentions(why_not(lists({0, 3, 10}, fixed_lists(10, holed))), "row 1 holds a null"));
 
@@ -401,6 +404,10 @@ TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_sourc
     CHECK(
         mentions(why_not(made(arrow::int32(), 4, {arrow::SliceBuffer(four, 0, 0), four})), "0 bytes, for 4"));
     CHECK_NOTHROW(of({made(arrow::int32(), 2, {nullptr, four}, {}, 2)}));
+    CHECK(mentions(why_not(made(arrow::int32(), 2, {nullptr, four}, {}, -1)),
+                   "an array of negative offset or length"));
+    CHECK(mentions(why_not(made(arrow::int32(), -1, {nullptr, four})),
+                   "an array of negative offset or length"));
     auto const far = std::make_shared<arrow::Buffer>(four->data(), 16, std::make_shared<far_memory>());
     CHECK(mentions(why_not(made(arrow::int32(), 4, {nullptr, far})),
                    "column \"x\": its values are not in host memory"));

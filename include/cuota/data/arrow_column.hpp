@@ -224,7 +224,7 @@ private:
         if (!data.type->Equals(type))
             refuse("an array of " + shown(data.type->ToString(), 120) + " where there should be " +
                    shown(type.ToString(), 120));
-        if (data.offset < 0 || data.length < 0) refuse("an array of negative length");
+        if (data.offset < 0 || data.length < 0) refuse("an array of negative offset or length");
         return {static_cast<std::size_t>(data.offset), static_cast<std::size_t>(data.length)};
     }
 
