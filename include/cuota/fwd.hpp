@@ -124,6 +124,7 @@ template <class T>
 class pinned_buffer;
 class staging_ring;
 enum class pin_failure;
+enum class ring_filler;
 template <class T>
 class pending_copy;
 
@@ -135,6 +136,7 @@ class concat_source;
 enum class cifar_set;
 class cifar_source;
 class idx_source;
+class kvikio_source;
 class memory_source;
 struct conversion;
 class npy_source;

@@ -294,3 +294,26 @@ TEST_CASE("a copy is ordered before work on another stream", "[buffer][staging_r
         copies.wait(cuota::event{computes});
     }
 }
+
+TEST_CASE("a staging_ring that the device fills may be of its memory, one that the host fills may not",
+          "[buffer][staging_ring]") {
+    cuota::stream const s;
+    cuota::label const who{"slots", cuota::place::here()};
+    CHECK(has(thrown<cuota::misuse>([&] {
+                  staging_ring{2, 64, cuota::device_memory{}, who};
+              }).what(),
+              "a staging_ring was to be made of device memory"));
+    staging_ring ring{
+        2, 64, cuota::device_memory{}, who, cuota::pin_failure::refuse, cuota::ring_filler::device};
+    bytes from{64, s, cuota::device_memory{}};
+    bytes to{64, s, cuota::device_memory{}};
+    from.copy_from(all(64, 9), s);
+    s.synchronize();
+    lease slot = ring.acquire();
+    auto const lent = from.read(s);
+    cuota::rt::copy_on_device(slot.bytes().data(), lent.span().data(), 64, s);
+    s.synchronize();  // there, as by a read from a file
+    auto const copy = std::move(slot).submit(s, to.write(s), 64);
+    copy.synchronize();
+    CHECK(to.to_vector(s) == all(64, 9));
+}

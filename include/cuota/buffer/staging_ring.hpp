@@ -37,15 +37,23 @@ enum class pin_failure {
     use_pageable  ///< ordinary memory: each copy holds up its caller until the bytes have left the slot
 };
 
+/// Who writes a ring's slots.
+enum class ring_filler {
+    host,   ///< this program's code: memory that it can reach
+    device  ///< the device by itself, from a file for instance: its own memory will do, and copies stay on it
+};
+
 namespace detail {
 
 class ring_state final : public ref_counted {
 public:
     ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-               pin_failure otherwise)
-        : slot_bytes_{slot_bytes}, memory_{std::move(memory)} {
+               pin_failure otherwise, ring_filler filled_by)
+        : slot_bytes_{slot_bytes},
+          memory_{std::move(memory)},
+          is_on_device_{memory_.kind() == memory_kind::device} {
         if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
-        if (memory_.kind() == memory_kind::device)
+        if (is_on_device_ && filled_by == ring_filler::host)
             throw misuse{"a staging_ring was to be made of device memory", who.where};
         slots_.resize(slots);
         free_.reserve(slots);
@@ -103,7 +111,9 @@ public:
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
                                      place where) {
         std::optional<event>& copied = slots_[index].copied;
-        rt::copy_to_device(to, bytes_of_slot(index).data(), bytes, s, where);
+        std::byte const* const from = bytes_of_slot(index).data();
+        if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
+        else rt::copy_to_device(to, from, bytes, s, where);
         try {
             if (copied) copied->record(s);
             else copied.emplace(s);
@@ -169,6 +179,7 @@ private:
 
     std::size_t const slot_bytes_;
     any_resource memory_;
+    bool const is_on_device_;
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
     bool is_pinned_ = true;
@@ -190,7 +201,7 @@ private:
 /// Units:   bytes. The memory is slots * slot_bytes, exactly, charged when the ring is made.
 /// Order:   submit to streams of one device; another device's stream is a cuda_error.
 /// Threads: any.
-/// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory the host cannot reach).
+/// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory that who fills them cannot reach).
 class staging_ring {
 public:
     class in_flight;
@@ -211,7 +222,8 @@ public:
             if (ring_) ring_->put_back(slot_);
         }
 
-        /// The slot's bytes, to be written. Empty once it was submitted or moved from.
+        /// The slot's bytes, to be written: by the host, unless the ring was made for ring_filler::device. Empty once it was
+        /// submitted or moved from.
         [[nodiscard]] std::span<std::byte> bytes() const noexcept {
             return ring_ ? ring_->bytes_of_slot(slot_) : std::span<std::byte>{};
         }
@@ -259,8 +271,9 @@ public:
     /// With a label of the caller's, for messages in the caller's units; and with ordinary memory, if that is asked for,
     /// where the memory has not enough: what it threw is reported then. What a budget refuses is refused in any case.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-                 pin_failure otherwise = pin_failure::refuse)
-        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise)} {}
+                 pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host)
+        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise,
+                                                  filled_by)} {}
     /// Charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here())

@@ -36,6 +36,7 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         inside_->gather(samples, out);
     }
+    [[nodiscard]] bool can_fill_device_memory() const { return inside_->can_fill_device_memory(); }
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         inside_->lengths(k, samples, out);
     }
@@ -47,6 +48,7 @@ private:
         virtual std::span<field const> fields() const = 0;
         virtual std::string name() const = 0;
         virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const = 0;
+        virtual bool can_fill_device_memory() const = 0;
         virtual void lengths(std::size_t, std::span<std::uint64_t const>, std::span<std::uint64_t>) const = 0;
     };
     template <source S>
@@ -59,6 +61,7 @@ private:
                     std::span<std::span<std::byte> const> out) const override {
             from.gather(samples, out);
         }
+        bool can_fill_device_memory() const override { return fills_device_memory<S>; }
         void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                      std::span<std::uint64_t> out) const override {
             if constexpr (tells_lengths<S>) from.lengths(k, samples, out);

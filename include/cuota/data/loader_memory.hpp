@@ -38,7 +38,11 @@ struct loader_shape {
           order{sampler_of(name, how)},
           positions{order.size(samples)},
           options{with_sizes(name, positions, fields, how)},
-          plan{plan_for(name, positions, fields, options)} {}
+          plan{plan_for(name, positions, fields, options)} {
+        if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
+            throw misuse{"a loader of " + name +
+                         ", which the host reads, was given device memory to read it into"};
+    }
 
     /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
     void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
@@ -214,8 +218,7 @@ private:
     [[nodiscard]] label label_of(loader_part which, place where) const {
         bool const is_slab = which == loader_part::device_slab;
         bool const is_by_rows = plan().rows != 0;
-        std::size_t slot_layout::*const one =
-            is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
+        auto const one = is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
         slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
         std::size_t const in_slots = checked_mul(slot.*one, at(which).slots).value_or(unlimited);
         bool const arrives_elsewhere = is_slab && shape_.options.transform;
@@ -271,7 +274,8 @@ private:
         label const who = label_of(which, where);
         if (which == loader_part::pinned_ring) {
             ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
-                          shape_.options.on_pin_failure);
+                          shape_.options.on_pin_failure,
+                          ring_filler::device);  // the source can, if it is the device's
             is_pinned_ = ring_->is_pinned();
             return;
         }

@@ -171,10 +171,13 @@ struct loader_room {
     std::size_t both = unlimited;
 };
 
+/// loader_options::batch or ::rows.
+using batch_size_of = std::size_t loader_options::*;
+
 /// The most of one size of the options, up to what it is there, with which the plan fits; 0 when it never does.
 [[nodiscard]] inline std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
                                                  std::span<field const> fields, loader_options options,
-                                                 std::size_t loader_options::*size, loader_room const& room) {
+                                                 batch_size_of size, loader_room const& room) {
     std::size_t fits = 0;
     std::size_t too_large = options.*size + 1;
     while (fits + 1 < too_large) {
@@ -188,7 +191,7 @@ struct loader_room {
 }
 
 /// The size of the options that decides how large a batch is: its rows, or its samples.
-[[nodiscard]] inline std::size_t loader_options::*size_that_decides(loader_options const& options) noexcept {
+[[nodiscard]] inline batch_size_of size_that_decides(loader_options const& options) noexcept {
     return options.rows != 0 ? &loader_options::rows : &loader_options::batch;
 }
 
@@ -208,7 +211,7 @@ struct loader_room {
     bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
     loader_room const room{room_of(options.device), room_of(options.pinned),
                            is_one ? room_of(options.device) : unlimited};
-    std::size_t loader_options::*const size = by_rows ? &loader_options::rows : &loader_options::batch;
+    batch_size_of const size = by_rows ? &loader_options::rows : &loader_options::batch;
     if (by_rows) {
         check_rows(name, fields, automatic_rows);
         std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);

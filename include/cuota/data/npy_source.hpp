@@ -216,6 +216,8 @@ public:
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }
+    /// Its samples as records of the file, which `name` gives the path of.
+    [[nodiscard]] raw_source const& records() const noexcept { return samples_; }
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         samples_.gather(samples, out);

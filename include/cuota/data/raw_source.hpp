@@ -86,6 +86,8 @@ public:
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
     [[nodiscard]] std::span<field const> fields() const noexcept { return layout_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }
+    /// Where its records stand in the file.
+    [[nodiscard]] raw_layout const& layout() const noexcept { return *layout_; }
 
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);

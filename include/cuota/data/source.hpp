@@ -32,6 +32,7 @@ struct sample_run {
 /// gather(samples, out): out[k] gets field k of every asked sample, back to back, in the order asked.
 /// lengths(k, samples, out): only with ragged fields: out[i] gets the rows that samples[i] has in field k, one of those.
 ///          They never change. Throws: misuse for another field, or an index that is out of range.
+/// S::fills_device_memory, if it is there and true: out may be device memory, too, and is written when gather returns.
 /// gather_runs(runs, out): if it is there, as gather for the samples of all these runs, sooner than by a list of them.
 /// Threads: gather is const and may run on any number of threads at once.
 ///          A loader's workers have the loader's device current while they gather.
@@ -63,6 +64,12 @@ template <class S>
 concept reads_runs = requires(S const& s, std::span<sample_run const> runs,
                               std::span<std::span<std::byte> const> out) {
     s.gather_runs(runs, out);
+};
+
+/// A source that can read into device memory as well.
+template <class S>
+concept fills_device_memory = requires {
+    requires S::fills_device_memory;
 };
 
 /// Rows that a ragged field has in some samples together; unlimited when 64 bits do not count them.

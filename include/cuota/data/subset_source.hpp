@@ -26,6 +26,8 @@ namespace cuota::inline v0 {
 template <source Source>
 class subset_source {
 public:
+    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;
+
     subset_source(Source whole, std::uint64_t first, std::uint64_t count)
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();

@@ -27,6 +27,9 @@ template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_source {
 public:
+    static constexpr bool fills_device_memory =
+        detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
+
     explicit zip_source(First first, Rest... rest)
         : state_{std::make_shared<state const>(std::move(first), std::move(rest)...)} {}
 

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Records that KvikIO reads: straight to the device where there is GPUDirect Storage. Needs KvikIO; included by nothing else
+/// of the library.
+#pragma once
+
+#if !__has_include(<kvikio/file_handle.hpp>)
+#error                                                                                                       \
+    "cuota/data/kvikio_source.hpp needs <kvikio/file_handle.hpp>: KvikIO, https://docs.rapids.ai/api/libkvikio"
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kvikio/defaults.hpp>
+#include <kvikio/file_handle.hpp>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/npy_source.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/source.hpp>
+
+namespace cuota::inline v0 {
+
+/// The records of a raw_source or of a .npy file, read by KvikIO's threads into host memory or into device memory. A loader
+/// whose slots are on the device has them read there without the host's memory in between, where GPUDirect Storage works:
+///
+///     cuota::kvikio_source const images{cuota::npy_source{"images.npy"}};
+///     cuota::batch_loader loader{images, {.batch = 256, .device = gpu, .pinned = gpu,
+///                                         .host_memory = cuota::device_memory{}}};
+///
+/// Elsewhere KvikIO goes through pinned memory of its own (defaults::bounce_buffer_size a thread), of which no budget knows.
+/// Records of several fields stand between each other in the file: make a file of each, and a zip_source of those.
+/// Throws:  on construction misuse for records of several fields; data_error when KvikIO cannot open the file, also because
+///          it finds no CUDA driver. gather: data_error, which names the sample: no read is under way then any more.
+/// Cost:    samples that follow each other are one read, in tasks of at most KvikIO's defaults::task_size: small records in any
+///          order are sooner read by the source itself. A gather allocates.
+/// Follows: KvikIO's FileHandle::pread.
+class kvikio_source {
+public:
+    static constexpr bool fills_device_memory = true;
+
+    explicit kvikio_source(raw_source const& records) : state_{std::make_shared<state>(records)} {}
+    explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }
+
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        check_gather(*this, samples, out);
+        if (samples.empty()) return;
+        reads all{*state_, out[0]};
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t const n = detail::run_length(samples.subspan(i));
+            all.start({samples[i], n});
+            i += n;
+        }
+        all.finish();
+    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
+        check_gather_runs(*this, runs, out);
+        reads all{*state_, out[0]};
+        for (sample_run const& run : runs) all.start(run);
+        all.finish();
+    }
+
+private:
+    struct state {
+        explicit state(raw_source const& from) : records{from}, handle{open(from)} {}
+
+        static kvikio::FileHandle open(raw_source const& from) {
+            if (from.fields().size() != 1)
+                throw misuse{from.name() + ": a kvikio_source is of one field, not of " +
+                             fields_text(from.fields())};
+            try {
+                return kvikio::FileHandle{from.name(), "r"};
+            } catch (std::exception const& why) {
+                throw data_error{from.name(), 0, "KvikIO cannot open it: " + detail::shown(why.what(), 400)};
+            }
+        }
+
+        raw_source records;  // where they stand; it has checked the file
+        kvikio::FileHandle handle;
+    };
+
+    /// Reads under way into one place, which they have left when this ends.
+    class reads {
+    public:
+        reads(state& from, std::span<std::byte> to) noexcept : from_{from}, left_{to} {}
+        reads(reads const&) = delete;  // they write to memory that is somebody's
+        reads& operator=(reads const&) = delete;
+        ~reads() {
+            for (task& t : tasks_)
+                if (t.bytes.valid()) t.bytes.wait();
+        }
+
+        /// Behind what was started before. Each piece is one task of KvikIO's: a read of several would not wait for the
+        /// others when one fails.
+        void start(sample_run run) {
+            raw_layout const& layout = from_.records.layout();
+            std::uint64_t offset = layout.header + run.first * layout.record;
+            for (std::size_t bytes = run.count * layout.record; bytes != 0;) {
+                std::size_t const now = std::min(bytes, kvikio::defaults::task_size());
+                task& next = tasks_.emplace_back(task{offset, now, {}});
+                try {
+                    next.bytes = from_.handle.pread(left_.data(), now, offset, now,
+                                                    kvikio::defaults::gds_threshold(), false);
+                } catch (std::exception const& why) { refuse(next, why.what()); }
+                left_ = left_.subspan(now);
+                offset += now;
+                bytes -= now;
+            }
+        }
+        /// Waits for all, and throws what the first that failed met.
+        void finish() {
+            std::optional<data_error> met;
+            for (task& t : tasks_) try {
+                    std::size_t const got = t.bytes.get();
+                    if (got != t.wanted)
+                        refuse(t, std::to_string(got) + " of " + std::to_string(t.wanted) + " bytes came");
+                } catch (data_error const& error) {
+                    if (!met) met = error;
+                } catch (std::exception const& why) {
+                    if (!met) met = failure(t, why.what());
+                }
+            if (met) throw *met;
+        }
+
+    private:
+        struct task {
+            std::uint64_t offset;
+            std::size_t wanted;
+            std::future<std::size_t> bytes;
+        };
+
+        [[nodiscard]] data_error failure(task const& of, std::string const& why) const {
+            raw_layout const& layout = from_.records.layout();
+            return {from_.records.name(), of.offset,
+                    "sample " + std::to_string((of.offset - layout.header) / layout.record) +
+                        " cannot be read: " + detail::shown(why, 400)};
+        }
+        [[noreturn]] void refuse(task const& of, std::string const& why) const { throw failure(of, why); }
+
+        state& from_;
+        std::span<std::byte> left_;
+        std::vector<task> tasks_{};
+    };
+
+    std::shared_ptr<state> state_;
+};
+static_assert(source<kvikio_source>);
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// By KvikIO's own library, without GPUDirect: it reads through pinned memory of its own then. tests/support/simulated_driver.cpp
+// is the driver that it finds.
+#include <cuota/data/kvikio_source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/data/npy_source.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/samples.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thrown.hpp"
+
+using cuota::batch_loader;
+using cuota::element_type;
+using cuota::kvikio_source;
+using cuota::raw_source;
+using support::gathered;
+using support::machine;
+using support::mentions;
+using support::thrown;
+using numbers = std::vector<std::uint64_t>;
+
+namespace {
+
+// 100 samples of so many numbers, each the sample's own, behind 12 bytes of something else.
+raw_source numbered(support::temp_folder const& folder, char const* name, std::size_t width = 600) {
+    std::vector<std::uint32_t> all(3, 77);
+    for (std::uint32_t i = 0; i != 100; ++i) all.insert(all.end(), width, i);
+    return {folder.write(name, support::bytes_of(all)),
+            {.header = 12, .fields = {{name, element_type::u32, {width}}}}};
+}
+numbers mixed() {
+    numbers samples{5, 6, 7, 99, 0, 0};
+    for (std::uint64_t i = 0; i != 100; ++i) samples.push_back(i * 7 % 100);
+    return samples;
+}
+
+struct first_of_row {
+    cuota::device_span<std::uint32_t const> rows;
+    cuota::device_span<std::uint32_t> out;
+    std::size_t width;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+        out[i] = rows[i * width] == rows[i * width + width - 1] ? rows[i * width] : ~0U;
+    }
+};
+// The numbers of a batch's samples, as its field k has them on the device.
+numbers seen(cuota::stream const& s, cuota::batch const& b, std::size_t k = 0) {
+    cuota::device_buffer<std::uint32_t> out{b.size(), s, cuota::device_memory{}, cuota::no_init};
+    cuota::for_each_index(s, b.size(),
+                          first_of_row{b.view<std::uint32_t>(s, k), out.write(s), b.fields()[k].count()});
+    std::vector<std::uint32_t> const all = out.to_vector(s);
+    return {all.begin(), all.end()};
+}
+cuota::loader_options on_the_device(std::size_t batch) {
+    return {.batch = batch, .workers = 2, .host_memory = cuota::device_memory{}};
+}
+
+static_assert(cuota::detail::reads_runs<kvikio_source>);
+static_assert(cuota::subset_source<kvikio_source>::fills_device_memory);
+static_assert(cuota::zip_source<kvikio_source, kvikio_source>::fills_device_memory);
+static_assert(!cuota::zip_source<kvikio_source, cuota::memory_source>::fills_device_memory);
+
+}  // namespace
+
+TEST_CASE("kvikio_source reads what the source reads, in any order", "[data][kvikio_source]") {
+    machine const on;
+    support::temp_folder const folder;
+    raw_source const raw = numbered(folder, "x");
+    kvikio_source const from{raw};
+    CHECK(from.size() == 100);
+    CHECK(from.name() == raw.name());
+    CHECK(cuota::fields_text(from.fields()) == "x u32[600]");
+    CHECK(gathered(from, mixed()) == gathered(raw, mixed()));
+    CHECK(gathered(from, {}) == gathered(raw, {}));
+    std::vector<cuota::sample_run> const runs{{3, 40}, {99, 1}, {0, 0}, {43, 2}};
+    std::vector<std::uint32_t> room(43 * 600);
+    std::span<std::byte> const out[] = {std::as_writable_bytes(std::span{room})};
+    from.gather_runs(runs, out);
+    for (std::size_t i = 0; i != 43; ++i) REQUIRE(room[i * 600] == (i < 40 ? 3 + i : i == 40 ? 99 : i + 2));
+    CHECK_THROWS_AS(gathered(from, {100}), cuota::misuse);
+}
+
+TEST_CASE("kvikio_source reads into device memory, too", "[data][kvikio_source]") {
+    machine const on;
+    cuota::stream const s;
+    support::temp_folder const folder;
+    raw_source const raw = numbered(folder, "x");
+    numbers const samples = mixed();
+    cuota::device_buffer<std::uint32_t> there{samples.size() * 600, s, cuota::device_memory{}};
+    s.synchronize();
+    {
+        auto const lease = there.write(s);
+        std::span<std::byte> const out[] = {
+            {reinterpret_cast<std::byte*>(lease.span().data()), samples.size() * 2400}};
+        kvikio_source{raw}.gather(samples, out);
+    }
+    CHECK(support::bytes_of(there.to_vector(s)) == gathered(raw, samples)[0]);
+}
+
+TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvikio_source]") {
+    machine const on;
+    cuota::stream const s;
+    support::temp_folder const folder;
+    cuota::zip_source const both{kvikio_source{numbered(folder, "a")},
+                                 cuota::subset_source{kvikio_source{numbered(folder, "b", 3)}, 0, 100}};
+    cuota::budget const device{"device", 1 << 20};
+    cuota::loader_options how = on_the_device(9);
+    how.seed = 3;
+    how.device = how.pinned = device;
+    {
+        batch_loader loader{both, how};
+        CHECK(device.held() == loader.plan().device_bytes + loader.plan().pinned_bytes);
+        for (std::uint64_t number = 0; number != 3; ++number) {
+            numbers all;
+            for (cuota::batch const b : loader.epoch(number)) {
+                numbers const now(b.samples().begin(), b.samples().end());
+                REQUIRE(seen(s, b, 0) == now);
+                REQUIRE(seen(s, b, 1) == now);
+                all.insert(all.end(), now.begin(), now.end());
+            }
+            numbers order(100);
+            cuota::shuffle_sampler{3}.draw(100, number, 0, order);
+            CHECK(all == order);
+        }
+    }
+    CHECK(device.held() == 0);
+}
+
+TEST_CASE("a loader of what the host reads refuses slots on the device", "[data][kvikio_source]") {
+    machine const on;
+    support::temp_folder const folder;
+    cuota::zip_source const half{kvikio_source{numbered(folder, "a")},
+                                 cuota::memory_source{"b", std::vector<std::uint8_t>(100)}};
+    CHECK(mentions(thrown<cuota::misuse>([&] {
+                       batch_loader{half, on_the_device(4)};
+                   }).what(),
+                   "+ b, which the host reads, was given device memory to read it into"));
+    CHECK_NOTHROW(batch_loader{half, {.batch = 4}});
+}
+
+TEST_CASE("kvikio_source names the sample that cannot be read, in its batch's place",
+          "[data][kvikio_source]") {
+    machine const on;
+    cuota::stream const s;
+    support::temp_folder const folder;
+    kvikio_source const from{numbered(folder, "x")};
+    REQUIRE(::truncate(folder.path("x").c_str(), 12 + 2400 * 50 + 100) == 0);
+    auto const error = thrown<cuota::data_error>([&] { (void)gathered(from, {3, 49, 50, 70, 2}); });
+    CHECK(error.file() == folder.path("x"));
+    CHECK(mentions(error.why(), "sample 49 cannot be read"));  // 49 and 50 are one read
+    CHECK(error.offset() == 12 + 2400 * 49);
+    CHECK(gathered(from, {3, 49}).size() == 1);
+
+    batch_loader loader{from, on_the_device(10)};
+    auto epoch = loader.epoch(0);
+    for (std::uint64_t i = 0; i != 5; ++i) {
+        auto const b = epoch.next();
+        REQUIRE(b);
+        CHECK(seen(s, *b)[0] == 10 * i);
+    }
+    CHECK(mentions(thrown<cuota::data_error>([&] { (void)epoch.next(); }).why(), "sample 50 cannot be read"));
+}
+
+TEST_CASE("a .npy file is read by KvikIO where its data are", "[data][kvikio_source]") {
+    machine const on;
+    support::temp_folder const folder;
+    std::string header = "{'descr': '<u4', 'fortran_order': False, 'shape': (100, 8), }";
+    header.resize(117, ' ');
+    header += '\n';
+    std::vector<std::uint32_t> values(800);
+    for (std::size_t i = 0; i != values.size(); ++i) values[i] = static_cast<std::uint32_t>(i / 8);
+    std::string const magic{"\x93NUMPY\x01\x00", 8};
+    std::string const length{static_cast<char>(header.size()), '\0'};
+    cuota::npy_source const array{folder.write("x.npy", magic + length + header + support::bytes_of(values))};
+    CHECK(gathered(kvikio_source{array}, mixed()) == gathered(array, mixed()));
+}
+
+TEST_CASE("kvikio_source refuses records of several fields", "[data][kvikio_source]") {
+    support::temp_folder const folder;
+    raw_source const two{folder.write("x", "abcd"), {.fields = {{"a"}, {"b"}}}};
+    CHECK(mentions(thrown<cuota::misuse>([&] { kvikio_source{two}; }).what(),
+                   "x: a kvikio_source is of one field, not of a u8, b u8"));
+}

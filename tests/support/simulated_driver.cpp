@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A libcuda.so.1 for KvikIO, which opens that by name: the calls of the driver that it makes, on the simulated runtime. Its
+// pinned memory is ordinary here and its streams are the threads' own, for it keeps both beyond the tests that the simulator
+// counts what is left of.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+namespace {
+
+CUresult as_driver(cudaError_t error) { return static_cast<CUresult>(error); }  // their numbers are the same
+void* address(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+
+// A device's one context.
+CUcontext context_of(int device) {
+    return reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(device) + 1);
+}
+int device_of(CUcontext context) { return static_cast<int>(reinterpret_cast<std::intptr_t>(context)) - 1; }
+thread_local std::vector<int> pushed;  // devices that were current
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int* version) {
+    *version = CUDART_VERSION;
+    return CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult error, char const** text) {
+    *text = cudaGetErrorName(static_cast<cudaError_t>(error));
+    return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult error, char const** text) {
+    *text = cudaGetErrorString(static_cast<cudaError_t>(error));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int* count) { return as_driver(cudaGetDeviceCount(count)); }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
+    return as_driver(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(which), device));
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    *context = context_of(device);
+    return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+
+CUresult cuCtxGetDevice(CUdevice* device) { return as_driver(cudaGetDevice(device)); }
+CUresult cuCtxGetCurrent(CUcontext* context) {
+    int device = 0;
+    cudaError_t const error = cudaGetDevice(&device);
+    *context = context_of(device);
+    return as_driver(error);
+}
+CUresult cuCtxPushCurrent(CUcontext context) {
+    int device = 0;
+    if (cudaError_t const error = cudaGetDevice(&device); error != cudaSuccess) return as_driver(error);
+    pushed.push_back(device);
+    return as_driver(cudaSetDevice(device_of(context)));
+}
+CUresult cuCtxPopCurrent(CUcontext* context) {
+    if (pushed.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context) (void)cuCtxGetCurrent(context);
+    int const device = pushed.back();
+    pushed.pop_back();
+    return as_driver(cudaSetDevice(device));
+}
+CUresult cuCtxCreate_v2(CUcontext*, unsigned, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult cuCtxCreate_v4(CUcontext*, CUctxCreateParams*, unsigned, CUdevice) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuCtxDestroy(CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute which, CUdeviceptr pointer) {
+    cudaPointerAttributes known{};
+    cudaError_t const error = cudaPointerGetAttributes(&known, address(pointer));
+    if (error != cudaSuccess) return as_driver(error);
+    if (known.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
+    bool const is_host = known.type == cudaMemoryTypeHost;
+    switch (which) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *static_cast<unsigned*>(value) = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+            return CUDA_SUCCESS;
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            *static_cast<CUcontext*>(value) = context_of(known.device);
+            return CUDA_SUCCESS;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            *static_cast<int*>(value) = known.device;
+            return CUDA_SUCCESS;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            *static_cast<void**>(value) = known.devicePointer;
+            return CUDA_SUCCESS;
+        default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+// Of memory that is not CUDA's all are nothing, which is no error.
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** values,
+                                CUdeviceptr pointer) {
+    for (unsigned i = 0; i != count; ++i) {
+        bool const is_word =
+            which[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        std::memset(values[i], 0, is_word ? sizeof(unsigned) : sizeof(void*));
+        (void)cuPointerGetAttribute(values[i], which[i], pointer);
+    }
+    return CUDA_SUCCESS;
+}
+// As if it were an allocation of its own: KvikIO asks only for a pointer's place in one.
+CUresult cuMemGetAddressRange(CUdeviceptr* begin, std::size_t* bytes, CUdeviceptr pointer) {
+    if (begin) *begin = pointer;
+    if (bytes) *bytes = std::size_t{1} << 40;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+    constexpr std::size_t page = 4096;
+    *pointer = std::aligned_alloc(page, (bytes + page - 1) / page * page);
+    return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void* pointer) {
+    std::free(pointer);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemHostRegister(void*, std::size_t, unsigned) { return CUDA_SUCCESS; }
+CUresult cuMemHostUnregister(void*) { return CUDA_SUCCESS; }
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+    return as_driver(cudaMemcpyAsync(address(to), address(from), bytes, cudaMemcpyDefault, stream));
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, void const* from, std::size_t bytes, CUstream stream) {
+    return as_driver(cudaMemcpyAsync(address(to), from, bytes, cudaMemcpyHostToDevice, stream));
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+    return as_driver(cudaMemcpyAsync(to, address(from), bytes, cudaMemcpyDeviceToHost, stream));
+}
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
+                               CUmemcpyAttributes*, std::size_t*, std::size_t, CUstream stream) {
+    for (std::size_t i = 0; i != count; ++i)
+        if (CUresult const error = cuMemcpyAsync(to[i], from[i], bytes[i], stream); error != CUDA_SUCCESS)
+            return error;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+    *stream = cudaStreamPerThread;
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream stream) { return as_driver(cudaStreamSynchronize(stream)); }
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn run, void* data) {
+    return as_driver(cudaLaunchHostFunc(stream, run, data));
+}
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+    return as_driver(cudaEventCreateWithFlags(event, flags));
+}
+CUresult cuEventDestroy(CUevent event) { return as_driver(cudaEventDestroy(event)); }
+CUresult cuEventRecord(CUevent event, CUstream stream) { return as_driver(cudaEventRecord(event, stream)); }
+CUresult cuEventSynchronize(CUevent event) { return as_driver(cudaEventSynchronize(event)); }
+CUresult cuEventQuery(CUevent event) { return as_driver(cudaEventQuery(event)); }
+}
