@@ -50,8 +50,9 @@ struct loader_options {
     std::size_t device_slots =
         2;  ///< batches on the device at once: with one, copying and computing take turns
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
-    any_resource host_memory =
-        pinned_memory{};  ///< of the pinned slots, not charged by itself; registered_memory is sooner there
+    /// Of the pinned slots, not charged by itself. registered_memory is sooner there; device_memory is for sources that can
+    /// fill it, as kvikio_source, and `pinned` is the device's budget then.
+    any_resource host_memory = pinned_memory{};
     /// When the driver cannot lock that much: refuse, or make do with ordinary memory, which is reported, and in the stats.
     pin_failure on_pin_failure = pin_failure::refuse;
     std::optional<device_transform>
