@@ -24,6 +24,7 @@
 #include <cuota/data/zip_source.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
 #include "support/catch.hpp"
@@ -145,6 +146,15 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
             CHECK(all == order);
         }
     }
+    CHECK(device.held() == 0);
+    how.pinned = cuota::budget{"small", 1000};
+    CHECK(thrown<cuota::budget_exceeded>([&] {
+              batch_loader{both, how};
+          })
+              .facts()
+              .device);  // whose memory it was to be
+    how.host_memory = cuota::pinned_memory{};
+    CHECK(!thrown<cuota::budget_exceeded>([&] { batch_loader{both, how}; }).facts().device);
     CHECK(device.held() == 0);
 }
 

@@ -242,7 +242,9 @@ private:
     void charge_to(budget const& account, loader_part which, label const& who) {
         part const& p = at(which);
         charge_request request{p.bytes, p.granule, who, std::nullopt};
-        if (which == loader_part::device_slab) request.on = device_;
+        bool const is_on_device =
+            which == loader_part::device_slab || shape_.options.host_memory.kind() == memory_kind::device;
+        if (is_on_device) request.on = device_;
         try {
             charge(budget_access::node(account), p.bytes, request);
         } catch (budget_exceeded const& refused) {
