@@ -166,4 +166,10 @@ class batch_loader;
 class resident_data;
 struct cached_loader;
 
+// training
+struct chain_stage;
+struct chain;
+enum class chain_act;
+struct chain_op;
+
 }  // namespace cuota::inline v0
