@@ -72,18 +72,27 @@ public:
     deep_network(deep_network const&) = delete;  // its stages name it
     deep_network& operator=(deep_network const&) = delete;
 
-    /// The stages for at most so many samples at once; they work for this network while it lives.
-    [[nodiscard]] std::vector<cuota::checkpoint_stage> stages(std::size_t samples) {
-        std::vector<cuota::checkpoint_stage> all(shape_.layers + 1);
-        for (std::size_t i = 0; i != shape_.layers; ++i) {
-            all[i].name = i == 0 ? cuota::tag{"first layer"} : cuota::tag{"layers"};
-            all[i].output_bytes = samples * shape_.width * sizeof(S);
-            all[i].saved_bytes = samples * shape_.width;
-            all[i].forward = [this](cuota::stage_run const& run) { layer_forward(run); };
-            all[i].backward = [this](cuota::stage_run const& run) { layer_backward(run); };
+    /// The sizes of the stages for at most so many samples at once.
+    [[nodiscard]] static std::vector<cuota::checkpoint_stage> sizes(deep_shape const& s,
+                                                                    std::size_t samples) {
+        std::vector<cuota::checkpoint_stage> all(s.layers + 1);
+        for (cuota::checkpoint_stage& stage : all) {
+            stage.name = &stage == &all.front() ? cuota::tag{"first layer"} : cuota::tag{"layers"};
+            stage.output_bytes = samples * s.width * sizeof(S);
+            stage.saved_bytes = samples * s.width;
         }
         all.back().name = "loss";
-        all.back().output_bytes = samples * shape_.classes * sizeof(float);
+        all.back().output_bytes = samples * s.classes * sizeof(float);
+        all.back().saved_bytes = 0;
+        return all;
+    }
+    /// With their functions: they work for this network while it lives.
+    [[nodiscard]] std::vector<cuota::checkpoint_stage> stages(std::size_t samples) {
+        std::vector<cuota::checkpoint_stage> all = sizes(shape_, samples);
+        for (cuota::checkpoint_stage& stage : all) {
+            stage.forward = [this](cuota::stage_run const& run) { layer_forward(run); };
+            stage.backward = [this](cuota::stage_run const& run) { layer_backward(run); };
+        }
         all.back().forward = [this](cuota::stage_run const& run) { loss_forward(run); };
         all.back().backward = [this](cuota::stage_run const& run) { loss_backward(run); };
         return all;
@@ -182,7 +191,7 @@ private:
         cuota::for_each_index(run.stream(), k.indices(), k, "dense_forward");
         cuota::for_each_index(run.stream(), part_.count,
                               score{shape_.classes, scale_ / static_cast<float>(part_.of),
-                                    labels.subspan(part_.first, part_.count), run.output<float>(),
+                                    labels.span().subspan(part_.first, part_.count), run.output<float>(),
                                     losses.span(), hits.span()},
                               "score");
         if (run.is_recomputation()) return;
@@ -200,8 +209,7 @@ private:
     void add_gradients(cuota::stage_run const& run, device_span<In const> input,
                        dense_gradient<G> const& gradient, std::size_t outputs) {
         auto const sums = gradients_.write(stream_);
-        add_weights_gradient<In, G> const k{part_.count, inputs_of(run.stage()),
-                                            outputs,     input,
+        add_weights_gradient<In, G> const k{part_.count, inputs_of(run.stage()),           outputs, input,
                                             gradient,    weights(sums.span(), run.stage())};
         cuota::for_each_index(run.stream(), k.indices(), k, "add_weights_gradient");
         cuota::for_each_index(
@@ -268,9 +276,7 @@ private:
         return p;
     }
 
-    [[nodiscard]] float share(float beta) const {
-        return 1 - std::pow(beta, static_cast<float>(steps_));
-    }
+    [[nodiscard]] float share(float beta) const { return 1 - std::pow(beta, static_cast<float>(steps_)); }
 
     deep_shape shape_;
     cuota::element_type pixels_;
