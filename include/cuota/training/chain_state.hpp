@@ -167,6 +167,7 @@ private:
         }
         chain_block const scratch = block(i, s.forward_scratch);
         v.scratch = scratch.range();
+        told_values const told{on_, v, false};
         s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
         held_[i].has_run = true;
         held_[i].record.emplace(std::move(made));
@@ -186,6 +187,7 @@ private:
         {
             chain_block const scratch = block(i, s.backward_scratch);
             v.scratch = scratch.range();
+            told_values const told{on_, v, true};
             s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
         }
         held_[i].record.reset();
