@@ -16,8 +16,7 @@ NO_TEST = {
     "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
-    "training/chain_memory.hpp": "the inside of checkpointed, tested through it",
-    "training/chain_state.hpp": "the inside of checkpointed, tested through it",
+    "training/chain_table.hpp": "the inside of chain_plan, tested through it",
 }
 
 root = _lint.root()
