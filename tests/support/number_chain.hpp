@@ -83,6 +83,7 @@ struct add_numbers {
 /// How large the values of a stage are. Words.
 struct number_stage {
     std::size_t output = 0, saved = 0, forward_scratch = 0, backward_scratch = 0;
+    std::optional<std::size_t> gradient{};  // of the output
 };
 
 /// The stages and the gradients that they add to: `parameters` a stage.
@@ -109,6 +110,7 @@ public:
             one.saved_bytes = s.saved * sizeof(word);
             one.forward_scratch = s.forward_scratch * sizeof(word);
             one.backward_scratch = s.backward_scratch * sizeof(word);
+            if (s.gradient) one.gradient_bytes = *s.gradient * sizeof(word);
             one.forward = [this](cuota::stage_run const& run) { forward(run); };
             one.backward = [this](cuota::stage_run const& run) { backward(run); };
             all.push_back(std::move(one));
@@ -184,7 +186,10 @@ private:
                    : std::size_t{std::uniform_int_distribution<unsigned>{1, most}(random)};
     };
     std::vector<number_stage> all;
-    for (std::size_t i = 0; i != count; ++i) all.push_back({size(700) + 1, size(900), size(500), size(500)});
+    for (std::size_t i = 0; i != count; ++i) {
+        all.push_back({size(700) + 1, size(900), size(500), size(500)});
+        if (i % 3 == 1) all.back().gradient = size(1400);
+    }
     return all;
 }
 

@@ -82,7 +82,7 @@ private:
                 made.give(scratch);
                 break;
             case chain_act::backward:
-                if (op.stage != 0) made.take(sizes.stages[op.stage - 1].output_bytes, next);
+                if (op.stage != 0) made.take(sizes.stages[op.stage - 1].gradient(), next);
                 made.take(s.backward_scratch, scratch);
                 made.give(scratch);
                 made.give(own.held);

@@ -182,7 +182,7 @@ private:
         v.saved = range_of(record.saved);
         v.output_gradient = range_of(gradient_);
         std::optional<chain_block> next;
-        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].output_bytes));
+        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].gradient()));
         v.input_gradient = range_of(next);
         {
             chain_block const scratch = block(i, s.backward_scratch);

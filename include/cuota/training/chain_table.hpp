@@ -67,7 +67,7 @@ private:
         return stages_[i].output_bytes + stages_[i].saved_bytes;
     }
     [[nodiscard]] std::size_t gradient(std::size_t i) const noexcept {  // of the output of i
-        return i + 1 == stages_.size() ? 0 : stages_[i].output_bytes;
+        return i + 1 == stages_.size() ? 0 : stages_[i].gradient();
     }
     [[nodiscard]] std::size_t need_back(std::size_t i) const noexcept {
         return gradient(i) + record(i) + stages_[i].backward_scratch + (i == 0 ? 0 : gradient(i - 1));
