@@ -157,7 +157,10 @@ TEST_CASE("a check is of 4 bytes, which a budget may refuse", "[training][non_fi
     cuota::stream const s;
     cuota::budget none{"none", 0};
     cuota::budgeted<> const memory{none};
-    CHECK(has(thrown<cuota::budget_exceeded>([&] { (void)non_finite_check{s, memory}; }).what(), "flag"));
+    CHECK(has(thrown<cuota::budget_exceeded>([&] {
+                  (void)non_finite_check{s, memory, "flag"};
+              }).what(),
+              "4 B refused"));
     CHECK(none.held() == 0);
 }
 
