@@ -102,6 +102,18 @@ private:
     cuota::device_buffer<float> sums_;
 };
 
+struct whole_numbers {
+    device_span<float> out;
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        out[i] = i % 256 == 0 ? 127.0f : static_cast<float>(i % 100) - 50.0f;
+    }
+};
+struct take_over {
+    device_span<float const> from;
+    device_span<float> to;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+
 [[nodiscard]] std::size_t store_all_peak(std::vector<cuota::checkpoint_stage> const& stages) {
     cuota::chain const sizes = cuota::chain_of(stages, cuota::device_memory::granule());
     return simulate(sizes, cuota::store_all_plan(sizes)).peak;
@@ -151,17 +163,6 @@ TEST_CASE("an output that is represented exactly is compressed without loss",
           "[training][compressed_stages][gpu]") {
     cuota::stream const stream;
     std::size_t const n = 300;  // more than a block, and no multiple of one
-    struct whole_numbers {
-        device_span<float> out;
-        CUOTA_KERNEL void operator()(std::size_t i) const {
-            out[i] = i % 256 == 0 ? 127.0f : static_cast<float>(i % 100) - 50.0f;
-        }
-    };
-    struct take_over {
-        device_span<float const> from;
-        device_span<float> to;
-        CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i]; }
-    };
     cuota::device_buffer<float> forward_saw{n, stream, cuota::device_memory{}},
         backward_saw{n, stream, cuota::device_memory{}}, result_saw{n, stream, cuota::device_memory{}};
     std::vector<cuota::checkpoint_stage> stages(2);
