@@ -189,5 +189,7 @@
 #include <cuota/training/chain_plan.hpp>
 #include <cuota/training/chain_simulation.hpp>
 #include <cuota/training/chain_table.hpp>
+#include <cuota/training/offload_plan.hpp>
+#include <cuota/training/plan_refusal.hpp>
 #include <cuota/training/store_plans.hpp>
 #include <cuota/training/uniform_plan.hpp>

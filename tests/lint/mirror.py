@@ -17,6 +17,7 @@ NO_TEST = {
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
     "training/chain_table.hpp": "the inside of chain_plan, tested through it",
+    "training/plan_refusal.hpp": "what chain_plan and offload_plan share, tested through them",
 }
 
 root = _lint.root()

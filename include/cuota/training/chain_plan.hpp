@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
@@ -18,6 +16,7 @@
 #include <cuota/training/chain.hpp>
 #include <cuota/training/chain_simulation.hpp>
 #include <cuota/training/chain_table.hpp>
+#include <cuota/training/plan_refusal.hpp>
 #include <cuota/training/store_plans.hpp>
 
 namespace cuota::inline v0 {
@@ -78,20 +77,6 @@ private:
     time_table const* times_;
     chain_schedule schedule_;
 };
-
-/// A plan that was refused: the least that would do, and the op that takes it.
-[[nodiscard]] inline out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
-                                                char const* what, tag name, place where) {
-    chain_run const run = simulate(c, least, where);
-    chain_op const op = least[run.peak_op];
-    refusal r;
-    r.asked = r.charged = run.peak;
-    r.request = label{name, where};
-    r.would_fit = room;
-    r.cause = stage_text(op.stage) + (op.act == chain_act::backward ? " backward" : " forward") + " takes " +
-              bytes_text(run.peak) + " of a room of " + bytes_text(room) + ", with the least of " + what;
-    return out_of_memory{std::move(r)};
-}
 
 }  // namespace detail
 
