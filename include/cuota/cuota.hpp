@@ -186,3 +186,10 @@
 #include <cuota/data/zip_source.hpp>
 
 #include <cuota/training/chain.hpp>
+#include <cuota/training/chain_plan.hpp>
+#include <cuota/training/chain_simulation.hpp>
+#include <cuota/training/chain_table.hpp>
+#include <cuota/training/offload_plan.hpp>
+#include <cuota/training/plan_refusal.hpp>
+#include <cuota/training/store_plans.hpp>
+#include <cuota/training/uniform_plan.hpp>

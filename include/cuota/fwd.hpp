@@ -171,5 +171,6 @@ struct chain_stage;
 struct chain;
 enum class chain_act;
 struct chain_op;
+struct chain_run;
 
 }  // namespace cuota::inline v0

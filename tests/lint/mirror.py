@@ -16,6 +16,8 @@ NO_TEST = {
     "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+    "training/chain_table.hpp": "the inside of chain_plan, tested through it",
+    "training/plan_refusal.hpp": "what chain_plan and offload_plan share, tested through them",
 }
 
 root = _lint.root()

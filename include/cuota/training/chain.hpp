@@ -18,20 +18,24 @@ namespace cuota::inline v0 {
 
 /// One stage of a chain: a layer, or as many as are always run together. Bytes; times in any unit, the same for all.
 struct chain_stage {
-    std::size_t output_bytes = 0;  ///< what forward gives to the next stage; as large as its gradient
+    std::size_t output_bytes = 0;  ///< what forward gives to the next stage
     std::size_t saved_bytes =
         0;  ///< what a saving forward keeps for backward, besides its input and its output
     std::size_t forward_scratch = 0;   ///< alive only during forward
     std::size_t backward_scratch = 0;  ///< alive only during backward, besides the gradients
     double forward_time = 1;
     double backward_time = 1;
+    /// Of the gradient of the output; by default as many as the output. Others where the two are stored differently.
+    std::optional<std::size_t> gradient_bytes{};
+
+    [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
 /// Stages run one after the other, forward from the first to the last (which computes the loss), then backward.
 ///
 /// The *record* of a stage is what is kept of its forward run: its output and, where it was run to save, its saved
-/// bytes. The input of the first stage is the caller's: always there, never counted. The gradient of a stage's output
-/// has output_bytes; that of the last stage's does not exist.
+/// bytes. The input of the first stage is the caller's: always there, never counted. The gradient of the last stage's
+/// output does not exist.
 struct chain {
     std::vector<chain_stage> stages;
     double offload_time_per_byte = 0;  ///< from the device to the host, in the unit of the times
@@ -42,7 +46,7 @@ struct chain {
     [[nodiscard]] chain rounded_to(std::size_t granule, place where = place::here()) const;
 
     /// Throws misuse, naming the stage and the number, for: no stages; a time that is negative, infinite or no number;
-    /// sizes that all together, outputs counted twice (their gradients), are more than a std::size_t holds.
+    /// sizes that all together, gradients of outputs among them, are more than a std::size_t holds.
     void check(place where = place::here()) const;
 };
 
@@ -80,7 +84,7 @@ inline void check_time(double time, std::string const& whose, place where) {
 [[nodiscard]] inline std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
     std::optional<std::size_t> sum = 0;
     for (std::size_t bytes :
-         {s.output_bytes, s.output_bytes, s.saved_bytes, s.forward_scratch, s.backward_scratch})
+         {s.output_bytes, s.gradient(), s.saved_bytes, s.forward_scratch, s.backward_scratch})
         if (sum) sum = checked_add(*sum, bytes);
     return sum;
 }
@@ -94,6 +98,9 @@ inline chain chain::rounded_to(std::size_t granule, place where) const {
     for (chain_stage& s : rounded.stages)
         for (std::size_t* bytes : {&s.output_bytes, &s.saved_bytes, &s.forward_scratch, &s.backward_scratch})
             *bytes = checked_round_up(*bytes, granule).value_or(unlimited);
+    for (chain_stage& s : rounded.stages)
+        if (s.gradient_bytes)
+            s.gradient_bytes = checked_round_up(*s.gradient_bytes, granule).value_or(unlimited);
     return rounded;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
 #include <cuota/training/checkpoint_stage.hpp>
 
@@ -64,6 +65,22 @@ struct chain_record {
 [[nodiscard]] inline stage_run::values::range range_of(std::optional<chain_block> const& block) noexcept {
     return block ? block->range() : stage_run::values::range{};
 }
+
+/// The memory of a stage's call, told to a simulator that checks the order of accesses, while this lives.
+class told_values {
+public:
+    told_values(stream_ref s, stage_run::values const& v, bool is_backward) noexcept
+        : told_{told(s, v.input, false),           told(s, v.output, !is_backward),
+                told(s, v.saved, !is_backward),    told(s, v.scratch, true),
+                told(s, v.output_gradient, false), told(s, v.input_gradient, true)} {}
+
+private:
+    [[nodiscard]] static rt::borrowed_range told(stream_ref s, stage_run::values::range r,
+                                                 bool writes) noexcept {
+        return {s, r.at, r.bytes, writes};
+    }
+    rt::borrowed_range told_[6];
+};
 
 /// Records the point that s has come to in an event that is made once.
 inline void mark(std::optional<event>& e, stream_ref s) {

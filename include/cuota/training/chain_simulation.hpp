@@ -149,13 +149,13 @@ private:
         if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
         allocate(stage.backward_scratch + gradient_of_input(i));
         held_ -= stage.backward_scratch;
-        if (to_go_ != states_.size()) held_ -= stage.output_bytes;  // the gradient that came from the next
+        if (to_go_ != states_.size()) held_ -= stage.gradient();  // the gradient that came from the next
         remove_from_device(s);
         compute(needed_at, stage.backward_time);
         to_go_ = i;
     }
     [[nodiscard]] std::size_t gradient_of_input(std::size_t i) const {
-        return i == 0 ? 0 : chain_.stages[i - 1].output_bytes;
+        return i == 0 ? 0 : chain_.stages[i - 1].gradient();
     }
 
     void drop() { remove_from_device(on_device(op_.stage)); }

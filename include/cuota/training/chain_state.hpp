@@ -167,6 +167,7 @@ private:
         }
         chain_block const scratch = block(i, s.forward_scratch);
         v.scratch = scratch.range();
+        told_values const told{on_, v, false};
         s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
         held_[i].has_run = true;
         held_[i].record.emplace(std::move(made));
@@ -181,11 +182,12 @@ private:
         v.saved = range_of(record.saved);
         v.output_gradient = range_of(gradient_);
         std::optional<chain_block> next;
-        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].output_bytes));
+        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].gradient()));
         v.input_gradient = range_of(next);
         {
             chain_block const scratch = block(i, s.backward_scratch);
             v.scratch = scratch.range();
+            told_values const told{on_, v, true};
             s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
         }
         held_[i].record.reset();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -58,6 +59,9 @@ public:
         : stream_{s}, call_{which}, values_{memory} {}
 
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+    /// All of it, for a stage that stands around another and runs it on other values.
+    [[nodiscard]] call const& which() const noexcept { return call_; }
+    [[nodiscard]] values const& memory() const noexcept { return values_; }
     [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
     [[nodiscard]] std::size_t part() const noexcept { return call_.part; }
     /// What random numbers of this stage are to depend on, as those of dropout: it differs from stage to stage, part to
@@ -139,6 +143,10 @@ struct checkpoint_stage {
     std::size_t backward_scratch = 0;  ///< alive in backward alone
     std::function<void(stage_run const&)> forward{};
     std::function<void(stage_run const&)> backward{};
+    /// Of the gradient of the output; by default as many as the output.
+    std::optional<std::size_t> gradient_bytes{};
+
+    [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
 /// The sizes of stages as a chain, for planning: each rounded up to `granule`, as the resource counts it that the values
@@ -151,6 +159,7 @@ struct checkpoint_stage {
         one.saved_bytes = s.saved_bytes;
         one.forward_scratch = s.forward_scratch;
         one.backward_scratch = s.backward_scratch;
+        one.gradient_bytes = s.gradient_bytes;
         c.stages.push_back(one);
     }
     return c.rounded_to(granule);

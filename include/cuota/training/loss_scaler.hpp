@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// By how much to multiply a loss so that small gradients do not vanish in 16 bits.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/finite.hpp>
+
+namespace cuota::inline v0 {
+
+/// How a loss_scaler goes up and down. Its scale stays within [floor, ceiling].
+struct loss_scaler_options {
+    float initial = 0x1p16f;        ///< the first scale
+    double growth = 2.0;            ///< above 1: by what it grows
+    double backoff = 0.5;           ///< between 0 and 1: by what it shrinks
+    std::uint64_t interval = 2000;  ///< after so many good steps in a row it grows
+    float floor = 1.0f;             ///< above 0, no denormal
+    float ceiling = 0x1p24f;        ///< finite
+};
+
+/// Where a loss_scaler is between two steps, to be saved beside a checkpoint.
+struct loss_scaler_state {
+    float scale = 0;
+    std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
+
+    /// One line, for `parse`.
+    [[nodiscard]] std::string text() const {
+        char digits[32];
+        auto const [end, error] = std::to_chars(digits, digits + sizeof digits, scale);
+        (void)error;  // the shortest text of a float has at most 15 characters
+        return "cuota-loss-scaler-state 1 scale " + std::string{digits, end} + " good-steps " +
+               std::to_string(good_steps);
+    }
+    /// Throws: misuse when that is not what `text` makes of a scale that is finite and above 0.
+    [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
+
+    friend bool operator==(loss_scaler_state const&, loss_scaler_state const&) noexcept = default;
+};
+
+inline loss_scaler_state loss_scaler_state::parse(std::string_view text, place where) {
+    std::string_view rest = text;
+    auto const take = [&](std::string_view word) {
+        bool const is_there = rest.starts_with(word);
+        if (is_there) rest.remove_prefix(word.size());
+        return is_there;
+    };
+    auto const number = [&](auto& to) {
+        auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
+        rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+        return error == std::errc{};
+    };
+    loss_scaler_state state;
+    bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
+                          take(" good-steps ") && number(state.good_steps);
+    // One text for each state: what a person changed by hand is no longer that of a run.
+    if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
+        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loss_scaler", where};
+    return state;
+}
+
+/// What a loss_scaler expects next.
+enum class scaling_phase {
+    idle,      ///< between steps: `unscale`, or a decision
+    unscaled,  ///< the gradients were unscaled: a decision
+    decided,   ///< `step` said whether the step is taken: `update`
+};
+
+/// The scale of a loss, as torch.amp.GradScaler has it: halved when a gradient was not finite, in a step that is left out;
+/// doubled after 2000 good steps in a row (dynamic loss scaling: Micikevicius et al., Mixed Precision Training, 2018).
+///
+///     cuota::loss_scaler scaler;
+///     ... backward of scaler.scale() * loss ...
+///     double const inverse = scaler.unscale();                              // once a step
+///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);      // a non_finite_check
+///     if (scaler.update(check.found(s))) ... the optimiser's step ...
+///
+/// Other than torch's it has a floor, below which a run that overflows for ever would drive the scale to 0, and a finite
+/// ceiling. Factors are applied in double, and the scale rounded to float. With several optimisers: one decision for all.
+/// Pure host state; a value. Threads: as an int. Throws: misuse for calls out of turn; unchanged then.
+class loss_scaler {
+public:
+    using options = loss_scaler_options;
+    using state_type = loss_scaler_state;
+
+    loss_scaler() = default;
+    /// Throws: misuse for options that make no sense, named by their number.
+    explicit loss_scaler(options const& o, place where = place::here()) : options_{o} {
+        check_options(where);
+        scale_ = o.initial;
+    }
+
+    /// What the loss is multiplied by.
+    [[nodiscard]] float scale() const noexcept { return scale_; }
+    /// 1 / scale().
+    [[nodiscard]] double inverse() const noexcept { return 1.0 / static_cast<double>(scale_); }
+    /// Good steps in a row since the scale last changed or would have.
+    [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
+    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }
+    /// True when the next overflow will not lower the scale: if it goes on, the scale is not what is wrong.
+    [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
+
+    /// The inverse, for the gradients of this step. Throws: misuse when they were unscaled already.
+    double unscale(place where = place::here()) {
+        if (phase_ == scaling_phase::unscaled)
+            refuse("gradients were to be unscaled twice: update was not called since", where);
+        if (phase_ == scaling_phase::decided)
+            refuse("gradients were to be unscaled after step: update was not called since", where);
+        phase_ = scaling_phase::unscaled;
+        return inverse();
+    }
+
+    /// Decides: whether the optimiser's step is to be taken. `update` comes next.
+    /// Throws: misuse when that was decided already.
+    [[nodiscard]] bool step(bool found_non_finite, place where = place::here()) {
+        if (phase_ == scaling_phase::decided)
+            refuse("a second step: update was not called since the first", where);
+        found_ = found_non_finite;
+        phase_ = scaling_phase::decided;
+        return !found_;
+    }
+    /// After `step`: the scale for the next one. Throws: misuse without one.
+    void update(place where = place::here()) {
+        if (phase_ != scaling_phase::decided) refuse("an update without a step", where);
+        if (found_) back_off();
+        else if (++good_steps_ == options_.interval) grow();
+        phase_ = scaling_phase::idle;
+    }
+    /// step and update in one. Returns whether the optimiser's step is to be taken. Throws: misuse after `step`.
+    bool update(bool found_non_finite, place where = place::here()) {
+        bool const is_taken = step(found_non_finite, where);
+        update(where);
+        return is_taken;
+    }
+
+    /// Throws: misuse in the middle of a step.
+    [[nodiscard]] loss_scaler_state state(place where = place::here()) const {
+        if (phase_ != scaling_phase::idle) refuse("its state was asked for in the middle of a step", where);
+        return {scale_, good_steps_};
+    }
+    /// Goes on where another was: the scale for the next step is that one's.
+    /// Throws: misuse for a scale or a number of steps that these options do not come to; unchanged then.
+    void restore(loss_scaler_state const& from, place where = place::here()) {
+        if (!(from.scale >= options_.floor && from.scale <= options_.ceiling))
+            refuse("a scale of " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
+                       number(options_.ceiling) + ']',
+                   where);
+        if (from.good_steps >= options_.interval)
+            refuse(std::to_string(from.good_steps) + " good steps, where the scale grows after " +
+                       std::to_string(options_.interval),
+                   where);
+        scale_ = from.scale;
+        good_steps_ = from.good_steps;
+        phase_ = scaling_phase::idle;
+    }
+
+private:
+    void back_off() noexcept {
+        double const lower = static_cast<double>(scale_) * options_.backoff;
+        scale_ = static_cast<float>(std::max(lower, static_cast<double>(options_.floor)));
+        good_steps_ = 0;
+    }
+    void grow() noexcept {
+        double const higher = static_cast<double>(scale_) * options_.growth;
+        scale_ = static_cast<float>(std::min(higher, static_cast<double>(options_.ceiling)));
+        good_steps_ = 0;
+    }
+
+    void check_options(place where) const {
+        options const& o = options_;
+        // Asked so that a NaN is refused.
+        if (!(is_finite(o.growth) && o.growth > 1))
+            refuse("a growth of " + number(o.growth) + " is not above 1", where);
+        if (!(o.backoff > 0 && o.backoff < 1))
+            refuse("a backoff of " + number(o.backoff) + " is not between 0 and 1", where);
+        if (o.interval == 0) refuse("an interval of 0 steps", where);
+        if (!(o.floor >= 0x1p-126f))  // a float whose inverse is one too
+            refuse("a floor of " + number(o.floor) + " is not a normal number above 0", where);
+        if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
+            refuse("a ceiling of " + number(o.ceiling) + " and a floor of " + number(o.floor), where);
+        if (!(o.initial >= o.floor && o.initial <= o.ceiling))
+            refuse("a first scale of " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
+                       number(o.ceiling) + ']',
+                   where);
+    }
+    [[nodiscard]] static std::string number(double x) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%g", x);
+        return text;
+    }
+    [[noreturn]] static void refuse(std::string const& why, place where) {
+        throw misuse{"loss_scaler: " + why, where};
+    }
+
+    options options_{};
+    float scale_ = options_.initial;
+    std::uint64_t good_steps_ = 0;
+    scaling_phase phase_ = scaling_phase::idle;
+    bool found_ = false;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Whether gradients have a number that is infinite or none: looked for on the device, asked for once a step.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+
+#include <cuota/buffer/device_scalar.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/finite.hpp>
+#include <cuota/core/half.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+
+namespace cuota::inline v0::detail {
+
+using raised_flag = unsigned;
+
+/// Threads: any number, of any kernels; none clears it.
+CUOTA_KERNEL inline void raise(raised_flag& flag) {
+#if defined(__CUDA_ARCH__)
+    atomicOr(&flag, 1u);
+#else
+    std::atomic_ref{flag}.store(1u, std::memory_order_relaxed);
+#endif
+}
+
+template <class T>
+struct find_non_finite {
+    T const* at;
+    raised_flag* flag;
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        if (!is_finite(at[i])) raise(*flag);
+    }
+};
+
+/// Looks at what is stored: a gradient that is too large only when it was multiplied counts too.
+template <class T>
+struct unscale_number {
+    T* at;
+    raised_flag* flag;
+    double inverse;
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        double const product = static_cast<double>(static_cast<float>(at[i])) * inverse;
+        T const unscaled = static_cast<T>(static_cast<float>(product));
+        at[i] = unscaled;
+        if (!is_finite(unscaled)) raise(*flag);
+    }
+};
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+/// A flag in device memory that kernels raise where a number is infinite or a NaN, and the host reads once a step.
+///
+///     cuota::non_finite_check check{s, pool};
+///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);
+///     bool const found = check.found(s);    // waits
+///     check.reset(s);
+///
+/// Any number of spans, on any streams: the flag stays up until `reset`. Move-only.
+/// Order:   of the stream that is given; calls on several go in the order they were made.
+/// Threads: one at a time. Throws: as device_scalar; misuse after it was moved from. Throwing changes nothing.
+/// Cost:    4 bytes of the resource; a kernel a span, which reads what it looks at once.
+class non_finite_check {
+public:
+    non_finite_check(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
+        : flag_{home, memory, name, where} {}
+
+    /// Looks through the elements.
+    void look(stream_ref s, device_span<float const> at, place where = place::here()) {
+        look_through(s, at, where);
+    }
+    void look(stream_ref s, device_span<half const> at, place where = place::here()) {
+        look_through(s, at, where);
+    }
+    void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here()) {
+        look_through(s, at, where);
+    }
+
+    /// Multiplies gradients by the inverse of their scale, and looks at them, in one go. The product is made in double,
+    /// rounded to float, and then to what is stored.
+    /// Throws: misuse too for an inverse that is not finite and above 0.
+    void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here()) {
+        multiply(s, gradients, inverse, where);
+    }
+    void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here()) {
+        multiply(s, gradients, inverse, where);
+    }
+    void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here()) {
+        multiply(s, gradients, inverse, where);
+    }
+
+    /// Whether anything so far, in order of s, was not finite since the last reset. Waits for s, and for a copy of 4 bytes.
+    [[nodiscard]] bool found(stream_ref s, place where = place::here()) const {
+        return flag_.get(s, where) != 0;
+    }
+    /// Nothing was found, in order of s.
+    void reset(stream_ref s, place where = place::here()) {
+        auto const flag = flag_.write(s, where);
+        rt::fill_bytes(flag.span().data(), 0, flag.span().bytes(), s, where);
+    }
+
+private:
+    template <class T>
+    void look_through(stream_ref s, device_span<T const> at, place where) {
+        auto const flag = flag_.write(s, where);
+        for_each_index(s, at.size(), detail::find_non_finite<T>{at.data(), flag.span().data()},
+                       "non_finite_check::look", where);
+    }
+    template <class T>
+    void multiply(stream_ref s, device_span<T> gradients, double inverse, place where) {
+        if (!is_finite(inverse) || inverse <= 0)
+            throw misuse{"gradients were to be multiplied by " + std::to_string(inverse) +
+                             ", which is the inverse of no scale",
+                         where};
+        auto const flag = flag_.write(s, where);
+        for_each_index(s, gradients.size(),
+                       detail::unscale_number<T>{gradients.data(), flag.span().data(), inverse},
+                       "non_finite_check::unscale", where);
+    }
+
+    device_scalar<detail::raised_flag> flag_;
+};
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the plans of a chain say of a room that is too small.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/training/chain.hpp>
+#include <cuota/training/chain_simulation.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A plan that was refused, by a schedule that takes the least of `what`: so much would do, and that op takes it.
+[[nodiscard]] inline out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
+                                                char const* what, tag name, place where) {
+    chain_run const run = simulate(c, least, where);
+    chain_op const op = least[run.peak_op];
+    refusal r;
+    r.asked = r.charged = run.peak;
+    r.request = label{name, where};
+    r.would_fit = room;
+    r.cause = stage_text(op.stage) + (op.act == chain_act::backward ? " backward" : " forward") + " takes " +
+              bytes_text(run.peak) + " of a room of " + bytes_text(room) + ", with the least of " + what;
+    return out_of_memory{std::move(r)};
+}
+
+}  // namespace cuota::inline v0::detail
