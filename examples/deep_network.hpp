@@ -264,8 +264,8 @@ private:
         std::vector<float> p(shape_.parameters());
         std::uint64_t random = cuota::epoch_key(seed, 1);
         for (std::size_t stage = 0; stage <= shape_.layers; ++stage) {
-            bool const is_residual = stage != 0 && stage != shape_.layers;
-            float const smaller = is_residual ? 1 / std::sqrt(static_cast<float>(shape_.layers)) : 1;
+            float smaller = stage == shape_.layers ? 0.1f : 1;
+            if (stage != 0 && stage != shape_.layers) smaller /= static_cast<float>(shape_.layers);
             float const spread = smaller * std::sqrt(6.0f / static_cast<float>(inputs_of(stage)));
             for (std::size_t i = 0; i != inputs_of(stage) * outputs_of(stage); ++i) {
                 random += cuota::detail::golden;

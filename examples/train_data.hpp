@@ -98,13 +98,12 @@ template <cuota::source Labels>
 /// A source of any type, so that what trains on it is compiled once.
 class any_samples {
 public:
-    template <cuota::source S>
-        requires(!std::same_as<S, any_samples>)
-    explicit any_samples(S from)
+    template <class S>
+        requires(!std::same_as<S, any_samples>)  // asked first: that it is a source depends on it
+    &&cuota::source<S> explicit any_samples(S from)
         : name_{from.name()},
-          fields_(std::begin(from.fields()), std::end(from.fields())),
-          size_{from.size()},
-          gather_{[from = std::move(from)](auto samples, auto out) { from.gather(samples, out); }} {}
+    fields_(std::begin(from.fields()), std::end(from.fields())), size_{from.size()},
+    gather_{[from = std::move(from)](auto samples, auto out) { from.gather(samples, out); }} {}
 
     [[nodiscard]] std::uint64_t size() const { return size_; }
     [[nodiscard]] std::vector<cuota::field> const& fields() const { return fields_; }
