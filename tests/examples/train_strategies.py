@@ -92,7 +92,7 @@ with scratch() as folder:
     folder = pathlib.Path(folder)
     data = Digits(folder, samples=200, side=12)
     # 160 to train: batches of 64, 64 and 32.
-    small = [*data.arguments(), "--batch", 64, "--layers", 12, "--width", 32, "--epochs", 3, "--rate", 0.003]
+    small = [*data.arguments(), "--batch", 64, "--layers", 16, "--width", 32, "--epochs", 3, "--rate", 0.003]
 
     exact = check_strategies(
         small, lambda strategy, memory: Deep(*small, "--strategy", strategy, "--memory", memory), 0.8)
