@@ -10,6 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace train {
@@ -35,11 +36,15 @@ public:
         most_work_ = round_axis(std::max(most_work_, 10.0));
     }
 
+    /// Throws: std::runtime_error when the file could not be written: before the time is spent.
+    static void check(std::string const& path) {
+        if (!std::ofstream{path, std::ios::app}) refuse(path);
+    }
     /// Throws: std::runtime_error when the file cannot be written.
     void write(std::string const& path) const {
         std::ofstream file{path};
         file << text();
-        if (!file.flush()) throw std::runtime_error{"--sweep: cannot write " + path};
+        if (!file.flush()) refuse(path);
     }
 
     [[nodiscard]] std::string text() const {
@@ -61,6 +66,9 @@ private:
     static constexpr double right = 710;
     static constexpr double height = 130;
 
+    [[noreturn]] static void refuse(std::string const& path) {
+        throw std::runtime_error{"--sweep: cannot write " + path};
+    }
     [[nodiscard]] static std::string head() {
         return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 730 490\" role=\"img\" "
                "font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"

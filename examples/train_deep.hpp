@@ -36,7 +36,9 @@ namespace train {
 /// What a run was, and took. Bytes.
 struct deep_result {
     deep_plan plan{};
-    std::size_t fixed = 0;    ///< of the network and the loader, whatever the strategy
+    std::size_t fixed = 0;  ///< of the network and the loader, whatever the strategy
+    cuota::footprint network{};
+    std::size_t slots = 0;    ///< the loader's
     std::size_t limit = 0;    ///< of the budget
     std::size_t peak = 0;     ///< as the budget saw it
     std::size_t pinned = 0;   ///< of host memory, at most
@@ -127,6 +129,8 @@ public:
         cuota::checkpointed chain{network_.stages(plan.part), plan.schedule, stream_, activations,
                                   cuota::budgeted{pinned_, cuota::pinned_memory{}}};
         deep_result r{.plan = plan, .fixed = fixed_, .limit = device_.limit()};
+        r.network = network_plan(shape_);
+        r.slots = loader_.plan().device_bytes;
         r.recomputed = plan.recomputed_share(chains()(plan.part));
         auto const started = std::chrono::steady_clock::now();
         std::size_t steps = 0;
@@ -198,7 +202,7 @@ private:
     }
     template <class T>
     [[nodiscard]] cuota::chain measure_on(device_span<T const> samples, std::size_t count) {
-        cuota::scoped_pool pool{device_, activations_pool(cuota::round_down(room_, 512))};
+        cuota::scoped_pool pool{device_, activations_pool(room_)};
         network_.set_part({0, count, shape_.batch});
         return measure_stages(network_.stages(count), samples.first(count * shape_.inputs), stream_,
                               pool.resource(), 3, cuota::budgeted{pinned_, cuota::pinned_memory{}});

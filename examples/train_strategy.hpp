@@ -57,7 +57,8 @@ struct deep_task {
 inline void print_held(deep_result const& r) {
     std::printf("\nheld on the device             bytes\n");
     auto const row = [](char const* name, std::size_t bytes) { std::printf("  %-22s %12zu\n", name, bytes); };
-    row("network and loader", r.fixed);
+    for (cuota::footprint::part const& p : r.network.parts()) row(p.name.text(), p.bytes(0));
+    row("training slots", r.slots);
     for (cuota::tag_usage const& t : r.activations.by_tag)
         if (t.at_peak != 0) row(t.name.text(), t.at_peak);
     row("holes, at most", r.plan.pool_bytes - r.plan.run.peak);
@@ -67,10 +68,10 @@ inline void print_held(deep_result const& r) {
 }
 
 inline void print_table(std::vector<std::pair<double, deep_result>> const& runs) {
-    std::printf("\nstrategy    memory  peak bytes     planned      budget   ms/step   planned  recomputed  "
+    std::printf("\nstrategy    memory  peak bytes     planned      budget   ms/step  planned ms  recomputed  "
                 "loss            how\n");
     for (auto const& [percent, r] : runs)
-        std::printf("%-10s %5.4g %% %11zu %11zu %11zu %9.3f %9.3f %8.1f %%  %-14.12g  %s\n",
+        std::printf("%-10s %5.4g %% %11zu %11zu %11zu %9.3f %11.3f %9.1f %%  %-14.12g  %s\n",
                     r.plan.name.c_str(), percent, r.peak, r.planned(), r.limit, 1e3 * r.step_seconds,
                     1e3 * r.plan.seconds(), 100 * r.recomputed, r.loss, plan_text(r).c_str());
 }
@@ -91,6 +92,7 @@ template <class S>
 }
 
 inline void sweep(deep_task const& task) {
+    sweep_svg::check(task.how.sweep);
     std::vector<std::pair<double, deep_result>> runs;
     std::vector<sweep_point> points;
     for (double const percent : {100.0, 50.0, 25.0, 12.5}) {

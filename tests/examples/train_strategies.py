@@ -132,6 +132,7 @@ with scratch() as folder:
         (2, ["--strategy", "auto", "--layers", 3], ["--layers", "12"]),
         (2, ["--strategy", "auto", "--dropout", 1], ["--dropout"]),
         (2, ["--strategy", "naive", "--sweep", picture], ["--sweep", "auto"]),
+        (1, ["--sweep", folder / "nowhere" / "sweep.svg"], ["--sweep", "nowhere"]),
         (1, ["--strategy", "naive", "--memory", 50], ["--memory", "naive", "KiB"]),
         (1, ["--strategy", "checkpoint", "--memory", 3], ["--memory", "checkpoint", "KiB"]),
         (1, ["--strategy", "auto", "--memory", 0.1], ["--memory", "auto", "KiB"]),
