@@ -142,7 +142,7 @@ private:
     std::priority_queue<entry, std::vector<entry>, std::greater<>> todo_;
 };
 
-[[nodiscard]] std::optional<chain_run> planned(chain const& c, std::size_t room, std::size_t slots) {
+[[nodiscard]] std::optional<chain_run> run_in_room(chain const& c, std::size_t room, std::size_t slots) {
     try {
         return simulate(c, chain_plan(c, room, slots));
     } catch (cuota::out_of_memory const&) { return std::nullopt; }
@@ -162,11 +162,11 @@ TEST_CASE("a chain plan is the fastest memory-persistent schedule in every room"
         wrong += least_chain_bytes(c) != best.back().peak;
         for (std::size_t k = 0; k != best.size(); ++k) {
             std::size_t const room = best[k].peak;
-            auto const exact = planned(c, room, room + 1);
+            auto const exact = run_in_room(c, room, room + 1);
             wrong += !exact || exact->time != best[k].time || exact->peak > room;
             ++rooms;
             if (room == 0) continue;
-            auto const below = planned(c, room - 1, room);
+            auto const below = run_in_room(c, room - 1, room);
             wrong += k + 1 == best.size()
                          ? below.has_value()
                          : !below || below->time != best[k + 1].time || below->peak > room - 1;
@@ -190,14 +190,14 @@ TEST_CASE("a chain plan fits whatever its slots, and is no slower than the plans
         std::array<std::size_t, 5> const some_slots{1, 2, 7, 50, 500};
         std::size_t const slots = some_slots[random.between(0, 4)];
         for (std::size_t room : {least, random.between(least, all.peak), segments.peak, all.peak}) {
-            auto const run = planned(c, room, slots);
+            auto const run = run_in_room(c, room, slots);
             wrong += !run || run->peak > room;
             if (!run) continue;
             wrong += room >= segments.peak && run->time > segments.time;
             wrong += room >= all.peak && run->time > all.time;
             beside_sqrt += room >= segments.peak && run->time < segments.time;
         }
-        wrong += least != 0 && planned(c, least - 1, slots).has_value();
+        wrong += least != 0 && run_in_room(c, least - 1, slots).has_value();
     }
     CHECK(wrong == 0);
     CHECK(beside_sqrt > 300);
