@@ -166,4 +166,16 @@ class batch_loader;
 class resident_data;
 struct cached_loader;
 
+// training
+inline namespace CUOTA_VIEWS {
+template <class T>
+class pruned;
+class non_finite_check;
+}  // namespace CUOTA_VIEWS
+struct adamw_options;
+struct loss_scaler_options;
+struct loss_scaler_state;
+enum class scaling_phase;
+class loss_scaler;
+
 }  // namespace cuota::inline v0

@@ -16,6 +16,7 @@ NO_TEST = {
     "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+    "training/survivor_mask.hpp": "the inside of pruned, tested through it",
 }
 
 root = _lint.root()
