@@ -94,7 +94,7 @@ void expect_same(pruned_scene const& on, std::vector<std::uint32_t> const& dense
     REQUIRE((on.unpacked(p) == back));
 }
 
-std::vector<std::uint32_t> numbered(std::size_t count) {
+std::vector<std::uint32_t> numbered_words(std::size_t count) {
     std::vector<std::uint32_t> all(count);
     for (std::size_t i = 0; i != count; ++i) all[i] = static_cast<std::uint32_t>(i * 2654435761u + 1);
     return all;
@@ -107,7 +107,7 @@ TEST_CASE("what survives is packed in order and comes back in its place", "[trai
     std::mt19937 random{4};
     for (std::size_t const count :
          {0u, 1u, 2u, 31u, 32u, 33u, 63u, 64u, 65u, 127u, 1000u, 1023u, 1024u, 1025u, 2048u, 5000u}) {
-        auto const dense = numbered(count);
+        auto const dense = numbered_words(count);
         expect_same(on, dense, std::vector<unsigned char>(count, 0));
         expect_same(on, dense, std::vector<unsigned char>(count, 255));
         for (unsigned const one_of : {2u, 10u, 100u}) {
@@ -131,7 +131,7 @@ TEST_CASE("millions of numbers are packed as well, past every level of sums", "[
     std::mt19937 random{6};
     std::vector<unsigned char> keep(count);
     for (auto& k : keep) k = random() % 3 == 0;
-    expect_same(on, numbered(count), keep);
+    expect_same(on, numbered_words(count), keep);
 }
 
 TEMPLATE_TEST_CASE("what is larger than a threshold stays, and so do NaNs", "[training][pruned][gpu]", float,
