@@ -14,6 +14,7 @@
 #include <cuota/core/element_count.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/finite.hpp>
 #include <cuota/core/half.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/core/json.hpp>
@@ -185,11 +186,20 @@
 #include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
 
+#include <cuota/training/block_code.hpp>
+#include <cuota/training/cast.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/chain_plan.hpp>
 #include <cuota/training/chain_simulation.hpp>
 #include <cuota/training/chain_table.hpp>
+#include <cuota/training/loss_scaler.hpp>
+#include <cuota/training/master_weights.hpp>
+#include <cuota/training/non_finite_check.hpp>
 #include <cuota/training/offload_plan.hpp>
 #include <cuota/training/plan_refusal.hpp>
+#include <cuota/training/pruned.hpp>
+#include <cuota/training/quantised.hpp>
+#include <cuota/training/quantised_moments.hpp>
 #include <cuota/training/store_plans.hpp>
+#include <cuota/training/survivor_mask.hpp>
 #include <cuota/training/uniform_plan.hpp>

@@ -172,5 +172,15 @@ struct chain;
 enum class chain_act;
 struct chain_op;
 struct chain_run;
+inline namespace CUOTA_VIEWS {
+template <class T>
+class pruned;
+class non_finite_check;
+}  // namespace CUOTA_VIEWS
+struct adamw_options;
+struct loss_scaler_options;
+struct loss_scaler_state;
+enum class scaling_phase;
+class loss_scaler;
 
 }  // namespace cuota::inline v0

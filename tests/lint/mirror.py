@@ -18,6 +18,7 @@ NO_TEST = {
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
     "training/chain_table.hpp": "the inside of chain_plan, tested through it",
     "training/plan_refusal.hpp": "what chain_plan and offload_plan share, tested through them",
+    "training/survivor_mask.hpp": "the inside of pruned, tested through it",
 }
 
 root = _lint.root()
