@@ -184,3 +184,10 @@
 #include <cuota/data/use_count.hpp>
 #include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
+
+#include <cuota/training/agreement.hpp>
+#include <cuota/training/find_batch_size.hpp>
+#include <cuota/training/left_behind.hpp>
+#include <cuota/training/micro_batches.hpp>
+#include <cuota/training/thread_ranks.hpp>
+#include <cuota/training/with_retry.hpp>

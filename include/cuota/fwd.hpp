@@ -166,4 +166,18 @@ class batch_loader;
 class resident_data;
 struct cached_loader;
 
+// training
+struct rank_link;
+class rank_gone;
+class agreement;
+class thread_ranks;
+struct batch_search_options;
+struct tried_batch;
+struct batch_search;
+struct micro_batch;
+class micro_batches;
+enum class retry_from;
+struct retry_options;
+struct retried;
+
 }  // namespace cuota::inline v0
