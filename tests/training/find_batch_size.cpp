@@ -299,7 +299,8 @@ TEST_CASE("a margin is tried before it is answered", "[training][find_batch_size
     CHECK(largest.batch == 600);
 }
 
-TEST_CASE("a try that leaves something behind is named with who holds it", "[training][find_batch_size]") {
+TEST_CASE("a try that leaves something behind is named with who holds it",
+          "[training][find_batch_size][gpu]") {
     cuota::stream const s;
     budget account{"trainer", 1_MiB};
     cuota::budgeted const memory{account, cuota::device_memory{}};
@@ -334,7 +335,8 @@ TEST_CASE("a try that leaves something behind is named with who holds it", "[tra
     account.refund(10);
 }
 
-TEST_CASE("what a pool keeps free is not left behind, and is the next try's", "[training][find_batch_size]") {
+TEST_CASE("what a pool keeps free is not left behind, and is the next try's",
+          "[training][find_batch_size][gpu]") {
     cuota::stream const s;
     budget const account{"trainer", 64_MiB};
     cuota::scoped_pool const pool{account};

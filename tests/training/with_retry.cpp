@@ -63,6 +63,8 @@ struct adding_step {
     }
 };
 
+}  // namespace
+
 TEST_CASE("a batch that fits is run once, as a whole", "[training][with_retry]") {
     std::vector<micro_batch> seen;
     std::size_t begun = 0;
@@ -188,6 +190,8 @@ TEST_CASE("the refusal of a smallest part is thrown, with its facts", "[training
         std::runtime_error);
 }
 
+namespace {
+
 struct add_losses_kernel {
     cuota::device_span<std::int64_t> gradient;
     cuota::device_span<std::int64_t const> activations;
@@ -237,6 +241,8 @@ struct device_step {
     }
 };
 
+}  // namespace
+
 TEST_CASE("on the device, a batch that does not fit gives the whole's gradient, and leaves nothing behind",
           "[training][with_retry][gpu]") {
     cuota::stream const s;
@@ -283,6 +289,8 @@ TEST_CASE("a refused part that leaves something behind is named with who holds i
     CHECK(left.size() == 1);
 }
 
+namespace {
+
 // What each of the ranks ends with: how it went, or what it threw.
 template <class Run>
 std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
@@ -303,6 +311,8 @@ std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
     for (std::thread& t : threads) t.join();
     return ends;
 }
+
+}  // namespace
 
 TEST_CASE("ranks go through their batches in parts of one size, whichever is refused",
           "[training][with_retry]") {
@@ -344,5 +354,3 @@ TEST_CASE("a rank whose smallest part is refused, or that fails, is named to the
             CHECK(ends == std::vector<std::string>{others, "its own", others});
         }
 }
-
-}  // namespace
