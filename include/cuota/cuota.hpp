@@ -186,14 +186,18 @@
 #include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
 
+#include <cuota/training/agreement.hpp>
 #include <cuota/training/block_code.hpp>
 #include <cuota/training/cast.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/chain_plan.hpp>
 #include <cuota/training/chain_simulation.hpp>
 #include <cuota/training/chain_table.hpp>
+#include <cuota/training/find_batch_size.hpp>
+#include <cuota/training/left_behind.hpp>
 #include <cuota/training/loss_scaler.hpp>
 #include <cuota/training/master_weights.hpp>
+#include <cuota/training/micro_batches.hpp>
 #include <cuota/training/non_finite_check.hpp>
 #include <cuota/training/offload_plan.hpp>
 #include <cuota/training/plan_refusal.hpp>
@@ -202,4 +206,6 @@
 #include <cuota/training/quantised_moments.hpp>
 #include <cuota/training/store_plans.hpp>
 #include <cuota/training/survivor_mask.hpp>
+#include <cuota/training/thread_ranks.hpp>
 #include <cuota/training/uniform_plan.hpp>
+#include <cuota/training/with_retry.hpp>

@@ -182,5 +182,17 @@ struct loss_scaler_options;
 struct loss_scaler_state;
 enum class scaling_phase;
 class loss_scaler;
+struct rank_link;
+class rank_gone;
+class agreement;
+class thread_ranks;
+struct batch_search_options;
+struct tried_batch;
+struct batch_search;
+struct micro_batch;
+class micro_batches;
+enum class retry_from;
+struct retry_options;
+struct retried;
 
 }  // namespace cuota::inline v0
