@@ -184,3 +184,5 @@
 #include <cuota/data/use_count.hpp>
 #include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
+
+#include <cuota/training/training_footprint.hpp>

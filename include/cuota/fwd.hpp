@@ -166,4 +166,10 @@ class batch_loader;
 class resident_data;
 struct cached_loader;
 
+// training
+enum class optimiser_kind;
+enum class state_storage;
+struct training_layer;
+struct training_options;
+
 }  // namespace cuota::inline v0
