@@ -171,5 +171,11 @@ enum class optimiser_kind;
 enum class state_storage;
 struct training_layer;
 struct training_options;
+struct placed_layer;
+struct placement_device;
+enum class placement_balance;
+struct placement_options;
+struct placement;
+class placement_refused;
 
 }  // namespace cuota::inline v0
