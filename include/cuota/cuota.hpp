@@ -185,6 +185,7 @@
 #include <cuota/data/weighted_sampler.hpp>
 #include <cuota/data/zip_source.hpp>
 
+#include <cuota/training/chain.hpp>
 #include <cuota/training/placement.hpp>
 #include <cuota/training/placement_search.hpp>
 #include <cuota/training/training_footprint.hpp>

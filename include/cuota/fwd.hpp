@@ -177,5 +177,9 @@ enum class placement_balance;
 struct placement_options;
 struct placement;
 class placement_refused;
+struct chain_stage;
+struct chain;
+enum class chain_act;
+struct chain_op;
 
 }  // namespace cuota::inline v0

@@ -17,6 +17,8 @@ NO_TEST = {
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "training/placement_search.hpp": "the inside of place_layers, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+    "training/chain_memory.hpp": "the inside of checkpointed, tested through it",
+    "training/chain_state.hpp": "the inside of checkpointed, tested through it",
 }
 
 root = _lint.root()

@@ -317,6 +317,39 @@ TEST_CASE("step_plan takes a saved plan for a recorded step", "[pool][step_plan]
     CHECK(p.plan.stats().served == 8);
 }
 
+TEST_CASE("step_plan serves the first step, too, when its requests are known", "[pool][step_plan]") {
+    planned_pool p;
+    std::vector<cuota::lifetime> const requests{{0, 3, 1000}, {1, 2, 70'000}, {4, 5, 2000}};
+    auto const step = [&] {
+        auto const scope = p.plan.begin();
+        CHECK_FALSE(scope.is_recorded());
+        void* const kept = p.take(1000);
+        p.give(p.take(70'000), 70'000);
+        p.give(kept, 1000);
+        p.give(p.take(2000), 2000);
+    };
+    p.plan.expect(requests);
+    p.plan.prepare();
+    CHECK(p.plan.planned().peak == 1024 + 70'144);
+    for (std::size_t i = 1; i != 4; ++i) {
+        step();
+        CHECK(p.plan.stats().served == 3 * i);
+    }
+    CHECK(p.plan.stats().recorded == 0);
+
+    auto const planned = p.plan.planned();
+    auto const refused = [&](std::vector<cuota::lifetime> const& wrong) {
+        return std::string{thrown<cuota::misuse>([&] { p.plan.expect(wrong); }).what()};
+    };
+    CHECK(has(refused({{0, 3, 10}, {0, 2, 10}}), "request 1 of a step does not come after the one before"));
+    CHECK(has(refused({{0, 3, 10}, {4, 4, 10}}), "row 1: the lifetime"));
+    {
+        auto const scope = p.plan.begin();
+        CHECK_THROWS_AS(p.plan.expect(requests), cuota::misuse);
+    }
+    CHECK(p.plan.planned() == planned);
+}
+
 TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
     support::captured_errors errors;
     planned_pool p;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cuota/pool/block.hpp>
@@ -70,6 +71,12 @@ inline void place_requests(planned_step& step, plan_options options) {
     step.lower_bound = found.lower_bound;
 }
 
+[[noreturn]] inline void refuse_request_order(std::size_t row, place where) {
+    throw misuse{"request " + std::to_string(row) +
+                     " of a step does not come after the one before: list them in the order they are made",
+                 where};
+}
+
 /// For each request of a step that is served again and again: those that had its bytes last, of this step if they come
 /// before it, else of the step before. Mostly one or two each, and on average at most three.
 class last_users {
@@ -125,5 +132,21 @@ private:
 };
 
 }  // namespace detail
+
+/// The planned step of requests that are known before any is made: in their order, each from its request up to its
+/// release, counted in requests and releases of the step from 0, or by any other count that goes up.
+/// Throws: misuse, which names the row, for requests that are not in order, and as plan_offsets.
+[[nodiscard]] inline planned_step plan_requests(std::span<lifetime const> requests,
+                                                plan_options const& options = {},
+                                                place where = place::here()) {
+    planned_step step;
+    for (lifetime const& live : requests) {
+        std::size_t const row = step.requests.size();
+        if (row != 0 && live.from <= requests[row - 1].from) detail::refuse_request_order(row, where);
+        step.requests.push_back({live});
+    }
+    detail::place_requests(step, options);
+    return step;
+}
 
 }  // namespace cuota::inline v0

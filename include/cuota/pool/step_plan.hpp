@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,12 @@ public:
     /// Takes a saved plan in place of a recorded step. Throws: data_error with line and reason; misuse in a step.
     /// Nothing has changed then.
     void load(std::string const& path, place where = place::here()) { state_->use(load_plan(path), where); }
+    /// Takes a step whose requests are known, as `plan_requests` lists and plans them, in place of a recorded one: not even the
+    /// first step needs more than the slab. Throws: as plan_requests; misuse in a step. Nothing has changed then.
+    void expect(std::span<lifetime const> requests, plan_options const& how = {},
+                place where = place::here()) {
+        state_->use(plan_requests(requests, how, where), where);
+    }
 
     /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Every request that a step of a chain makes, known before the first: for one slab instead of a pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <cuota/pool/lifetimes.hpp>
+#include <cuota/training/chain.hpp>
+#include <cuota/training/chain_simulation.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// Notes requests and releases as `checkpointed` makes them.
+class request_writer {
+public:
+    using blocks = std::vector<std::size_t>;  // by number, of what was not of 0 bytes
+
+    void take(std::size_t bytes, blocks& of) {
+        if (bytes == 0) return;
+        of.push_back(requests_.size());
+        requests_.push_back({now_, now_ + 1, bytes});
+        ++now_;
+    }
+    // The last first, as members of an object end.
+    void give(blocks& of) {
+        for (; !of.empty(); of.pop_back()) requests_[of.back()].until = now_++;
+    }
+    [[nodiscard]] std::vector<lifetime> take_all() { return std::move(requests_); }
+
+private:
+    std::vector<lifetime> requests_;
+    std::uint64_t now_ = 0;
+};
+
+}  // namespace detail
+
+/// The requests of a step of `checkpointed` under this schedule, in their order and with their lifetimes: for
+/// `step_plan::expect`, so that a step's memory is one slab from the first step on, charged before anything runs.
+///
+///     step_plan memory{budgeted{budget}};
+///     memory.expect(chain_requests(sizes, schedule));
+///     memory.prepare();                                       // throws budget_exceeded; else it fits for good
+///     checkpointed net{stages, schedule, stream, memory.resource()};
+///     auto const step = memory.begin();
+///     net.run(input, seed);
+///
+/// sizes: of the stages as they are: `chain_of(stages, 1)`. Bytes of no size ask for nothing.
+/// Throws: misuse, as `simulate`, for what is no schedule of this chain.
+[[nodiscard]] inline std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
+                                                          place where = place::here()) {
+    (void)simulate(sizes, schedule, where);
+    detail::request_writer made;
+    using blocks = detail::request_writer::blocks;
+    struct record {
+        blocks held{};
+        bool is_saving = false;
+    };
+    std::vector<record> records(sizes.stages.size());
+    blocks gradient;
+    auto const take_record = [&](std::size_t i) {
+        made.take(sizes.stages[i].output_bytes, records[i].held);
+        if (records[i].is_saving) made.take(sizes.stages[i].saved_bytes, records[i].held);
+    };
+    for (chain_op const op : schedule) {
+        chain_stage const& s = sizes.stages[op.stage];
+        record& own = records[op.stage];
+        blocks scratch;
+        blocks next;
+        switch (op.act) {
+            case chain_act::forward:
+            case chain_act::forward_saving:
+                own.is_saving = op.act == chain_act::forward_saving;
+                take_record(op.stage);
+                made.take(s.forward_scratch, scratch);
+                made.give(scratch);
+                break;
+            case chain_act::backward:
+                if (op.stage != 0) made.take(sizes.stages[op.stage - 1].output_bytes, next);
+                made.take(s.backward_scratch, scratch);
+                made.give(scratch);
+                made.give(own.held);
+                made.give(gradient);
+                gradient = std::move(next);
+                break;
+            case chain_act::drop:
+            case chain_act::offload: made.give(own.held); break;
+            case chain_act::fetch: take_record(op.stage); break;
+        }
+    }
+    return made.take_all();
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a schedule of a chain takes, in memory and in time, and whether it is one: the judge of all plans.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/training/chain.hpp>
+
+namespace cuota::inline v0 {
+
+/// What a schedule takes. Bytes, and times in the unit of the chain.
+struct chain_run {
+    std::size_t peak = 0;       ///< the most that is held on the device, at an op with what it allocates
+    std::size_t peak_op = 0;    ///< the first op at which it is
+    std::size_t host_peak = 0;  ///< the most that lies on the host
+    std::size_t offloaded_bytes = 0;  ///< sent to the host; as many come back
+    double time = 0;                  ///< until the last op is over, copies beside computation
+    double compute_time = 0;          ///< of the forward and backward runs alone
+    std::size_t forwards = 0;         ///< runs forward, saving or not
+    std::size_t recomputed = 0;       ///< of these, beyond one for each stage
+    double recomputed_time = 0;       ///< and what they take
+};
+
+/// "S0": F forward, S forward and saving, B backward, D drop, O offload, I fetch.
+[[nodiscard]] inline std::string op_text(chain_op op) {
+    char const* const letters = "FSBDOI";
+    return letters[static_cast<std::size_t>(op.act)] + std::to_string(op.stage);
+}
+
+/// "F0 S1 B1 D0 S0 B0", as op_text.
+[[nodiscard]] inline std::string schedule_text(chain_schedule const& schedule) {
+    std::string text;
+    for (chain_op const op : schedule) text += (text.empty() ? "" : " ") + op_text(op);
+    return text;
+}
+
+namespace detail {
+
+/// The state of a chain in the midst of a schedule.
+class chain_simulator {
+public:
+    chain_simulator(chain const& c, place where) : chain_{c}, where_{where} {
+        c.check(where);
+        states_.resize(c.stages.size());
+        to_go_ = c.stages.size();
+    }
+
+    void run(chain_op op, std::size_t number) {
+        op_ = op;
+        number_ = number;
+        if (op.stage >= states_.size()) refuse("the chain has " + count_text(states_.size()) + " stages");
+        switch (op.act) {
+            case chain_act::forward: return forward(false);
+            case chain_act::forward_saving: return forward(true);
+            case chain_act::backward: return backward();
+            case chain_act::drop: return drop();
+            case chain_act::offload: return offload();
+            case chain_act::fetch: return fetch();
+        }
+    }
+
+    [[nodiscard]] chain_run finish() {
+        if (to_go_ != 0)
+            throw misuse{"a schedule ends, and " + stage_text(to_go_ - 1) + " was not run backward", where_};
+        for (std::size_t i = 0; i != states_.size(); ++i)
+            if (states_[i].lies != at::nowhere)
+                throw misuse{"a schedule ends with the record of " + stage_text(i) + lies_text(states_[i]),
+                             where_};
+        found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
+        found_.recomputed = found_.forwards - states_.size();
+        return found_;
+    }
+
+private:
+    enum class at { nowhere, device, host };
+    struct state {
+        at lies = at::nowhere;
+        bool is_saving = false;
+        bool was_forward = false;
+        std::size_t bytes = 0;  // of the record
+        double ready = 0;       // when the record is where it lies
+    };
+
+    [[noreturn]] void refuse(std::string const& why) const {
+        throw misuse{"op " + count_text(number_) + " of a schedule, " + op_text(op_) + ": " + why, where_};
+    }
+    [[nodiscard]] static std::string lies_text(state const& s) {
+        return s.lies == at::nowhere ? " not there" : s.lies == at::host ? " on the host" : " on the device";
+    }
+    // The record's stage must have one on the device.
+    state& on_device(std::size_t stage) {
+        if (states_[stage].lies != at::device)
+            refuse("the record of " + stage_text(stage) + " is" + lies_text(states_[stage]) +
+                   ", and needed on the device");
+        return states_[stage];
+    }
+
+    void allocate(std::size_t bytes) {
+        held_ += bytes;
+        if (held_ <= found_.peak) return;
+        found_.peak = held_;
+        found_.peak_op = number_;
+    }
+    void remove_from_device(state& s) {
+        held_ -= s.bytes;
+        s.lies = at::nowhere;
+    }
+    // What the op that runs takes of the compute lane, once everything that it reads has arrived.
+    void compute(double needed_at, double time) {
+        last_start_ = std::max(compute_free_, needed_at);
+        compute_free_ = last_start_ + time;
+        found_.compute_time += time;
+    }
+
+    void forward(bool saving) {
+        std::size_t const i = op_.stage;
+        chain_stage const& stage = chain_.stages[i];
+        state& s = states_[i];
+        if (s.lies != at::nowhere) refuse("its record is already" + lies_text(s));
+        double const needed_at = i == 0 ? 0 : on_device(i - 1).ready;
+        s.bytes = stage.output_bytes + (saving ? stage.saved_bytes : 0);
+        allocate(s.bytes + stage.forward_scratch);
+        held_ -= stage.forward_scratch;
+        compute(needed_at, stage.forward_time);
+        ++found_.forwards;
+        if (s.was_forward) found_.recomputed_time += stage.forward_time;
+        s.lies = at::device;
+        s.is_saving = saving;
+        s.was_forward = true;
+        s.ready = compute_free_;
+    }
+
+    void backward() {
+        std::size_t const i = op_.stage;
+        chain_stage const& stage = chain_.stages[i];
+        if (i + 1 != to_go_)
+            refuse(to_go_ == 0 ? "all stages were run backward"
+                               : stage_text(to_go_ - 1) + " is the next to be run backward");
+        state& s = on_device(i);
+        if (!s.is_saving) refuse("its forward run saved nothing for it");
+        double needed_at = s.ready;
+        if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
+        allocate(stage.backward_scratch + gradient_of_input(i));
+        held_ -= stage.backward_scratch;
+        if (to_go_ != states_.size()) held_ -= stage.output_bytes;  // the gradient that came from the next
+        remove_from_device(s);
+        compute(needed_at, stage.backward_time);
+        to_go_ = i;
+    }
+    [[nodiscard]] std::size_t gradient_of_input(std::size_t i) const {
+        return i == 0 ? 0 : chain_.stages[i - 1].output_bytes;
+    }
+
+    void drop() { remove_from_device(on_device(op_.stage)); }
+
+    void offload() {
+        state& s = on_device(op_.stage);
+        remove_from_device(s);
+        s.lies = at::host;
+        host_held_ += s.bytes;
+        found_.host_peak = std::max(found_.host_peak, host_held_);
+        found_.offloaded_bytes += s.bytes;
+        s.ready = to_host_free_ =
+            std::max(to_host_free_, s.ready) + static_cast<double>(s.bytes) * chain_.offload_time_per_byte;
+    }
+
+    void fetch() {
+        state& s = states_[op_.stage];
+        if (s.lies != at::host) refuse("its record is" + lies_text(s) + ", and fetched from the host");
+        allocate(s.bytes);
+        host_held_ -= s.bytes;
+        s.lies = at::device;
+        s.ready = from_host_free_ = std::max({from_host_free_, s.ready, last_start_}) +
+                                    static_cast<double>(s.bytes) * chain_.fetch_time_per_byte;
+    }
+
+    chain const& chain_;
+    place where_;
+    std::vector<state> states_;
+    std::size_t to_go_ = 0;  // stages not yet run backward: the first so many
+    std::size_t held_ = 0;
+    std::size_t host_held_ = 0;
+    double last_start_ = 0;  // of the compute lane
+    double compute_free_ = 0;
+    double to_host_free_ = 0;
+    double from_host_free_ = 0;
+    chain_op op_{};
+    std::size_t number_ = 0;
+    chain_run found_{};
+};
+
+}  // namespace detail
+
+/// Runs a schedule in thought and tells what it takes. Knows no plan: it is what plans are measured by.
+///
+/// Memory: forward allocates its output, its scratch and, saving, the saved bytes; backward its scratch and the
+///         gradient of its input, and frees the record, the scratch and the gradient of its output afterwards. A record
+///         that is offloaded counts until then and not after; one that is fetched counts from then on.
+/// Time:   three lanes: compute, to the host, from the host. An op waits for its lane and for what it reads; a fetch
+///         also until the forward and backward runs that stand before it have started.
+/// Throws: misuse for a chain that is none (chain::check), and for an op that breaks a rule: its number, the op and what
+///         is wrong. Forward: the record of the stage before is on the device, its own nowhere. Backward: from the last
+///         stage to the first, each once; its own record, saving, and the one before are on the device. Drop and
+///         offload: the record is on the device. Fetch: it is on the host. At the end nothing is held.
+/// Cost:   proportional to stages and ops.
+[[nodiscard]] inline chain_run simulate(chain const& c, chain_schedule const& schedule,
+                                        place where = place::here()) {
+    detail::chain_simulator simulator{c, where};
+    for (std::size_t i = 0; i != schedule.size(); ++i) simulator.run(schedule[i], i);
+    return simulator.finish();
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The inside of `checkpointed`: a chain in the middle of a step, and one act of its schedule at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/stream.hpp>
+#include <cuota/training/chain.hpp>
+#include <cuota/training/chain_memory.hpp>
+#include <cuota/training/checkpoint_stage.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Where records go in host memory: a place for each stage that is ever offloaded, taken once, and a stream each way.
+///
+/// Order: a record goes when the chain's stream has come to that point, and comes back when it has gone; a place is
+/// written again when its record was read.
+class record_store {
+public:
+    /// For streams of the device of `on`. Throws: what `host` throws for the places, misuse when the device's copies could
+    /// not reach them asynchronously, cuda_error.
+    record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
+                 any_resource host, place where)
+        : host_{std::move(host)} {
+        for (chain_op const& op : plan)
+            if (op.act == chain_act::offload) {
+                if (places_.empty()) places_.resize(stages.size());
+                if (!places_[op.stage].block) add_place(stages[op.stage], places_[op.stage], where);
+            }
+        if (places_.empty()) return;
+        device_scope const here{on.device()};  // a stream is of the device that is current
+        going_.emplace();
+        coming_.emplace();
+    }
+    record_store(record_store const&) = delete;
+    record_store& operator=(record_store const&) = delete;
+    ~record_store() { drain(); }
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+    /// Sends a record away; its device memory is whoever's takes it in order of the copy.
+    void send(std::size_t stage, chain_record record, stream_ref on) {
+        store_place& to = places_[stage];
+        mark(ready_, on);
+        going_->wait(*ready_);
+        if (to.read) going_->wait(*to.read);
+        record.belong_to(*going_);
+        rt::copy_to_host(to.output(), record.output.at(), record.output.bytes(), *going_);
+        if (record.saved) rt::copy_to_host(to.saved(), record.saved->at(), record.saved->bytes(), *going_);
+        mark(to.written, *going_);
+        to.was_saving = record.saved.has_value();
+    }
+    /// Fetches it back. The record is to be used after `arrived` only.
+    [[nodiscard]] chain_record fetch(std::size_t stage, checkpoint_stage const& s, any_resource const& memory,
+                                     label const& who) {
+        store_place& from = places_[stage];
+        chain_record record{chain_block{*coming_, memory, s.output_bytes, who}, std::nullopt};
+        if (from.was_saving) record.saved.emplace(*coming_, memory, s.saved_bytes, who);
+        coming_->wait(*from.written);
+        rt::copy_to_device(record.output.at(), from.output(), record.output.bytes(), *coming_);
+        if (record.saved)
+            rt::copy_to_device(record.saved->at(), from.saved(), record.saved->bytes(), *coming_);
+        mark(from.read, *coming_);
+        return record;
+    }
+    /// What to wait for before a fetched record is used.
+    [[nodiscard]] event const& arrived(std::size_t stage) const noexcept { return *places_[stage].read; }
+
+    /// Waits on the host for all copies: of a step that did not come to its end.
+    void drain() noexcept {
+        if (going_) rt::drain(*going_);
+        if (coming_) rt::drain(*coming_);
+    }
+
+private:
+    struct host_block {
+        host_block(any_resource const& memory, std::size_t bytes, label const& who)
+            : from{memory}, at{from.allocate_sync(bytes, default_alignment, who)}, size{bytes} {}
+        host_block(host_block const&) = delete;
+        host_block& operator=(host_block const&) = delete;
+        ~host_block() { from.deallocate_sync(at, size); }
+        any_resource from;
+        void* at;
+        std::size_t size;
+    };
+    struct store_place {
+        [[nodiscard]] std::byte* output() const noexcept { return static_cast<std::byte*>(block->at); }
+        [[nodiscard]] std::byte* saved() const noexcept { return output() + saved_at; }
+        std::unique_ptr<host_block> block{};
+        std::size_t saved_at = 0;
+        bool was_saving = false;
+        std::optional<event> written{};
+        std::optional<event> read{};
+    };
+
+    void add_place(checkpoint_stage const& s, store_place& p, place where) {
+        if (host_.kind() != memory_kind::pinned)
+            throw misuse{"records of a chain can be offloaded to pinned host memory only", where};
+        p.saved_at = round_up(s.output_bytes, default_alignment);
+        std::size_t const bytes = p.saved_at + s.saved_bytes;
+        p.block = std::make_unique<host_block>(host_, bytes, label{s.name, where});
+        bytes_ += round_up(bytes, host_.granule());
+    }
+
+    any_resource host_;
+    std::size_t bytes_ = 0;
+    std::vector<store_place> places_;
+    std::optional<event> ready_;
+    // Last: they end before the memory that their copies use.
+    std::optional<stream> going_;
+    std::optional<stream> coming_;
+};
+
+/// A chain in the middle of a step. Ends with whatever it holds given back, in order of the streams that used it.
+/// The schedule is known to be a right one.
+class chain_state {
+public:
+    chain_state(std::vector<checkpoint_stage> const& stages, stage_run::values::range input, stream_ref on,
+                any_resource const& memory, record_store& store, std::uint64_t seed, place where)
+        : stages_{stages},
+          input_{input},
+          on_{on},
+          memory_{memory},
+          store_{store},
+          seed_{seed},
+          where_{where},
+          held_(stages.size()) {}
+
+    /// Does one act. Throws: what the resource and the stages throw; cuda_error.
+    void perform(chain_op const& op) {
+        switch (op.act) {
+            case chain_act::forward: return forward(op.stage, false);
+            case chain_act::forward_saving: return forward(op.stage, true);
+            case chain_act::backward: return backward(op.stage);
+            case chain_act::drop: return held_[op.stage].record.reset();
+            case chain_act::offload: return offload(op.stage);
+            case chain_act::fetch: return fetch(op.stage);
+        }
+    }
+
+private:
+    struct held {
+        std::optional<chain_record> record{};
+        bool has_run = false;
+        bool is_coming = false;  // fetched, and nobody has waited for it
+    };
+
+    void forward(std::size_t i, bool saving) {
+        checkpoint_stage const& s = stages_[i];
+        stage_run::values v;
+        v.input = input_of(i);
+        chain_record made{block(i, s.output_bytes), std::nullopt};
+        v.output = made.output.range();
+        if (saving) {
+            made.saved.emplace(block(i, s.saved_bytes));
+            v.saved = made.saved->range();
+        }
+        chain_block const scratch = block(i, s.forward_scratch);
+        v.scratch = scratch.range();
+        told_values const told{on_, v, false};
+        s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
+        held_[i].has_run = true;
+        held_[i].record.emplace(std::move(made));
+    }
+
+    void backward(std::size_t i) {
+        checkpoint_stage const& s = stages_[i];
+        stage_run::values v;
+        v.input = input_of(i);
+        chain_record const& record = present(i);
+        v.output = record.output.range();
+        v.saved = range_of(record.saved);
+        v.output_gradient = range_of(gradient_);
+        std::optional<chain_block> next;
+        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].output_bytes));
+        v.input_gradient = range_of(next);
+        {
+            chain_block const scratch = block(i, s.backward_scratch);
+            v.scratch = scratch.range();
+            told_values const told{on_, v, true};
+            s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
+        }
+        held_[i].record.reset();
+        gradient_.reset();
+        if (next) gradient_.emplace(std::move(*next));
+    }
+
+    void offload(std::size_t i) {
+        (void)present(i);  // one that was fetched is not sent away before it has come
+        chain_record leaving{std::move(*held_[i].record)};
+        held_[i].record.reset();
+        store_.send(i, std::move(leaving), on_);
+    }
+    void fetch(std::size_t i) {
+        held_[i].record.emplace(store_.fetch(i, stages_[i], memory_, {stages_[i].name, where_}));
+        held_[i].is_coming = true;
+    }
+
+    /// The record of a stage, for work on the chain's stream.
+    [[nodiscard]] chain_record const& present(std::size_t i) {
+        held& h = held_[i];
+        if (std::exchange(h.is_coming, false)) {
+            on_.wait(store_.arrived(i));
+            h.record->belong_to(on_);
+        }
+        return *h.record;
+    }
+    [[nodiscard]] stage_run::values::range input_of(std::size_t i) {
+        return i == 0 ? input_ : present(i - 1).output.range();
+    }
+    [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes) {
+        return {on_, memory_, bytes, {stages_[of_stage].name, where_}};
+    }
+
+    std::vector<checkpoint_stage> const& stages_;
+    stage_run::values::range input_;
+    stream_ref on_;
+    any_resource const& memory_;
+    record_store& store_;
+    std::uint64_t seed_;
+    place where_;
+    std::vector<held> held_;
+    std::optional<chain_block> gradient_;
+};
+
+}  // namespace cuota::inline v0::detail

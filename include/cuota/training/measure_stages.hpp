@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the stages of a chain cost, found by running them.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/training/chain.hpp>
+#include <cuota/training/chain_state.hpp>
+#include <cuota/training/checkpoint_stage.hpp>
+#include <cuota/training/store_plans.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+[[nodiscard]] inline double seconds_between(time_mark const& from, time_mark const& to) {
+    return std::chrono::duration<double>(to.since(from).value_or(std::chrono::nanoseconds{0})).count();
+}
+[[nodiscard]] inline double median_of(std::vector<double>& values) {
+    auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+/// What each act of a schedule took, in seconds of the stream's device.
+[[nodiscard]] inline std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
+                                                  chain_schedule const& plan, stage_run::values::range input,
+                                                  stream_ref on, any_resource const& memory,
+                                                  std::uint64_t seed, place where) {
+    record_store nowhere{stages, plan, on, pinned_memory{}, where};
+    chain_state state{stages, input, on, memory, nowhere, seed, where};
+    std::vector<time_mark> marks;
+    marks.reserve(plan.size() + 1);
+    marks.emplace_back(on);
+    for (chain_op const& op : plan) {
+        state.perform(op);
+        marks.emplace_back(on);
+    }
+    on.synchronize(where);
+    std::vector<double> times;
+    for (std::size_t i = 0; i != plan.size(); ++i) times.push_back(seconds_between(marks[i], marks[i + 1]));
+    return times;
+}
+
+/// Seconds a byte of a copy of so many bytes, each way, the faster of two; 0 for nothing to copy.
+struct link_times {
+    double to_host = 0;
+    double to_device = 0;
+};
+[[nodiscard]] inline link_times link_times_of(std::size_t bytes, stream_ref on, any_resource const& memory,
+                                              any_resource host, label const& who) {
+    if (bytes == 0) return {};
+    chain_block const there{on, memory, bytes, who};
+    struct pinned_block {
+        any_resource& from;
+        std::size_t bytes;
+        void* at;
+        ~pinned_block() { from.deallocate_sync(at, bytes); }
+    } const here{host, bytes, host.allocate_sync(bytes, default_alignment, who)};
+    rt::fill_bytes(there.at(), 0, bytes, on);
+    link_times best;
+    try {
+        for (int turn = 0; turn != 2; ++turn) {
+            time_mark const begin{on};
+            rt::copy_to_host(here.at, there.at(), bytes, on);
+            time_mark const middle{on};
+            rt::copy_to_device(there.at(), here.at, bytes, on);
+            time_mark const end{on};
+            on.synchronize(who.where);
+            double const out = seconds_between(begin, middle) / static_cast<double>(bytes);
+            double const in = seconds_between(middle, end) / static_cast<double>(bytes);
+            best.to_host = turn == 0 ? out : std::min(best.to_host, out);
+            best.to_device = turn == 0 ? in : std::min(best.to_device, in);
+        }
+    } catch (...) {
+        rt::drain(on);
+        throw;
+    }
+    return best;
+}
+
+}  // namespace detail
+
+/// The chain of these stages with real times, in seconds: medians of `steps` steps that keep everything, after one that
+/// warms up, as the device's own clock tells; and what a byte costs on its way to the host and back.
+///
+/// Runs the stages, so gradients of parameters are added to, `steps` + 1 times: clear them afterwards. Uses as much
+/// memory as `store_all_plan` does, and the largest output in `host`; so measure with a part of the batch that fits, and
+/// scale nothing: times are compared with each other only.
+/// Order:   waits on the host for every step. Throws: what the memory, the stages and the device throw, and nothing stays
+///          held; misuse for no steps or no stages.
+template <class T>
+[[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,
+                                   stream_ref on, any_resource memory, std::size_t steps = 5,
+                                   any_resource host = pinned_memory{}, place where = place::here()) {
+    if (steps == 0) throw misuse{"stages were to be measured by no steps", where};
+    chain measured = chain_of(stages, memory.granule());
+    measured.check(where);
+    stage_run::values::range const from{reinterpret_cast<std::byte*>(const_cast<T*>(input.data())),
+                                        input.bytes()};
+    chain_schedule const plan = store_all_plan(measured);
+    std::vector<std::vector<double>> times(plan.size());
+    for (std::size_t step = 0; step != steps + 1; ++step) {
+        std::vector<double> const now = detail::times_of(stages, plan, from, on, memory, step, where);
+        if (step != 0)
+            for (std::size_t i = 0; i != plan.size(); ++i) times[i].push_back(now[i]);
+    }
+    std::size_t largest = 0;
+    for (std::size_t i = 0; i != plan.size(); ++i) {
+        chain_stage& s = measured.stages[plan[i].stage];
+        if (plan[i].act == chain_act::forward_saving) s.forward_time = detail::median_of(times[i]);
+        if (plan[i].act == chain_act::backward) s.backward_time = detail::median_of(times[i]);
+        largest = std::max(largest, s.output_bytes);
+    }
+    detail::link_times const link =
+        detail::link_times_of(largest, on, memory, std::move(host), label{"link", where});
+    measured.offload_time_per_byte = link.to_host;
+    measured.fetch_time_per_byte = link.to_device;
+    return measured;
+}
+
+}  // namespace cuota::inline v0
