@@ -257,6 +257,8 @@ TEST_CASE("sizes that no number can count are placed nowhere", "[training][place
     std::vector<placed_layer> const layers{{"a", cuota::unlimited}, {"b", 1}};
     auto const refused = support::thrown<placement_refused>([&] { (void)place_layers(layers, {{}, {}}); });
     CHECK(refused.missing() == cuota::unlimited);
+    CHECK(refused.missing_there() == cuota::unlimited);
+    CHECK(refused.device() == 0);
     std::vector<placed_layer> const many(2, {"a", 1, cuota::unlimited / 2});
     CHECK_THROWS_AS((void)place_layers(many, {{"x", cuota::unlimited}, {"y", 0}}, {.micro_batches = 3}),
                     placement_refused);
