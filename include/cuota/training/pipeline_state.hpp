@@ -53,9 +53,10 @@ public:
           inputs_{inputs},
           seed_{seed},
           where_{where},
-          held_(lanes.size(), std::vector<held>(inputs.size())) {
-        for (std::vector<held>& of_device : held_)
-            for (held& h : of_device) h.records.reserve(stages.size());
+          held_(lanes.size() * inputs.size()) {
+        for (std::size_t d = 0; d != lanes_.size(); ++d)
+            for (std::size_t part = 0; part != inputs_.size(); ++part)
+                at(d, part).records.reserve(lanes_[d].end - lanes_[d].first);
     }
 
     /// Throws: what the resources and the stages throw; cuda_error.
@@ -72,12 +73,15 @@ private:
         std::vector<chain_record> records{};  // from its first stage on
         std::optional<chain_block> gradient{};
     };
+    [[nodiscard]] held& at(std::size_t d, std::size_t part) noexcept {
+        return held_[d * inputs_.size() + part];
+    }
 
     void forward(std::size_t d, std::size_t part) {
         pipeline_lane& lane = lanes_[d];
-        held& mine = held_[d][part];
+        held& mine = at(d, part);
         if (d != 0) {
-            chain_block const& from = held_[d - 1][part].records.back().output;
+            chain_block const& from = at(d - 1, part).records.back().output;
             mine.input.emplace(block(lane, lane.first - 1, from.bytes()));
             fetch(lane, *mine.input, from, *lanes_[d - 1].forward_done[part]);
         }
@@ -100,7 +104,7 @@ private:
 
     void backward(std::size_t d, std::size_t part) {
         pipeline_lane& lane = lanes_[d];
-        held& mine = held_[d][part];
+        held& mine = at(d, part);
         if (d + 1 != lanes_.size()) fetch_gradient(d, part);
         for (std::size_t i = lane.end; i-- != lane.first;) backward_stage(lane, mine, i, part);
         mine.input.reset();
@@ -132,9 +136,9 @@ private:
     void fetch_gradient(std::size_t d, std::size_t part) {
         pipeline_lane& lane = lanes_[d];
         pipeline_lane& behind = lanes_[d + 1];
-        std::optional<chain_block>& from = held_[d + 1][part].gradient;
-        held_[d][part].gradient.emplace(block(lane, lane.end - 1, from->bytes()));
-        fetch(lane, *held_[d][part].gradient, *from, *behind.backward_done[part]);
+        std::optional<chain_block>& from = at(d + 1, part).gradient;
+        at(d, part).gradient.emplace(block(lane, lane.end - 1, from->bytes()));
+        fetch(lane, *at(d, part).gradient, *from, *behind.backward_done[part]);
         mark(lane.fetched, lane.on());
         stream_ref{behind.releases}.wait(*lane.fetched);
         from->belong_to(behind.releases);
@@ -164,7 +168,7 @@ private:
     std::vector<stage_run::values::range> const& inputs_;
     std::uint64_t seed_;
     place where_;
-    std::vector<std::vector<held>> held_;  // by device and micro-batch
+    std::vector<held> held_;  // by device and micro-batch
 };
 
 }  // namespace detail
