@@ -186,6 +186,10 @@
 #include <cuota/data/zip_source.hpp>
 
 #include <cuota/training/chain.hpp>
+#include <cuota/training/pipeline.hpp>
+#include <cuota/training/pipeline_order.hpp>
+#include <cuota/training/pipeline_peaks.hpp>
+#include <cuota/training/pipeline_state.hpp>
 #include <cuota/training/placement.hpp>
 #include <cuota/training/placement_search.hpp>
 #include <cuota/training/training_footprint.hpp>
