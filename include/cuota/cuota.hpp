@@ -200,6 +200,12 @@
 #include <cuota/training/micro_batches.hpp>
 #include <cuota/training/non_finite_check.hpp>
 #include <cuota/training/offload_plan.hpp>
+#include <cuota/training/pipeline.hpp>
+#include <cuota/training/pipeline_order.hpp>
+#include <cuota/training/pipeline_peaks.hpp>
+#include <cuota/training/pipeline_state.hpp>
+#include <cuota/training/placement.hpp>
+#include <cuota/training/placement_search.hpp>
 #include <cuota/training/plan_refusal.hpp>
 #include <cuota/training/pruned.hpp>
 #include <cuota/training/quantised.hpp>
@@ -207,5 +213,6 @@
 #include <cuota/training/store_plans.hpp>
 #include <cuota/training/survivor_mask.hpp>
 #include <cuota/training/thread_ranks.hpp>
+#include <cuota/training/training_footprint.hpp>
 #include <cuota/training/uniform_plan.hpp>
 #include <cuota/training/with_retry.hpp>

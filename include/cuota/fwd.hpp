@@ -167,6 +167,19 @@ class resident_data;
 struct cached_loader;
 
 // training
+enum class optimiser_kind;
+enum class state_storage;
+struct training_layer;
+struct training_options;
+struct placed_layer;
+struct placement_device;
+enum class placement_balance;
+struct placement_options;
+struct placement;
+class placement_refused;
+struct pipeline_act;
+struct pipeline_device;
+class pipeline;
 struct chain_stage;
 struct chain;
 enum class chain_act;
