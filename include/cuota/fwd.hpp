@@ -185,6 +185,9 @@ struct chain;
 enum class chain_act;
 struct chain_op;
 struct chain_run;
+class stage_run;
+struct checkpoint_stage;
+class checkpointed;
 inline namespace CUOTA_VIEWS {
 template <class T>
 class pruned;
