@@ -46,12 +46,13 @@ private:
     [[nodiscard]] std::size_t end(std::size_t d) const noexcept {
         return is_last(d) ? of_[d].stages.size() : first_[d + 1];
     }
-    // Of a stage's output, or of its gradient.
-    [[nodiscard]] std::size_t output(std::size_t d, std::size_t stage) const noexcept {
-        return of_[d].stages[stage].output_bytes;
+    // Of its output.
+    [[nodiscard]] std::size_t gradient(std::size_t d, std::size_t stage) const noexcept {
+        return of_[d].stages[stage].gradient();
     }
-    [[nodiscard]] std::size_t before(std::size_t d, std::size_t stage) const noexcept {
-        return stage == 0 ? 0 : output(d, stage - 1);
+    // Of a device's first stage, as a copy; the chain's own is the caller's.
+    [[nodiscard]] std::size_t input(std::size_t d) const noexcept {
+        return first_[d] == 0 ? 0 : of_[d].stages[first_[d] - 1].output_bytes;
     }
     void take(std::size_t d, std::size_t bytes) noexcept {
         peaks_[d] = std::max(peaks_[d], held_[d] += bytes);
@@ -59,7 +60,7 @@ private:
     void give(std::size_t d, std::size_t bytes) noexcept { held_[d] -= bytes; }
 
     void forward(std::size_t d) {
-        take(d, before(d, first_[d]));  // a copy; of the first stage's 0: its input is the caller's
+        take(d, input(d));
         for (std::size_t i = first_[d]; i != end(d); ++i) {
             chain_stage const& s = of_[d].stages[i];
             take(d, s.output_bytes + s.saved_bytes + s.forward_scratch);
@@ -68,17 +69,16 @@ private:
     }
     void backward(std::size_t d) {
         if (!is_last(d)) {
-            take(d, output(d, end(d) - 1));          // a copy of the gradient
-            give(d + 1, output(d + 1, end(d) - 1));  // which has gone
+            take(d, gradient(d, end(d) - 1));          // a copy of the gradient
+            give(d + 1, gradient(d + 1, end(d) - 1));  // which has gone
         }
         for (std::size_t i = end(d); i-- != first_[d];) {
             chain_stage const& s = of_[d].stages[i];
-            take(d, before(d, i) + s.backward_scratch);
+            take(d, (i == 0 ? 0 : gradient(d, i - 1)) + s.backward_scratch);
             bool const has_gradient = i + 1 != of_[d].stages.size();
-            give(d,
-                 s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.output_bytes : 0));
+            give(d, s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.gradient() : 0));
         }
-        give(d, before(d, first_[d]));  // the input; its gradient waits for the device before
+        give(d, input(d));  // its gradient waits for the device before
     }
 
     std::vector<chain> const& of_;

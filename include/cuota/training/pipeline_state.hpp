@@ -118,7 +118,7 @@ private:
         v.saved = range_of(mine.records.back().saved);
         v.output_gradient = range_of(mine.gradient);
         std::optional<chain_block> next;
-        if (i != 0) next.emplace(block(lane, i - 1, stages_[i - 1].output_bytes));
+        if (i != 0) next.emplace(block(lane, i - 1, stages_[i - 1].gradient()));
         v.input_gradient = range_of(next);
         {
             chain_block const scratch = block(lane, i, s.backward_scratch);
