@@ -36,9 +36,10 @@ public:
     [[nodiscard]] chain with(std::size_t stages, std::size_t largest) {
         chain c;
         c.stages.resize(stages);
+        std::size_t const scratch = largest * between(0, 6) / 2;  // from none to what outweighs all else
         for (cuota::chain_stage& s : c.stages)
-            s = {between(0, largest),     between(0, 2 * largest), between(0, largest / 2),
-                 between(0, largest / 2), double(between(0, 6)),   double(between(0, 6))};
+            s = {between(0, largest), between(0, 2 * largest), between(0, scratch),
+                 between(0, scratch), double(between(0, 6)),   double(between(0, 6))};
         return c;
     }
 
