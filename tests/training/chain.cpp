@@ -35,6 +35,12 @@ TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][c
     CHECK(rounded.fetch_time_per_byte == 5);
     CHECK(chain{{{cuota::unlimited - 3}}}.rounded_to(512).stages[0].output_bytes == cuota::unlimited);
     CHECK(c.rounded_to(1).stages[0].saved_bytes == 700);
+    CHECK(s.gradient() == 512);
+    CHECK_FALSE(s.gradient_bytes);
+    chain other = c;
+    other.stages[0].gradient_bytes = 513;
+    CHECK(other.stages[0].gradient() == 513);
+    CHECK(other.rounded_to(512).stages[0].gradient() == 1024);
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::misuse>([&] { (void)c.rounded_to(500); });
     CHECK(refused.where().line == line);

@@ -40,6 +40,9 @@ public:
         for (cuota::chain_stage& s : c.stages)
             s = {between(0, largest), between(0, 2 * largest), between(0, scratch),
                  between(0, scratch), double(between(0, 6)),   double(between(0, 6))};
+        if (between(0, 1) == 0)  // a gradient may be stored otherwise than its output
+            for (cuota::chain_stage& s : c.stages)
+                if (between(0, 1) == 0) s.gradient_bytes = between(0, 3 * largest);
         return c;
     }
 
@@ -101,7 +104,7 @@ private:
     }
     [[nodiscard]] std::size_t held(state const& s) const {
         auto const& stages = chain_.stages;
-        std::size_t sum = s.back < stages.size() ? stages[s.back - 1].output_bytes : 0;
+        std::size_t sum = s.back < stages.size() ? stages[s.back - 1].gradient() : 0;
         for (std::size_t i = 0; i != stages.size(); ++i)
             sum +=
                 (s.kind[i] != 0 ? stages[i].output_bytes : 0) + (s.kind[i] == 2 ? stages[i].saved_bytes : 0);
@@ -135,7 +138,7 @@ private:
         kinds after = s.kind;
         after[i] = 0;
         std::size_t const run =
-            bytes + stage.backward_scratch + (i == 0 ? 0 : chain_.stages[i - 1].output_bytes);
+            bytes + stage.backward_scratch + (i == 0 ? 0 : chain_.stages[i - 1].gradient());
         push(after, std::max(peak, run), time + stage.backward_time, 0, i);
     }
 
@@ -294,4 +297,21 @@ TEST_CASE("a chain that takes nothing fits in no room", "[training][chain_plan]"
     chain const c{{{}, {}, {}}, 0, 0};
     CHECK(least_chain_bytes(c) == 0);
     CHECK(schedule_text(chain_plan(c, 0)) == "S0 S1 S2 B2 B1 B0");
+}
+
+TEST_CASE(
+    "a run that drops has the input and the output of each stage at once, beside the gradient that waits",
+    "[training][chain_plan]") {
+    chain c;
+    c.stages.resize(4);
+    c.stages[0].output_bytes = c.stages[1].output_bytes = 100;
+    c.stages[2].output_bytes = 1;
+    c.stages[0].gradient_bytes = c.stages[1].gradient_bytes = 0;
+    c.stages[2].gradient_bytes = 1000;
+    c.stages[3].backward_scratch = 150;  // else the output of stage 1 were kept beside it
+
+    // Stages 0 and 1 are run again while 1000 bytes of gradient wait, before stage 2 is run back.
+    CHECK(cuota::least_chain_bytes(c) == 1200);
+    CHECK(simulate(c, cuota::chain_plan(c, 1200)).peak == 1200);
+    CHECK_THROWS_AS(cuota::chain_plan(c, 1199), cuota::out_of_memory);
 }
