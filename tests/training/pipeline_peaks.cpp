@@ -83,4 +83,7 @@ TEST_CASE("cuts that are none, and sizes that no number holds, are misuse", "[tr
     c.stages[1].saved_bytes = cuota::unlimited / 4;
     CHECK_NOTHROW((void)pipeline_peaks(c, {0, 1}, 2));
     CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 9), cuota::misuse);
+    c.stages[1].saved_bytes = c.stages[2].saved_bytes =
+        cuota::unlimited / 2 + 1;  // together they wrap around
+    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 1), cuota::misuse);
 }
