@@ -64,6 +64,7 @@ TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_me
         for (std::size_t const bytes : {std::size_t{1}, std::size_t{3_MiB} + 1, std::size_t{257_MiB}}) {
             void* const p = memory.allocate_sync(bytes, memory.granule());
             CHECK(support::placed_mappings() == 1);
+            CHECK(support::is_there(p, bytes));
             CHECK(support::lies_on(node.number(), p, bytes, bytes > 4_MiB ? 256_KiB : 4_KiB));
             memory.deallocate_sync(p, bytes, memory.granule());
             CHECK(support::placed_mappings() == 0);
@@ -108,6 +109,12 @@ TEST_CASE("a request that no node could hold is refused before pages are touched
     CHECK(refused.facts().would_fit > 0);
     CHECK(refused.facts().would_fit < node.memory().total);
     CHECK(support::placed_mappings() == 0);
+
+    if (!support::takes_filters()) return;
+    CHECK_THROWS_AS(
+        support::without_call(SYS_mbind, EPERM,  // which would be seen: it is never asked
+                              [&] { (void)numa_memory{node}.allocate_sync(node.memory().total + 1); }),
+        cuota::out_of_memory);
 }
 
 TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is taken",

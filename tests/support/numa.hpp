@@ -4,26 +4,25 @@
 /// What the kernel says of NUMA, asked in other ways than the library asks, and a kernel that refuses.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <iterator>
-#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <numa.h>
 #include <numaif.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cuota/core/bytes.hpp>
 
 namespace support {
 
@@ -40,6 +39,14 @@ inline bool lies_on(int node, void const* p, std::size_t bytes, std::size_t stri
     for (std::size_t i = 0; i < bytes; i += stride)
         if (node_of(at + i) != node) return false;
     return node_of(at + bytes - 1) == node;
+}
+
+/// Whether every page of these bytes is there. To be asked before where it lies, which brings it.
+inline bool is_there(void* p, std::size_t bytes) {
+    auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    std::vector<unsigned char> there((bytes + page - 1) / page);
+    if (::mincore(p, bytes, there.data()) != 0) return false;
+    return std::ranges::all_of(there, [](unsigned char c) { return (c & 1) != 0; });
 }
 
 /// Mappings of this process that prefer a node, as numa_memory's do until they are unmapped.
@@ -64,6 +71,10 @@ inline std::string no_numa() {
         return refused("get_mempolicy of an address");
     if (::mbind(nullptr, 0, MPOL_DEFAULT, nullptr, 0, 0) != 0) return refused("mbind");
     if (::numa_node_size64(node, nullptr) <= 0) return "/sys does not tell of nodes";
+    int policy = MPOL_DEFAULT;
+    if (::get_mempolicy(&policy, nullptr, 0, nullptr, 0) != 0 || policy != MPOL_DEFAULT)
+        return "this process was given a memory policy of its own, by numactl perhaps";
+    if (!std::ifstream{"/proc/self/numa_maps"}) return "there is no /proc/self/numa_maps";
     return {};
 }
 

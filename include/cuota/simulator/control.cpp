@@ -67,8 +67,9 @@ void make_new(device& d, options const& wanted) {
 void check_host_nodes(options const& wanted) {
     auto const& nodes = wanted.host_nodes;
     if (nodes.size() > 1 && nodes.size() != static_cast<std::size_t>(wanted.devices))
-        throw std::invalid_argument{"the simulator takes one host node for all devices or one for each, not " +
-                                    std::to_string(nodes.size()) + " for " + std::to_string(wanted.devices)};
+        throw std::invalid_argument{
+            "the simulator takes one host node for all devices or one for each, not " +
+            std::to_string(nodes.size()) + " for " + std::to_string(wanted.devices)};
     for (int const node : nodes)
         if (node < -1) throw std::invalid_argument{"there is no host node " + std::to_string(node)};
 }
@@ -125,8 +126,8 @@ void reset(options wanted) {
                                     " devices"};
     check_host_nodes(wanted);
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
-    bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity ||
-                         wanted.host_nodes != m.host_nodes;
+    bool const changes =
+        wanted.devices != m.devices || wanted.capacity != m.capacity || wanted.host_nodes != m.host_nodes;
     if (changes && m.live.total() != 0)
         throw std::logic_error{"the simulator cannot change its shape while " +
                                std::to_string(m.live.total()) + " things are alive"};
