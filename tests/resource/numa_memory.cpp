@@ -61,7 +61,7 @@ TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_me
     for (numa_node const node : cuota::numa_nodes()) {
         numa_memory memory{node};
         CHECK(memory.node() == node);
-        for (std::size_t const bytes : {std::size_t{1}, std::size_t{3_MiB} + 1, std::size_t{257_MiB}}) {
+        for (std::size_t const bytes : {std::size_t{1}, std::size_t{3_MiB} + 1, std::size_t{260_MiB}}) {
             void* const p = memory.allocate_sync(bytes, memory.granule());
             CHECK(support::placed_mappings() == 1);
             CHECK(support::is_there(p, bytes));

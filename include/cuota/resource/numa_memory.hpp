@@ -208,7 +208,8 @@ inline void bind_this_thread(numa_node to, place where = place::here()) {
 /// Throws:  out_of_memory, with what the node has free; misuse for an alignment above a page; cuda_error; std::system_error
 ///          when the kernel refuses to place pages or to tell where they lie (mbind, move_pages), as sandboxes do. Nothing is
 ///          taken then.
-/// Cost:    that of registered_memory, and a question for every page: a few percent of it. Accounted by the page.
+/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page. Accounted by
+///          the page.
 class numa_memory : public detail::registered_pages<numa_memory> {
     friend detail::registered_pages<numa_memory>;
 
