@@ -52,7 +52,7 @@ struct node_memory {
 };
 /// Zeros for a node that is not there, has no memory, or none for this process.
 [[nodiscard]] inline node_memory memory_of_node(int node) noexcept {
-    if (node < 0 || node > ::numa_max_node()) return {};
+    // Any number may be asked about.
     if (!::numa_bitmask_isbitset(numa_all_nodes_ptr, static_cast<unsigned>(node))) return {};
     long long free = 0;
     long long const total = ::numa_node_size64(node, &free);
