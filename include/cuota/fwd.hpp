@@ -41,6 +41,8 @@ class device_memory;
 class async_memory;
 class pinned_memory;
 class registered_memory;
+class numa_node;
+class numa_memory;
 class managed_memory;
 class any_resource;
 class resource_ref;
