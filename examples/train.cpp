@@ -21,92 +21,21 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
-#if defined(CUOTA_WITH_ZLIB)
-#include <cuota/data/gzip.hpp>
-#endif
 
 #include "synthetic_digits.hpp"
+#include "train_data.hpp"
 #include "train_network.hpp"
 #include "train_options.hpp"
+#include "train_strategy.hpp"
 
 namespace {
 
 using train::network;
 using train::options;
 using train::part;
-
-// ---- data ----
-
-[[nodiscard]] cuota::file open(std::string const& path) {
-#if defined(CUOTA_WITH_ZLIB)
-    return cuota::open_maybe_gzip(path);
-#else
-    if (path.ends_with(".gz"))
-        throw cuota::data_error{path, 0,
-                                "this program was built without zlib and cannot read .gz; unpack it first"};
-    return cuota::file{path};
-#endif
-}
-
-/// One past the largest label, and that all of them are labels: integers, one a sample, not below 0.
-template <class Label, cuota::source Labels>
-[[nodiscard]] std::size_t count_classes_as(Labels const& labels) {
-    constexpr std::size_t most = 1000;
-    std::vector<Label> values(4096);
-    std::vector<std::uint64_t> samples;
-    std::size_t classes = 0;
-    for (std::uint64_t first = 0; first < labels.size(); first += samples.size()) {
-        samples.clear();
-        for (std::uint64_t i = first; i < std::min<std::uint64_t>(labels.size(), first + values.size()); ++i)
-            samples.push_back(i);
-        std::span<std::byte> const out = std::as_writable_bytes(std::span{values}.first(samples.size()));
-        labels.gather(samples, std::span{&out, 1});
-        for (std::size_t i = 0; i != samples.size(); ++i) {
-            if (static_cast<std::uint64_t>(values[i]) >= most)  // a negative one, too
-                throw cuota::data_error{labels.name(), 0,
-                                        "the label of sample " + std::to_string(first + i) + " is " +
-                                            std::to_string(values[i]) + "; labels are 0 to " +
-                                            std::to_string(most - 1)};
-            classes = std::max(classes, static_cast<std::size_t>(values[i]) + 1);
-        }
-    }
-    return classes;
-}
-
-/// Calls f with a value of the C++ type that a label, or a pixel, has on disk.
-template <class F>
-auto with_label_type(cuota::element_type type, std::string const& name, F f) {
-    switch (type) {
-        case cuota::element_type::u8: return f(std::uint8_t{});
-        case cuota::element_type::i32: return f(std::int32_t{});
-        case cuota::element_type::i64: return f(std::int64_t{});
-        default:
-            throw cuota::data_error{name, 0,
-                                    std::string{"labels of type "} + cuota::element_name(type) +
-                                        "; this program reads u8, i32 and i64"};
-    }
-}
-template <class F>
-auto with_pixel_type(cuota::element_type type, std::string const& name, F f) {
-    switch (type) {
-        case cuota::element_type::u8: return f(std::uint8_t{});
-        case cuota::element_type::f32: return f(float{});
-        default:
-            throw cuota::data_error{name, 0,
-                                    std::string{"images of type "} + cuota::element_name(type) +
-                                        "; this program reads u8 and f32"};
-    }
-}
-
-template <cuota::source Labels>
-[[nodiscard]] std::size_t count_classes(Labels const& labels) {
-    cuota::field const& f = std::span<cuota::field const>{labels.fields()}[0];
-    if (f.count() != 1)
-        throw cuota::data_error{labels.name(), 0,
-                                "one label a sample was expected, not " + cuota::field_text(f)};
-    return with_label_type(f.type, labels.name(),
-                           [&](auto example) { return count_classes_as<decltype(example)>(labels); });
-}
+using train::plan_error;
+using train::with_label_type;
+using train::with_pixel_type;
 
 // ---- the plan ----
 
@@ -170,11 +99,6 @@ struct job {
 
 template <cuota::source Samples>
 job(options const&, Samples, Samples, std::size_t) -> job<Samples>;  // clang 14 does not find it by itself
-
-/// A plan that does not fit; the message names the option and what would.
-struct plan_error : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
 
 template <cuota::source Samples>
 void check(job<Samples> const& j, training_plan const& p) {
@@ -318,7 +242,7 @@ void run(options const& how, Images const& images, Labels const& labels) {
     cuota::zip_source const all{images, labels};
     if (all.size() < 5)
         throw cuota::data_error{all.name(), 0, "fewer than 5 samples: none could be held out"};
-    std::size_t const classes = count_classes(labels);
+    std::size_t const classes = train::count_classes(labels);
     with_pixel_type(all.fields()[0].type, images.name(), [](auto) {});
     std::uint64_t const kept = all.size() / 5;
     job const j{how, cuota::subset_source{all, 0, all.size() - kept},
@@ -334,6 +258,7 @@ void run(options const& how, Images const& images, Labels const& labels) {
                 static_cast<unsigned long long>(j.training.size()), static_cast<unsigned long long>(kept),
                 classes);
 
+    if (!how.strategy.empty()) return train::run_deep(how, train::any_samples{j.training}, classes);
     training_plan const p = j.plan(how.batch);
     print_plan(how, p);
     check(j, p);
@@ -354,8 +279,8 @@ void run(options how) {
         how.labels = synthetic->labels();
         std::printf("No data was given: wrote a synthetic set of %u images.\n\n", samples);
     }
-    cuota::file const images = open(how.images);
-    cuota::file const labels = open(how.labels);
+    cuota::file const images = train::open(how.images);
+    cuota::file const labels = train::open(how.labels);
     if (how.is_npy) run(how, cuota::npy_source{images}, cuota::npy_source{labels});
     else run(how, cuota::idx_source{images}, cuota::idx_source{labels});
 }

@@ -4,6 +4,9 @@
 /// The command line of train.cpp.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -19,6 +22,7 @@ namespace train {
 using namespace cuota::literals;
 
 using command_line::usage_error;
+using cuota::unlimited;
 
 struct options {
     std::string images{};  // IDX, plain or .gz; empty: a synthetic set is written first
@@ -33,7 +37,18 @@ struct options {
     std::uint64_t seed = 1;
     double rate = 0.1;
     bool help = false;
+
+    // Of the deep network, which is trained where a strategy is named.
+    std::string strategy{};
+    std::string sweep{};            // where to draw how `auto` does with less and less memory
+    double memory = 100;            // percent of what the naive strategy takes for activations
+    std::size_t steps = unlimited;  // at most so many batches
+    std::size_t layers = 24;
+    std::size_t width = 64;
+    double dropout = 0;
 };
+
+inline constexpr std::array strategies{"naive", "micro", "checkpoint", "offload", "half", "auto"};
 
 inline constexpr char const* usage =
     "usage: train [--images FILE --labels FILE | --npy X Y] [options]\n"
@@ -52,11 +67,39 @@ inline constexpr char const* usage =
     "  --workers N                   threads that read                            (1)\n"
     "  --seed N                      of the shuffle and the first weights         (1)\n"
     "  --rate X                      learning rate                                (0.1)\n"
+    "\n"
+    "With a strategy it trains a network of many layers, for whose activations there is less memory than "
+    "they\n"
+    "would take. The budget of the device follows from --memory, the rate is 0.001 if not given:\n"
+    "\n"
+    "  --strategy NAME               naive: everything is kept; micro: the batch in parts that fit;\n"
+    "                                checkpoint: what was dropped is run again; offload: it waits in the "
+    "host;\n"
+    "                                half: kept in 16 bits; auto: the fastest that fits and changes no "
+    "result\n"
+    "  --memory PERCENT              of what naive takes for activations          (100)\n"
+    "  --sweep FILE.svg              auto at 100, 50, 25 and 12.5 %, drawn\n"
+    "  --layers N                    hidden layers, at least 12                   (24)\n"
+    "  --width N                     units of each                                (64)\n"
+    "  --dropout X                   share of units that a step leaves out        (0)\n"
+    "  --steps N                     batches, if fewer than the epochs have\n"
     "SIZE is bytes, or a number with KiB, MiB or GiB.\n";
+
+/// Throws: usage_error.
+inline void check_deep(options const& o) {
+    if (std::ranges::find(strategies, o.strategy) == strategies.end())
+        throw usage_error{"--strategy: '" + o.strategy +
+                          "' is none of naive, micro, checkpoint, offload, half and auto"};
+    if (!o.sweep.empty() && o.strategy != "auto") throw usage_error{"--sweep is of --strategy auto"};
+    if (!(o.memory > 0 && o.memory <= 1000)) throw usage_error{"--memory must be above 0 and at most 1000 %"};
+    if (o.layers < 12) throw usage_error{"--layers must be at least 12"};
+    if (!(o.dropout >= 0 && o.dropout < 1)) throw usage_error{"--dropout must be from 0 to less than 1"};
+}
 
 /// Throws: usage_error.
 inline options parse(std::vector<std::string_view> const& arguments) {
     options o;
+    double rate = 0;
     for (std::size_t at = 0; at < arguments.size(); ++at) {
         std::string_view const option = arguments[at];
         auto const value = [&]() -> std::string_view {
@@ -76,13 +119,25 @@ inline options parse(std::vector<std::string_view> const& arguments) {
         else if (option == "--hidden") o.hidden = command_line::positive(option, value());
         else if (option == "--workers") o.workers = command_line::positive(option, value());
         else if (option == "--seed") o.seed = command_line::number<std::uint64_t>(option, value());
-        else if (option == "--rate") o.rate = command_line::number<double>(option, value());
+        else if (option == "--rate") o.rate = rate = command_line::number<double>(option, value());
+        else if (option == "--strategy") o.strategy = value();
+        else if (option == "--sweep") o.sweep = value();
+        else if (option == "--memory") o.memory = command_line::number<double>(option, value());
+        else if (option == "--layers") o.layers = command_line::positive(option, value());
+        else if (option == "--width") o.width = command_line::positive(option, value());
+        else if (option == "--dropout") o.dropout = command_line::number<double>(option, value());
+        else if (option == "--steps") o.steps = command_line::positive(option, value());
         else if (option == "--help" || option == "-h") o.help = true;
         else throw usage_error{"unknown option '" + std::string{option} + "'"};
     }
     if (o.images.empty() != o.labels.empty()) throw usage_error{"--images and --labels go together"};
     if (o.workers > 64) throw usage_error{"--workers: more than 64 threads would only wait for each other"};
     if (!(o.rate > 0)) throw usage_error{"--rate must be above 0"};
+    if (!o.sweep.empty() && o.strategy.empty()) o.strategy = "auto";
+    if (!o.strategy.empty()) {
+        check_deep(o);
+        if (rate == 0) o.rate = 0.001;
+    }
     return o;
 }
 
