@@ -41,6 +41,8 @@ class device_memory;
 class async_memory;
 class pinned_memory;
 class registered_memory;
+class numa_node;
+class numa_memory;
 class managed_memory;
 class any_resource;
 class resource_ref;
@@ -167,10 +169,48 @@ class resident_data;
 struct cached_loader;
 
 // training
+enum class optimiser_kind;
+enum class state_storage;
+struct training_layer;
+struct training_options;
+struct placed_layer;
+struct placement_device;
+enum class placement_balance;
+struct placement_options;
+struct placement;
+class placement_refused;
+struct pipeline_act;
+struct pipeline_device;
+class pipeline;
 struct chain_stage;
 struct chain;
 enum class chain_act;
 struct chain_op;
 struct chain_run;
+class stage_run;
+struct checkpoint_stage;
+class checkpointed;
+inline namespace CUOTA_VIEWS {
+template <class T>
+class pruned;
+class non_finite_check;
+}  // namespace CUOTA_VIEWS
+struct adamw_options;
+struct loss_scaler_options;
+struct loss_scaler_state;
+enum class scaling_phase;
+class loss_scaler;
+struct rank_link;
+class rank_gone;
+class agreement;
+class thread_ranks;
+struct batch_search_options;
+struct tried_batch;
+struct batch_search;
+struct micro_batch;
+class micro_batches;
+enum class retry_from;
+struct retry_options;
+struct retried;
 
 }  // namespace cuota::inline v0

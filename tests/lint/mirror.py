@@ -15,9 +15,15 @@ NO_TEST = {
     "pool/step_plan_stats.hpp": "numbers only, tested where they are counted",
     "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
+    "training/pipeline_state.hpp": "the inside of pipeline, tested through it",
+    "training/placement_search.hpp": "the inside of place_layers, tested through it",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+    "training/chain_memory.hpp": "the inside of checkpointed, tested through it",
+    "training/chain_state.hpp": "the inside of checkpointed, tested through it",
+    "training/checkpoint_stage.hpp": "what checkpointed runs, tested through it",
     "training/chain_table.hpp": "the inside of chain_plan, tested through it",
     "training/plan_refusal.hpp": "what chain_plan and offload_plan share, tested through them",
+    "training/survivor_mask.hpp": "the inside of pruned, tested through it",
 }
 
 root = _lint.root()

@@ -67,6 +67,20 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     CHECK_THROWS_AS(memory.allocate_sync(cuota::unlimited), cuota::out_of_memory);
 }
 
+TEST_CASE("registered_memory is the simulator's by its label", "[resource][registered_memory]") {
+    support::machine const on;
+    cuota::registered_memory memory;
+    std::size_t const bytes = memory.granule();
+    void* const p = memory.allocate_sync(bytes, 256, {"slots", {"train.cpp", 17}});
+    CHECK(cudaMemset(p, 0, bytes + 1) == cudaErrorInvalidValue);
+    auto const told = sim::misuse_reports();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].find("\"slots\", registered memory") != std::string::npos);
+    CHECK(told[0].find("train.cpp:17") != std::string::npos);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+    memory.deallocate_sync(p, bytes);
+}
+
 TEST_CASE("registered_memory given back in stream order waits for the stream",
           "[resource][registered_memory]") {
     support::machine const on;

@@ -28,6 +28,12 @@ TEST_CASE("a device has a name and more memory than is free", "[runtime][device]
     REQUIRE_NOTHROW(here.synchronize());
 }
 
+TEST_CASE("the host node of a device is one, or none", "[runtime][device]") {
+    CHECK(cuota::device::current().host_node().value_or(0) >= 0);
+    CHECK_THROWS_AS(cuota::device{cuota::device::count()}.host_node(), cuota::cuda_error);
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+}
+
 TEST_CASE("a device that is not there throws, and the current one stays", "[runtime][device]") {
     auto const before = cuota::device::current();
     cuota::device const nowhere{cuota::device::count()};

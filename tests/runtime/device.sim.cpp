@@ -54,6 +54,22 @@ TEST_CASE("asking a device about its memory leaves the current one as it was", "
     REQUIRE(cuota::device::current().ordinal() == 0);
 }
 
+TEST_CASE("a device knows the host node nearest to it, where its driver does", "[runtime][device]") {
+    {
+        support::machine const sim{{.devices = 2, .host_nodes = {1, -1}}};
+        CHECK(cuota::device{0}.host_node() == 1);
+        CHECK(!cuota::device{1}.host_node());
+        cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorInvalidValue);  // an older driver
+        CHECK(!cuota::device{0}.host_node());
+        CHECK(cudaPeekAtLastError() == cudaSuccess);
+        cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorUnknown);
+        CHECK_THROWS_AS(cuota::device{0}.host_node(), cuota::cuda_error);
+        CHECK(cudaPeekAtLastError() == cudaSuccess);
+    }
+    support::machine const none;
+    CHECK(!cuota::device{0}.host_node());
+}
+
 TEST_CASE("a machine without devices has none, which is no error", "[runtime][device]") {
     {
         support::machine const sim{{0, std::size_t{1} << 20}};

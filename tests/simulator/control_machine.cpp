@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace control;
 
@@ -41,6 +42,31 @@ TEST_CASE("the shape cannot change under what is alive", "[simulator][machine]")
     CHECK(sim::live().device_allocations == 1);
     CHECK(cudaFree(d) == cudaSuccess);
     CHECK_NOTHROW(sim::reset({.devices = 2}));
+}
+
+TEST_CASE("each device says which host node is its own", "[simulator][machine]") {
+    auto const said_by = [](int device) {
+        int node = -7;
+        CHECK(cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device) == cudaSuccess);
+        cudaDeviceProp p{};
+        CHECK(cudaGetDeviceProperties(&p, device) == cudaSuccess);
+        CHECK(p.hostNumaId == node);
+        return node;
+    };
+    machine m{{.devices = 2, .host_nodes = {1, 0}}};
+    CHECK(said_by(0) == 1);
+    CHECK(said_by(1) == 0);
+    CHECK(sim::shape().host_nodes == std::vector{1, 0});
+    sim::reset({.devices = 2, .host_nodes = {3}});
+    CHECK(said_by(1) == 3);
+    CHECK_THROWS_AS(sim::reset({.devices = 3, .host_nodes = {0, 1}}), std::invalid_argument);
+    CHECK_THROWS_AS(sim::reset({.host_nodes = {-2}}), std::invalid_argument);
+    auto* const d = device_memory(100);
+    CHECK_THROWS_AS(sim::reset({.devices = 2, .host_nodes = {1}}), std::logic_error);
+    CHECK(cudaFree(d) == cudaSuccess);
+    CHECK(said_by(0) == 3);
+    sim::reset({.devices = 2});
+    CHECK(said_by(0) == -1);
 }
 
 TEST_CASE("a reset forgets faults, counters, peaks and other programs", "[simulator][machine]") {

@@ -4,9 +4,14 @@
 /// What holds for every resource over the memory of one device's driver.
 #pragma once
 
+#include <chrono>
+#include <cstring>
 #include <string>
+#include <vector>
 
+#include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/runtime/copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
@@ -55,6 +60,33 @@ void behaves_as_driver_memory(char const* call) {
         REQUIRE(found.device == 1);
         REQUIRE(cuota::device::current().ordinal() == 0);
         second.deallocate_sync(p, 1_MiB);
+    }
+    SECTION("it goes when the stream of another device is done with it") {
+        machine const sim{{2, 64_MiB}};
+        R memory;
+        cuota::device_scope const elsewhere{cuota::device{1}};
+        cuota::stream const peer;
+        cuota::simulator::set_jitter(1, std::chrono::milliseconds{20});
+        void* const p = memory.allocate_sync(1000);
+        std::vector<unsigned char> const sevens(1000, 7);
+        cuota::pinned_memory host;
+        void* const copy = host.allocate_sync(1000);
+        cuota::rt::copy_to_device(p, sevens.data(), 1000, peer);
+        for (int i = 0; i != 5; ++i) cuota::rt::copy_to_host(copy, p, 1000, peer);
+        bool const is_owned = GENERATE(true, false);
+        memory.deallocate(is_owned ? cuota::stream_ref{peer} : cuota::stream_ref{peer.get()}, p, 1000);
+        CHECK_NOTHROW(peer.synchronize());
+        CHECK(std::memcmp(copy, sevens.data(), 1000) == 0);
+        CHECK(cuota::simulator::misuse().total() == 0);
+        host.deallocate_sync(copy, 1000);
+    }
+    SECTION("it does not wait for a stream of its own device by itself") {
+        machine const sim{{2, 64_MiB}};
+        cuota::stream const mine;
+        R memory;
+        auto const before = cuota::simulator::calls("cudaStreamSynchronize");
+        memory.deallocate(mine, memory.allocate(mine, 1000), 1000);
+        CHECK(cuota::simulator::calls("cudaStreamSynchronize") == before);
     }
     SECTION("it refuses with the driver's numbers") {
         machine const sim{{1, 64_MiB}};

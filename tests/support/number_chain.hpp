@@ -80,6 +80,11 @@ struct add_numbers {
     }
 };
 
+struct clear_words {
+    words to;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = 0; }
+};
+
 /// How large the values of a stage are. Words.
 struct number_stage {
     std::size_t output = 0, saved = 0, forward_scratch = 0, backward_scratch = 0;
@@ -129,11 +134,6 @@ public:
     std::size_t fail_at = 0;  ///< the call that throws; 0: none
 
 private:
-    struct clear_words {
-        words to;
-        CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = 0; }
-    };
-
     void forward(cuota::stage_run const& run) {
         count_call();
         ++forwards;

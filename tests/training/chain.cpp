@@ -22,19 +22,25 @@ namespace {
 }  // namespace
 
 TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][chain]") {
-    chain const c{{{1, 512, 513, 0, 2.5, 3.5}}, 4, 5};
+    chain const c{{{1, 700, 512, 0, 2.5, 3.5}}, 4, 5};
     chain const rounded = c.rounded_to(512);
     chain_stage const& s = rounded.stages.at(0);
     CHECK(s.output_bytes == 512);
-    CHECK(s.saved_bytes == 512);
-    CHECK(s.forward_scratch == 1024);
+    CHECK(s.saved_bytes == 1024);
+    CHECK(s.forward_scratch == 512);
     CHECK(s.backward_scratch == 0);
     CHECK(s.forward_time == 2.5);
     CHECK(s.backward_time == 3.5);
     CHECK(rounded.offload_time_per_byte == 4);
     CHECK(rounded.fetch_time_per_byte == 5);
     CHECK(chain{{{cuota::unlimited - 3}}}.rounded_to(512).stages[0].output_bytes == cuota::unlimited);
-    CHECK(c.rounded_to(1).stages[0].forward_scratch == 513);
+    CHECK(c.rounded_to(1).stages[0].saved_bytes == 700);
+    CHECK(s.gradient() == 512);
+    CHECK_FALSE(s.gradient_bytes);
+    chain other = c;
+    other.stages[0].gradient_bytes = 513;
+    CHECK(other.stages[0].gradient() == 513);
+    CHECK(other.rounded_to(512).stages[0].gradient() == 1024);
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::misuse>([&] { (void)c.rounded_to(500); });
     CHECK(refused.where().line == line);
@@ -50,6 +56,9 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
     CHECK(support::has(complaint_about({{{}}, 0, infinity}), "fetch time per byte is inf"));
     chain c{{{}, {}}};
     c.stages[1].forward_time = no_number;
+    CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
+    c.stages[1] = {};
+    c.stages[1].forward_time = 1e101;  // a sum of many would be infinite, and an optimum none
     CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
     c.stages[1] = {};
     c.stages[0].backward_time = -0.5;

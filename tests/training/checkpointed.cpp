@@ -162,7 +162,7 @@ TEST_CASE("a step that is refused at any allocation holds nothing, and the next 
         INFO(schedule_text(plan));
         std::size_t const peak = c.peak_of(plan);
         std::size_t const step = cuota::device_memory::granule();
-        for (std::size_t limit = 0; limit < peak; limit += step * 3) {
+        for (std::size_t limit = 0; limit < peak; limit += step * 2) {
             budget account{"device", peak};
             checkpointed net{c.net.stages(), plan, c.stream, budgeted_device{account}};
             {

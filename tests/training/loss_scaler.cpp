@@ -80,7 +80,7 @@ char phase_letter(scaling_phase p) {
     return p == scaling_phase::idle ? 'R' : p == scaling_phase::unscaled ? 'U' : 'S';
 }
 
-std::string refused(cuota::loss_scaler_options const& o) {
+std::string refused_options(cuota::loss_scaler_options const& o) {
     return thrown<cuota::misuse>([&] { (void)loss_scaler{o}; }).what();
 }
 
@@ -195,21 +195,21 @@ TEST_CASE("a million random sequences of calls do what a plain state machine doe
 TEST_CASE("options that make no sense are refused by their number", "[training][loss_scaler]") {
     auto const nan = std::numeric_limits<float>::quiet_NaN();
     auto const infinite = std::numeric_limits<float>::infinity();
-    CHECK(has(refused({.growth = 1}), "a growth of 1 is not above 1"));
-    CHECK(has(refused({.growth = infinite}), "a growth of inf"));
-    CHECK(has(refused({.growth = nan}), "a growth of nan"));
-    CHECK(has(refused({.backoff = 1}), "a backoff of 1 is not between 0 and 1"));
-    CHECK(has(refused({.backoff = 0}), "a backoff of 0 is"));
-    CHECK(has(refused({.backoff = nan}), "a backoff of nan"));
-    CHECK(has(refused({.interval = 0}), "an interval of 0 steps"));
-    CHECK(has(refused({.floor = 0}), "a floor of 0 is not"));
-    CHECK(has(refused({.floor = 1e-40f}), "e-41 is not a normal"));
-    CHECK(has(refused({.floor = nan}), "a floor of nan is not"));
-    CHECK(has(refused({.ceiling = infinite}), "a ceiling of inf"));
-    CHECK(has(refused({.initial = 1, .floor = 2, .ceiling = 1}), "a ceiling of 1 and a floor of 2"));
-    CHECK(has(refused({.initial = 0.5f}), "a first scale of 0.5 is outside [1, 1.67772e+07]"));
-    CHECK(has(refused({.initial = 1e9f}), "a first scale of 1e+09 is outside"));
-    CHECK(has(refused({.initial = nan}), "a first scale of nan is outside"));
+    CHECK(has(refused_options({.growth = 1}), "a growth of 1 is not above 1"));
+    CHECK(has(refused_options({.growth = infinite}), "a growth of inf"));
+    CHECK(has(refused_options({.growth = nan}), "a growth of nan"));
+    CHECK(has(refused_options({.backoff = 1}), "a backoff of 1 is not between 0 and 1"));
+    CHECK(has(refused_options({.backoff = 0}), "a backoff of 0 is"));
+    CHECK(has(refused_options({.backoff = nan}), "a backoff of nan"));
+    CHECK(has(refused_options({.interval = 0}), "an interval of 0 steps"));
+    CHECK(has(refused_options({.floor = 0}), "a floor of 0 is not"));
+    CHECK(has(refused_options({.floor = 1e-40f}), "e-41 is not a normal"));
+    CHECK(has(refused_options({.floor = nan}), "a floor of nan is not"));
+    CHECK(has(refused_options({.ceiling = infinite}), "a ceiling of inf"));
+    CHECK(has(refused_options({.initial = 1, .floor = 2, .ceiling = 1}), "a ceiling of 1 and a floor of 2"));
+    CHECK(has(refused_options({.initial = 0.5f}), "a first scale of 0.5 is outside [1, 1.67772e+07]"));
+    CHECK(has(refused_options({.initial = 1e9f}), "a first scale of 1e+09 is outside"));
+    CHECK(has(refused_options({.initial = nan}), "a first scale of nan is outside"));
 }
 
 TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {

@@ -97,13 +97,13 @@ std::vector<float> normal_floats(std::size_t count, float scale, unsigned seed) 
     return all;
 }
 template <class T>
-std::vector<T> as_stored(std::vector<float> const& from) {
+std::vector<T> stored_of(std::vector<float> const& from) {
     std::vector<T> all;
     for (float const x : from) all.push_back(static_cast<T>(x));
     return all;
 }
 template <class T>
-std::vector<float> as_float(std::vector<T> const& from) {
+std::vector<float> floats_of_stored(std::vector<T> const& from) {
     std::vector<float> all;
     for (T const x : from) all.push_back(static_cast<float>(x));
     return all;
@@ -180,9 +180,10 @@ TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded on
                no_slack(back, most);
     };
     for (auto const& values : cases) {
-        auto const stored = as_stored<TestType>(values);
-        expect_within(as_float(stored), on.template again<TestType, 256, float>(stored), 256, no_slack);
-        expect_within(as_float(stored), on.template again<TestType, 256>(stored), 256, rounding);
+        auto const stored = stored_of<TestType>(values);
+        expect_within(floats_of_stored(stored), on.template again<TestType, 256, float>(stored), 256,
+                      no_slack);
+        expect_within(floats_of_stored(stored), on.template again<TestType, 256>(stored), 256, rounding);
     }
 }
 

@@ -64,7 +64,7 @@ struct moments_scene {
         return {std::span<float const>{host}, s, pool};
     }
     template <std::size_t Block>
-    [[nodiscard]] std::pair<host_numbers, host_numbers> loaded(quantised_moments<Block>& from) const {
+    [[nodiscard]] std::pair<host_numbers, host_numbers> loaded(quantised_moments<Block> const& from) const {
         device_buffer<float> m{from.size(), s, pool};
         device_buffer<float> v{from.size(), s, pool};
         from.load(s, m.write(s), v.write(s));

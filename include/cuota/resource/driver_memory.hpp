@@ -6,8 +6,10 @@
 
 #include <cstddef>
 
+#include <cuota/core/error_sink.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -65,8 +67,8 @@ private:
     cuota::device where_;
 };
 
-/// A driver call that allocates for all streams at once, and cudaFree, which waits for them all. Take: its name, and
-/// what it gives for a number of bytes.
+/// A driver call that allocates for all streams at once, and cudaFree, which waits for those of the memory's device: for a
+/// stream of another one the host waits first. Take: its name, and what it gives for a number of bytes.
 template <memory_kind Kind, class Take>
 class blocking_memory : public driver_memory<Kind> {
 public:
@@ -76,8 +78,9 @@ public:
                                  label const& who = {}) {
         return allocate_sync(bytes, alignment, who);
     }
-    void deallocate(stream_ref, void* p, std::size_t bytes,
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
+        if (p && !is_waited_for(s)) rt::drain(s);
         deallocate_sync(p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
@@ -89,6 +92,13 @@ public:
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         this->give(p, bytes, rt::device_free);
+    }
+
+private:
+    // By cudaFree. Where the driver does not tell, it is waited for.
+    [[nodiscard]] bool is_waited_for(stream_ref s) const noexcept {
+        bool is_here = false;
+        return report_failure_of([&] { is_here = s.device() == this->device(); }) && is_here;
     }
 };
 

@@ -23,7 +23,8 @@ struct cuda_malloc_managed {
 
 /// Managed memory of one device: reachable from both sides, moved by the driver on demand.
 ///
-/// Order:   valid on every stream at return. Release waits for the device: cudaFree does.
+/// Order:   valid on every stream at return. Release waits for the device: cudaFree does; in order of a stream of another
+///          device (a peer that reads the memory) for that stream, too. The host waits.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way. Accounted in 512 bytes, as if it were resident, which it may not be.

@@ -14,16 +14,15 @@
 
 namespace cuota::inline v0 {
 
-/// Page-locked host memory as pinned_memory, made another way: pages from the system that several threads touch, locked
-/// where they are (cudaHostRegister). What takes a driver 0.5 s a GiB by one thread takes about a fifth of it.
+namespace detail {
+
+/// Page-locked memory out of pages that Self makes be there: all that is the same wherever they lie.
 ///
-/// Aligned to pages, as direct input and output wants it.
-/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
-/// Threads: any.
-/// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is taken then.
-/// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse. Accounted
-///          by the page.
-class registered_memory {
+/// self.settle(at, bytes)  makes so many bytes of new pages be there, where Self wants them; false when there is no room.
+///                         What it throws leaves nothing behind
+/// self.told(refusal)      a refusal, with what Self knows of it
+template <class Self>
+class registered_pages {
 public:
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
@@ -37,35 +36,63 @@ public:
 
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        detail::check_alignment(alignment, who, granule());
+        check_alignment(alignment, who, granule());
         if (bytes == 0) return nullptr;
-        auto const refuse = [&](char const* why) {
-            return out_of_memory{detail::driver_refusal(bytes, granule(), who, why)};
-        };
         std::optional<std::size_t> const all = checked_round_up(bytes, granule());
-        std::byte* const at = all ? detail::map_pages(*all) : nullptr;
-        if (!at) throw refuse("the system has no room for that many pages");
-        detail::touch_pages(at, *all, detail::threads_to_touch(*all));
-        bool is_locked = false;
-        try {
-            rt::on_behalf_of(who.where, who.name);
-            is_locked = rt::lock_pages(at, *all);
-        } catch (...) {
-            detail::unmap_pages(at, *all);
-            throw;
-        }
-        if (is_locked) return at;
-        detail::unmap_pages(at, *all);
-        throw refuse("cudaHostRegister could not lock that much");
+        std::byte* const at = all ? map_pages(*all) : nullptr;
+        char const* missing = at ? nullptr : "the system has no room for that many pages";
+        if (at) try {
+                missing = lock_new(at, *all, who);
+            } catch (...) {
+                unmap_pages(at, *all);
+                throw;
+            }
+        if (!missing) return at;
+        if (at) unmap_pages(at, *all);
+        throw out_of_memory{self().told(driver_refusal(bytes, granule(), who, missing))};
     }
     /// What cannot be unlocked is reported, and stays.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        if (p && rt::unlock_pages(p)) detail::unmap_pages(p, round_up(bytes, granule()));
+        if (p && rt::unlock_pages(p)) unmap_pages(p, round_up(bytes, granule()));
     }
 
-    [[nodiscard]] static std::size_t granule() noexcept { return detail::page_bytes(); }
+    [[nodiscard]] static std::size_t granule() noexcept { return page_bytes(); }
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
-    friend bool operator==(registered_memory, registered_memory) noexcept = default;
+
+private:
+    [[nodiscard]] Self const& self() const noexcept { return static_cast<Self const&>(*this); }
+
+    /// What is missing; null when nothing is.
+    [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
+        if (!self().settle(at, bytes)) return "its pages found no room";
+        rt::on_behalf_of(who.where, who.name);
+        return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not lock that much";
+    }
+};
+
+}  // namespace detail
+
+/// Page-locked host memory as pinned_memory, made another way: pages from the system that several threads touch, locked
+/// where they are (cudaHostRegister). What takes a driver 0.5 s a GiB by one thread takes about a fifth of it.
+///
+/// Aligned to pages, as direct input and output wants it.
+/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
+/// Threads: any.
+/// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is taken then.
+/// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse. Accounted
+///          by the page.
+class registered_memory : public detail::registered_pages<registered_memory> {
+    friend detail::registered_pages<registered_memory>;
+
+public:
+    friend bool operator==(registered_memory const&, registered_memory const&) noexcept { return true; }
+
+private:
+    static bool settle(std::byte* at, std::size_t bytes) noexcept {
+        detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));
+        return true;
+    }
+    static refusal told(refusal r) noexcept { return r; }
 };
 
 static_assert(labelled_resource<registered_memory> && host_resource<registered_memory> &&

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include <cuota/core/refusal.hpp>
@@ -59,6 +60,19 @@ public:
     };
     /// The driver's view of this device's memory, now. Throws: cuda_error.
     [[nodiscard]] memory_info memory() const;
+
+    /// The NUMA node of the host memory that is nearest to this device; nothing where the driver tells none, or is too old
+    /// to know. Throws: cuda_error for a device that is not there.
+    [[nodiscard]] std::optional<int> host_node() const {
+        int node = -1;
+        cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
+        if (code == cudaErrorInvalidValue) {  // what a driver says that does not know the attribute
+            (void)cudaGetLastError();
+            return std::nullopt;
+        }
+        rt::check(code, "cudaDeviceGetAttribute");
+        return node < 0 ? std::nullopt : std::optional{node};
+    }
 
     /// Waits for everything enqueued on this device by this process. Throws: cuda_error.
     void synchronize() const;

@@ -48,8 +48,11 @@ void make_new(pool& p) {
     p.reserved_peak = p.reserved();
 }
 
-void make_new(device& d, std::size_t capacity) {
-    d.capacity = capacity;
+void make_new(device& d, options const& wanted) {
+    auto const& nodes = wanted.host_nodes;
+    auto const index = nodes.size() == 1 ? 0 : static_cast<std::size_t>(d.index);
+    d.host_node = index < nodes.size() ? nodes[index] : -1;
+    d.capacity = wanted.capacity;
     d.others = 0;
     d.reaches = 0;
     d.failure = cudaSuccess;
@@ -59,6 +62,16 @@ void make_new(device& d, std::size_t capacity) {
     d.current_pool_handle = d.default_pool_handle;
     d.current_managed_pool_handle = d.managed_pool_handle;
     d.peak = d.used;
+}
+
+void check_host_nodes(options const& wanted) {
+    auto const& nodes = wanted.host_nodes;
+    if (nodes.size() > 1 && nodes.size() != static_cast<std::size_t>(wanted.devices))
+        throw std::invalid_argument{
+            "the simulator takes one host node for all devices or one for each, not " +
+            std::to_string(nodes.size()) + " for " + std::to_string(wanted.devices)};
+    for (int const node : nodes)
+        if (node < -1) throw std::invalid_argument{"there is no host node " + std::to_string(node)};
 }
 
 void forget_faults() {
@@ -111,15 +124,18 @@ void reset(options wanted) {
     if (wanted.devices < 0 || wanted.devices > most_devices)
         throw std::invalid_argument{"the simulator has between 0 and " + std::to_string(most_devices) +
                                     " devices"};
+    check_host_nodes(wanted);
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
-    bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity;
+    bool const changes =
+        wanted.devices != m.devices || wanted.capacity != m.capacity || wanted.host_nodes != m.host_nodes;
     if (changes && m.live.total() != 0)
         throw std::logic_error{"the simulator cannot change its shape while " +
                                std::to_string(m.live.total()) + " things are alive"};
     for (auto const& d : m.all_devices) wait_for_device(lock, *d);
     m.devices = wanted.devices;
     m.capacity = wanted.capacity;
-    for (auto const& d : m.all_devices) make_new(*d, wanted.capacity);
+    m.host_nodes = wanted.host_nodes;
+    for (auto const& d : m.all_devices) make_new(*d, wanted);
     forget_faults();
     m.injected = 0;
     m.recently_freed.clear();
@@ -138,7 +154,7 @@ void reset(options wanted) {
 options shape() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    return {the_machine().devices, the_machine().capacity};
+    return {the_machine().devices, the_machine().capacity, the_machine().host_nodes};
 }
 
 live_counts live() {

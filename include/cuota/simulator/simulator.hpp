@@ -45,6 +45,9 @@ namespace cuota::inline v0::simulator {
 struct options {
     int devices = 1;
     std::size_t capacity = std::size_t{8} << 30;
+    /// The NUMA node of the host memory nearest to each device, which cudaDevAttrHostNumaId tells: one for each, or one
+    /// for all; -1, or no list: none.
+    std::vector<int> host_nodes{};
 };
 
 /// What was handed out and not yet given back.

@@ -42,6 +42,7 @@ struct device {
 
     int index;
     std::size_t capacity = 0;
+    int host_node = -1;    ///< of options::host_nodes
     std::size_t used = 0;  ///< plain allocations and all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
@@ -99,6 +100,7 @@ struct machine {
     std::mutex mutex;
     std::atomic<int> devices{1};
     std::size_t capacity = options{}.capacity;
+    std::vector<int> host_nodes;
     std::vector<std::unique_ptr<device>> all_devices;  ///< grows only, so that references stay good
 
     registry<stream> streams{0x53};

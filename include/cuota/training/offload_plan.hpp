@@ -95,7 +95,7 @@ private:
             chain_stage const& s = chain_.stages[k];
             std::size_t const records = staying + record(k) + (k == 0 ? 0 : record(k - 1));
             std::size_t const gradients =
-                (k + 1 == count ? 0 : s.output_bytes) + (k == 0 ? 0 : chain_.stages[k - 1].output_bytes);
+                (k + 1 == count ? 0 : s.gradient()) + (k == 0 ? 0 : chain_.stages[k - 1].gradient());
             found[k] = {records + s.forward_scratch, records + gradients + s.backward_scratch};
         }
         return found;

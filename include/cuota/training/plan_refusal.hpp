@@ -23,7 +23,6 @@ namespace cuota::inline v0::detail {
     refusal r;
     r.asked = r.charged = run.peak;
     r.request = label{name, where};
-    r.would_fit = room;
     r.cause = stage_text(op.stage) + (op.act == chain_act::backward ? " backward" : " forward") + " takes " +
               bytes_text(run.peak) + " of a room of " + bytes_text(room) + ", with the least of " + what;
     return out_of_memory{std::move(r)};

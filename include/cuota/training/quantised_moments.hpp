@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_span.hpp>
@@ -76,12 +77,15 @@ struct adam_moments {
     }
 };
 
-/// The moments of all parameters as kernels see them.
+/// The moments of all parameters as kernels see them, to read or to change.
+template <bool is_writable>
 struct moment_codes {
-    signed_code::type* first;
-    float* first_steps;
-    divisor_code::type* root;
-    float* root_steps;
+    template <class T>
+    using element = std::conditional_t<is_writable, T, T const>;
+    element<signed_code::type>* first;
+    element<float>* first_steps;
+    element<divisor_code::type>* root;
+    element<float>* root_steps;
 
     [[nodiscard]] CUOTA_KERNEL adam_moments at(std::size_t i, float first_step, float root_step) const {
         return {signed_code::value(first[i], first_step), divisor_code::value(root[i], root_step)};
@@ -93,7 +97,7 @@ template <std::size_t Block>
 struct adamw_block {
     float* parameters;
     float const* gradients;
-    moment_codes codes;
+    moment_codes<true> codes;
     std::size_t count;
     adamw_step by;
 
@@ -125,7 +129,7 @@ struct adamw_block {
 
 template <std::size_t Block>
 struct load_moments {
-    moment_codes codes;
+    moment_codes<false> codes;
     float* first;
     float* second;
     CUOTA_KERNEL void operator()(std::size_t i) const {
@@ -139,7 +143,7 @@ template <std::size_t Block>
 struct store_moments {
     float const* first;
     float const* second;
-    moment_codes codes;
+    moment_codes<true> codes;
     std::size_t count;
     CUOTA_KERNEL void operator()(std::size_t b) const {
         std::size_t const begin = b * Block;
@@ -221,7 +225,7 @@ public:
         detail::check_disjoint("quantised_moments::step", parameters.data(), parameters.bytes(),
                                gradients.data(), gradients.bytes(), where);
         detail::check_adamw(by, where);
-        borrowed const mine{*this, s, where};
+        borrowed<true> const mine{*this, s, where};
         for_each_index(s, first_steps_.size(),
                        detail::adamw_block<Block>{parameters.data(), gradients.data(), mine.codes(), size(),
                                                   detail::adamw_step::of(by, steps_ + 1)},
@@ -230,9 +234,9 @@ public:
     }
 
     /// Writes m and v as floats, to be saved.
-    void load(stream_ref s, device_span<float> m, device_span<float> v, place where = place::here()) {
+    void load(stream_ref s, device_span<float> m, device_span<float> v, place where = place::here()) const {
         check_both("quantised_moments::load", m, v, where);
-        borrowed const mine{*this, s, where};
+        borrowed<false> const mine{*this, s, where};
         for_each_index(s, size(), detail::load_moments<Block>{mine.codes(), m.data(), v.data()},
                        "quantised_moments::load", where);
     }
@@ -240,7 +244,7 @@ public:
     void store(stream_ref s, device_span<float const> m, device_span<float const> v, std::uint64_t steps,
                place where = place::here()) {
         check_both("quantised_moments::store", m, v, where);
-        borrowed const mine{*this, s, where};
+        borrowed<true> const mine{*this, s, where};
         for_each_index(s, first_steps_.size(),
                        detail::store_moments<Block>{m.data(), v.data(), mine.codes(), size()},
                        "quantised_moments::store", where);
@@ -248,23 +252,33 @@ public:
     }
 
 private:
+    template <bool is_writable>
     class borrowed {
+        template <class T>
+        using of_some = lease<std::conditional_t<is_writable, T, T const>>;
+
     public:
-        borrowed(quantised_moments& of, stream_ref s, place where)
-            : first_{of.first_.write(s, where)},
-              first_steps_{of.first_steps_.write(s, where)},
-              root_{of.root_.write(s, where)},
-              root_steps_{of.root_steps_.write(s, where)} {}
-        [[nodiscard]] detail::moment_codes codes() const noexcept {
+        template <class Moments>
+        borrowed(Moments& of, stream_ref s, place where)
+            : first_{taken(of.first_, s, where)},
+              first_steps_{taken(of.first_steps_, s, where)},
+              root_{taken(of.root_, s, where)},
+              root_steps_{taken(of.root_steps_, s, where)} {}
+        [[nodiscard]] detail::moment_codes<is_writable> codes() const noexcept {
             return {first_.span().data(), first_steps_.span().data(), root_.span().data(),
                     root_steps_.span().data()};
         }
 
     private:
-        lease<detail::signed_code::type> first_;
-        lease<float> first_steps_;
-        lease<detail::divisor_code::type> root_;
-        lease<float> root_steps_;
+        template <class Buffer>
+        [[nodiscard]] static auto taken(Buffer& from, stream_ref s, place where) {
+            if constexpr (is_writable) return from.write(s, where);
+            else return from.read(s, where);
+        }
+        of_some<detail::signed_code::type> first_;
+        of_some<float> first_steps_;
+        of_some<detail::divisor_code::type> root_;
+        of_some<float> root_steps_;
     };
     template <class T>
     void check_both(char const* what, device_span<T> m, device_span<T> v, place where) const {

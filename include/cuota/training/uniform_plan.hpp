@@ -79,10 +79,9 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
     if (rounds == 0) return 0;
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
-    // In wide numbers: with one slot, the product is twice what is left of it.
+    // In wide numbers: what is taken away is up to half of the product. Where it is `unlimited`, so is the rest.
     detail::wide_count const runs =
-        static_cast<detail::wide_count>(rounds) * stages -
-        (slots == 1 ? static_cast<detail::wide_count>(n) * (n - 1) / 2 : detail::choose(n, rounds - 1));
+        static_cast<detail::wide_count>(rounds) * stages - detail::choose(n, rounds - 1);
     return runs < unlimited ? static_cast<std::size_t>(runs) : unlimited;
 }
 

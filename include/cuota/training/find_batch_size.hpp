@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The largest batch that fits, found by running the step: only a size that was tried, and fitted, is ever answered.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/footprint.hpp>
+#include <cuota/training/agreement.hpp>
+#include <cuota/training/left_behind.hpp>
+
+namespace cuota::inline v0 {
+
+/// Where find_batch_size looks, and what it keeps. Sizes are samples.
+struct batch_search_options {
+    std::size_t smallest = 1;     ///< inclusive
+    std::size_t largest = 0;      ///< inclusive: the number of samples there are, or less. Has to be said
+    std::size_t multiple_of = 1;  ///< only multiples are tried
+    /// What the step takes its memory of. After every try as much has to be in use as before.
+    std::optional<budget> account{};
+    /// What the step should take of it. It is taken at its word: nothing larger is tried, and its largest batch is tried
+    /// first, which is the only try when the plan is right. May be null.
+    footprint const* plan = nullptr;
+    /// Bytes of the account that stay free in every try, and so in the one that is answered: they are charged during
+    /// the search.
+    std::size_t keep_free = 0;
+    /// From 0 to less than 1: what is answered is smaller by this share than the largest that fitted, and is tried too.
+    double margin = 0;
+    /// All ranks try the same sizes: one that does not fit everywhere does not fit. May be null.
+    agreement* ranks = nullptr;
+};
+
+/// A size that was run.
+struct tried_batch {
+    std::size_t batch = 0;
+    bool has_fitted = false;
+};
+
+/// What find_batch_size found. Sizes are samples.
+struct batch_search {
+    std::size_t batch = 0;               ///< the one to use: it was tried, and fitted
+    std::size_t largest_fitted = 0;      ///< of all that were tried; more than `batch` only by a margin
+    std::size_t smallest_refused = 0;    ///< of all that were tried; 0: none was refused
+    std::vector<tried_batch> tried{};    ///< in order; no size twice
+    std::optional<batch_fit> planned{};  ///< what the plan said on this rank
+
+    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }
+    /// False when a size was refused though a larger one fitted: one larger yet may fit, and what fitted may not again.
+    [[nodiscard]] bool is_monotone() const noexcept {
+        return smallest_refused == 0 || smallest_refused > largest_fitted;
+    }
+    /// "a batch of 448 fits (448 was planned), 449 was refused: 2 tries"
+    [[nodiscard]] std::string text() const {
+        std::string said = "a batch of " + count_text(batch) + " fits";
+        if (planned)
+            said += planned->is_any() ? " (any was planned)"
+                                      : " (" + count_text(planned->batch) + " was planned)";
+        if (largest_fitted != batch) said += ", " + count_text(largest_fitted) + " fitted";
+        if (smallest_refused != 0) said += ", " + count_text(smallest_refused) + " was refused";
+        said += ": " + count_text(tries()) + (tries() == 1 ? " try" : " tries");
+        return is_monotone() ? said : said + "; not monotone";
+    }
+};
+
+namespace detail {
+
+/// Sizes from `least` to `most`, both multiples of `step`, by number: 1 is `least`.
+struct batch_sizes {
+    std::size_t least;
+    std::size_t most;
+    std::size_t step;
+
+    [[nodiscard]] std::size_t count() const noexcept { return (most - least) / step + 1; }
+    [[nodiscard]] std::size_t at(std::size_t number) const noexcept { return least + (number - 1) * step; }
+    /// The number of the largest that is not more than `size`; of the smallest if there is none.
+    [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept {
+        return size < least ? 1 : (std::min(size, most) - least) / step + 1;
+    }
+    /// The number of the size that is twice as large, or of the largest.
+    [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept {
+        std::size_t const size = at(number);
+        return number_of(size > most - size ? most : 2 * size);
+    }
+};
+
+template <class Try>
+class batch_searcher {
+public:
+    batch_searcher(Try& attempt, batch_search_options const& o, place where)
+        : attempt_{attempt}, options_{o}, where_{where}, sizes_{range()} {}
+
+    [[nodiscard]] batch_search search() {
+        prepare();
+        std::size_t const best = is_planned_ ? from_above() : from_below();
+        if (best == 0) throw_refusal(least_refused_, text_of(sizes_.least), where_);
+        found_.batch = sizes_.at(best);
+        if (options_.margin > 0) found_.batch = with_margin(found_.batch);
+        return std::move(found_);
+    }
+
+private:
+    [[nodiscard]] static std::string text_of(std::size_t batch) { return "a batch of " + count_text(batch); }
+
+    void check_options() const {
+        batch_search_options const& o = options_;
+        auto const fail = [&](std::string const& why) { throw misuse{"find_batch_size: " + why, where_}; };
+        if (o.largest == 0) fail("no largest batch was named: the number of samples there are, or less");
+        if (o.smallest == 0 || o.multiple_of == 0) fail("a batch of 0 is none");
+        if (!(o.margin >= 0 && o.margin < 1))
+            fail("a margin of " + std::to_string(o.margin) + " is not a share from 0 to less than 1");
+        if (!o.account && (o.plan || o.keep_free != 0))
+            fail("a plan and bytes to keep free are of an account, and none was named");
+    }
+    // All ranks': by what they ask, those that go in other steps or keep another margin are told apart.
+    [[nodiscard]] batch_sizes range() const {
+        check_options();
+        std::size_t const step = options_.multiple_of;
+        std::size_t least = checked_mul((options_.smallest - 1) / step + 1, step).value_or(unlimited);
+        std::size_t most = options_.largest / step * step;
+        if (agreement* const ranks = options_.ranks) {
+            std::string const how =
+                " in steps of " + std::to_string(step) + ", margin " + std::to_string(options_.margin);
+            least = ranks->largest(least, "smallest batch" + how, where_);
+            most = ranks->smallest(most, "largest batch" + how, where_);
+        }
+        if (least <= most) return {least, most, step};
+        throw misuse{"find_batch_size: there is no batch from " + count_text(options_.smallest) + " to " +
+                         count_text(options_.largest) + " that is a multiple of " + count_text(step) +
+                         (options_.ranks ? " on all ranks" : ""),
+                     where_};
+    }
+
+    // Keeps what is to be kept, and asks the plan. A refusal of either is one of all ranks, before anything is tried.
+    void prepare() {
+        std::size_t most = sizes_.most;
+        auto const ready = run_agreed(
+            options_.ranks, "batch search: plan",
+            [&] {
+                if (options_.keep_free != 0)
+                    kept_.emplace(budget{*options_.account}.reserve(options_.keep_free, "kept free", where_));
+                if (options_.plan) most = planned();
+                if (options_.account) mark_.emplace(*options_.account);
+                return outcome::went_well;
+            },
+            where_);
+        if (ready.agreed == outcome::refused)
+            throw_refusal(ready, "the plan of " + text_of(sizes_.least), where_);
+        is_planned_ = options_.plan != nullptr;
+        if (!options_.ranks) sizes_.most = most;
+        else {
+            is_planned_ = options_.ranks->largest(is_planned_ ? 1 : 0, "batch search: planned", where_) != 0;
+            sizes_.most = options_.ranks->smallest(most, "batch search: largest", where_);
+        }
+    }
+    // The largest size that the plan allows. Throws: budget_exceeded when that is less than the smallest.
+    [[nodiscard]] std::size_t planned() {
+        footprint const& plan = *options_.plan;
+        std::size_t const room = room_with_caches();
+        found_.planned = plan.largest_batch_in(room);
+        if (found_.planned->batch < sizes_.least) {
+            plan.check(*options_.account, sizes_.least, where_);
+            found_.planned = plan.largest_batch(*options_.account);  // room was made meanwhile
+        }
+        return sizes_.at(sizes_.number_of(found_.planned->batch));
+    }
+    // As room(), caches having given what they can: what a pool keeps free of earlier tries is the next one's.
+    [[nodiscard]] std::size_t room_with_caches() const {
+        budget const& b = *options_.account;
+        std::size_t const own = saturating_add(b.room(), cached_in(holders_of(b)));
+        return std::max(std::min(own, b.limit()), most_at(budget_access::node(b)));
+    }
+
+    // The number of the largest that fits; 0: none.
+    [[nodiscard]] std::size_t from_above() {
+        if (fits(sizes_.count())) return sizes_.count();
+        return between(0, sizes_.count());
+    }
+    [[nodiscard]] std::size_t from_below() {
+        std::size_t fitting = 0;
+        for (std::size_t number = 1; fits(number); number = sizes_.doubled(number)) {
+            fitting = number;
+            if (number == sizes_.count()) return number;
+        }
+        return fitting == 0 ? 0 : between(fitting, sizes_.doubled(fitting));
+    }
+    [[nodiscard]] std::size_t between(std::size_t fitting, std::size_t refused) {
+        while (refused - fitting > 1) {
+            std::size_t const middle = fitting + (refused - fitting) / 2;
+            (fits(middle) ? fitting : refused) = middle;
+        }
+        return fitting;
+    }
+    // The size to use. Where smaller ones are refused though a larger one fitted, the smallest that fitted.
+    [[nodiscard]] std::size_t with_margin(std::size_t batch) {
+        auto const less = static_cast<std::size_t>(std::ceil(static_cast<double>(batch) * options_.margin));
+        for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
+            if (fits(number)) return sizes_.at(number);
+        std::size_t smallest = batch;
+        for (tried_batch const& t : found_.tried)
+            if (t.has_fitted) smallest = std::min(smallest, t.batch);
+        return smallest;
+    }
+
+    // What was tried once is known: nothing is tried twice.
+    [[nodiscard]] bool fits(std::size_t number) {
+        std::size_t const batch = sizes_.at(number);
+        for (tried_batch const& t : found_.tried)
+            if (t.batch == batch) return t.has_fitted;
+        auto const went = run_agreed(
+            options_.ranks, "try of " + text_of(batch), [&] { return try_out(batch); }, where_);
+        bool const has_fitted = went.agreed != outcome::refused;
+        found_.tried.push_back({batch, has_fitted});
+        if (has_fitted) found_.largest_fitted = std::max(found_.largest_fitted, batch);
+        else if (found_.smallest_refused == 0 || batch < found_.smallest_refused)
+            found_.smallest_refused = batch;
+        if (!has_fitted && batch == sizes_.least) least_refused_ = went;
+        return has_fitted;
+    }
+    [[nodiscard]] outcome try_out(std::size_t batch) {
+        try {
+            attempt_(batch);
+        } catch (out_of_memory const&) {  // all of the step is unwound
+            if (mark_) mark_->check("a refused try of " + text_of(batch), where_);
+            throw;
+        }
+        if (mark_) mark_->check("a try of " + text_of(batch), where_);
+        return outcome::went_well;
+    }
+
+    Try& attempt_;
+    batch_search_options const& options_;
+    place where_;
+    batch_sizes sizes_;
+    bool is_planned_ = false;
+    std::optional<reservation> kept_;
+    std::optional<use_mark> mark_;
+    verdict least_refused_;
+    batch_search found_;
+};
+
+}  // namespace detail
+
+/// Runs `attempt(batch)` for several sizes and returns the largest that fitted, less the margin. A size that was not run
+/// is never answered, none is run twice, and what is answered was run: it fitted, with `keep_free` bytes to spare.
+///
+///     batch_search const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
+///                                                {.largest = samples, .account = budget, .plan = &plan});
+///
+/// `attempt` runs one whole step of that size, backward run and optimiser too, and gives back all that it took. Run a
+/// small step first if it makes things that stay, as state of an optimiser: with an account, more in use after a try
+/// than before is misuse that names the bytes and who holds them (what a pool keeps free is not in use).
+/// A try is refused when it throws out_of_memory, by type and not by its text. What else it throws passes through.
+/// Of steps that do not always need the same, what fitted once may be refused later: keep a margin, and with_retry.
+/// ranks:   every rank calls it, and tries the same sizes. One is refused when it is on any rank. When a step fails on
+///          one rank otherwise, it throws that there, and rank_gone that names it on the others. A step that talks to
+///          other ranks in the middle has to agree with them before that, or a refused rank leaves them waiting.
+/// Throws:  the refusal of the smallest size when that does not fit, or of its plan: then nothing was tried. On a rank
+///          that was not refused itself, an out_of_memory that names one that was. misuse; rank_gone; what a try throws.
+/// Cost:    1 try when a plan is right. Else at most bit_width(largest / multiple_of) + 1 with a plan, twice as many and
+///          1 without; bit_width more where a margin meets sizes that do not fit though larger ones do.
+template <std::invocable<std::size_t> Try>
+[[nodiscard]] batch_search find_batch_size(Try&& attempt, batch_search_options const& options,
+                                           place where = place::here()) {
+    return detail::batch_searcher<std::remove_reference_t<Try>>{attempt, options, where}.search();
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a budget has in use beside its caches, and what a step has left behind there.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/guard/budget.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Who holds what of a budget and of those inside it, the largest first; what is charged and nobody says, too.
+[[nodiscard]] inline std::vector<holding> holders_of(budget const& b) {
+    std::vector<holding> all;
+    ledger& node = budget_access::node(b);
+    for (auto const& [at, who] : node.stakeholders([&](ledger_node const& of) { return of.is_under(node); }))
+        who->holdings(all);
+    std::size_t named = 0;
+    for (holding const& h : all) named = saturating_add(named, h.bytes);
+    if (std::size_t const held = b.held(); held > named)
+        all.push_back({"charged without a tag", {}, held - named});
+    return all;
+}
+
+/// Bytes that lie free in pools and caches of the budget.
+[[nodiscard]] inline std::size_t cached_in(std::vector<holding> const& all) noexcept {
+    std::size_t cached = 0;
+    for (holding const& h : all)
+        if (h.is_cached) cached = saturating_add(cached, h.bytes);
+    return cached;
+}
+
+/// What was in use of a budget at one moment. A pool that keeps its pages holds no more in use for that.
+///
+/// Nobody else may take of the budget in between: what another thread does is taken for the step's.
+/// Throws: std::bad_alloc. Cost: a list of all that is held, at the start and at each look.
+class use_mark {
+public:
+    explicit use_mark(budget b) : budget_{std::move(b)}, before_{in_use()} {}
+
+    /// Throws: misuse that names the bytes and who holds them, when more is in use than at the start. `after` says of
+    /// what.
+    void check(std::string const& after, place where) const {
+        std::vector<holding> const now = in_use();
+        std::size_t const was = sum_of(before_);
+        if (sum_of(now) <= was) return;
+        throw misuse{"budget " + budget_.name() + ": " + bytes_text(sum_of(now) - was) +
+                         " more in use after " + after + " than before it: " + grown_text(now),
+                     where};
+    }
+
+private:
+    [[nodiscard]] std::vector<holding> in_use() const {
+        std::vector<holding> all = holders_of(budget_);
+        std::erase_if(all, [](holding const& h) { return h.is_cached; });
+        sum_up(all);
+        return all;
+    }
+    [[nodiscard]] static std::size_t sum_of(std::vector<holding> const& all) noexcept {
+        std::size_t sum = 0;
+        for (holding const& h : all) sum = saturating_add(sum, h.bytes);
+        return sum;
+    }
+    [[nodiscard]] std::size_t before(holding const& now) const noexcept {
+        for (holding const& h : before_)
+            if (h.name == now.name && h.where.line == now.where.line &&
+                std::string_view{h.where.file} == now.where.file)
+                return h.bytes;
+        return 0;
+    }
+    // Those that grew, the largest growth first.
+    [[nodiscard]] std::string grown_text(std::vector<holding> now) const {
+        for (holding& h : now) h.bytes -= std::min(h.bytes, before(h));
+        std::erase_if(now, [](holding const& h) { return h.bytes == 0; });
+        std::ranges::stable_sort(now, std::greater{}, &holding::bytes);
+        return listed("", now.size(), screen_columns,
+                      [&](std::size_t i) { return holder_text(now[i], true); });
+    }
+
+    budget budget_;
+    std::vector<holding> before_;
+};
+
+}  // namespace cuota::inline v0::detail

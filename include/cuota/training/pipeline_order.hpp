@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// In which order the devices of a pipeline run their micro-batches forward and backward.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// One device's run of its stages over one micro-batch.
+struct pipeline_act {
+    std::size_t device = 0;
+    std::size_t part = 0;  ///< which micro-batch
+    bool is_backward = false;
+
+    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;
+};
+
+/// What all devices do, each in the order in which it stands here; nothing stands before what it needs.
+using pipeline_schedule = std::vector<pipeline_act>;
+
+/// How many micro-batches a device of a pipeline keeps between forward and backward at once: one for itself and for each
+/// device behind it, but no more than there are.
+[[nodiscard]] constexpr std::size_t pipeline_live(std::size_t devices, std::size_t micro_batches,
+                                                  std::size_t device) noexcept {
+    return device < devices ? std::min(micro_batches, devices - device) : 0;
+}
+
+namespace detail {
+
+/// What each device has done so far, and what it does next under 1F1B.
+class pipeline_progress {
+public:
+    pipeline_progress(std::size_t devices, std::size_t micro_batches)
+        : micro_batches_{micro_batches}, forwards_(devices), backwards_(devices) {}
+
+    [[nodiscard]] bool is_over(std::size_t d) const noexcept { return backwards_[d] == micro_batches_; }
+    /// Forward until as many are under way as may be, then backward and forward in turn.
+    [[nodiscard]] pipeline_act next(std::size_t d) const noexcept {
+        std::size_t const live = forwards_[d] - backwards_[d];
+        bool const is_full = live == pipeline_live(forwards_.size(), micro_batches_, d);
+        bool const is_backward = is_full || forwards_[d] == micro_batches_;
+        return {d, is_backward ? backwards_[d] : forwards_[d], is_backward};
+    }
+    /// Whether what it needs of the device before it, or behind it, is done.
+    [[nodiscard]] bool is_ready(pipeline_act act) const noexcept {
+        if (!act.is_backward) return act.device == 0 || forwards_[act.device - 1] > act.part;
+        return act.device + 1 == forwards_.size() || backwards_[act.device + 1] > act.part;
+    }
+    void done(pipeline_act act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
+
+private:
+    std::size_t micro_batches_;
+    std::vector<std::size_t> forwards_;
+    std::vector<std::size_t> backwards_;
+};
+
+}  // namespace detail
+
+/// One forward, one backward (1F1B): every device runs forward until it has `pipeline_live` micro-batches, then one backward
+/// and one forward in turn, and at the end what is left backward. Micro-batches go forward and backward in their order on
+/// every device, so gradients are summed in the order of a loop over them. As long as GPipe's order, with min(M, D - d)
+/// micro-batches kept where that keeps M. Follows Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
+/// Throws: misuse for no devices or no micro-batches. Cost: some (M + D) D steps.
+[[nodiscard]] inline pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
+                                                      place where = place::here()) {
+    if (devices == 0 || micro_batches == 0)
+        throw misuse{"a pipeline of " + count_text(devices) + " devices and " + count_text(micro_batches) +
+                         " micro-batches runs nothing",
+                     where};
+    pipeline_schedule order;
+    detail::pipeline_progress progress{devices, micro_batches};
+    while (!progress.is_over(0)) {  // the first device is the last to end
+        pipeline_schedule at_once;
+        for (std::size_t d = 0; d != devices; ++d)
+            if (!progress.is_over(d) && progress.is_ready(progress.next(d)))
+                at_once.push_back(progress.next(d));
+        for (pipeline_act const act : at_once) progress.done(act);
+        order.insert(order.end(), at_once.begin(), at_once.end());
+    }
+    return order;
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Which device of a pipeline gets which layers: each within its room, and none much slower or fuller than the others.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/training/placement_search.hpp>
+
+namespace cuota::inline v0 {
+
+/// One layer, or as many as must stay together.
+struct placed_layer {
+    tag name{};
+    std::size_t bytes = 0;  ///< that it takes however it is run: weights, gradients, optimiser state
+    std::size_t micro_batch_bytes = 0;  ///< that it keeps of each micro-batch between forward and backward
+    double time = 1;                    ///< forward and backward of a micro-batch, at speed 1; in any unit
+};
+
+/// A device of the pipeline.
+struct placement_device {
+    tag name{};
+    std::size_t room = unlimited;  ///< bytes that it may take
+    double speed = 1;              ///< times are divided by it
+
+    /// With the room that a budget has now, and its name. Throws: std::bad_alloc.
+    [[nodiscard]] static placement_device of(budget const& b, double speed = 1) {
+        placement_device d;
+        d.name = tag::named(b.name());
+        d.room = b.room();
+        d.speed = speed;
+        return d;
+    }
+};
+
+/// What is to be small at the device where it is largest.
+enum class placement_balance { time, memory };
+
+struct placement_options {
+    placement_balance balance = placement_balance::time;
+    /// Of a step. Of so many a device keeps as many at once as there are devices in use from it on, as pipeline_order
+    /// has it: the first the most.
+    std::size_t micro_batches = 1;
+};
+
+/// Layers on devices, in pipeline order. Every layer is on one.
+struct placement {
+    /// What one device gets: layers first to first + count.
+    struct share {
+        placement_device on{};
+        std::size_t first = 0;
+        std::size_t count = 0;
+        std::size_t live = 0;   ///< micro-batches that it keeps at once
+        std::size_t bytes = 0;  ///< with those
+        double time = 0;        ///< of one micro-batch
+    };
+    std::vector<share> shares{};  ///< of every device, in their order; a count of 0: nothing
+
+    /// Of the slowest device, for one micro-batch.
+    [[nodiscard]] double time() const noexcept {
+        double most = 0;
+        for (share const& s : shares) most = std::max(most, s.time);
+        return most;
+    }
+    /// Of the device that holds the most.
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        std::size_t most = 0;
+        for (share const& s : shares) most = std::max(most, s.bytes);
+        return most;
+    }
+    [[nodiscard]] std::size_t layers() const noexcept {
+        std::size_t sum = 0;
+        for (share const& s : shares) sum += s.count;
+        return sum;
+    }
+    [[nodiscard]] std::size_t devices_in_use() const noexcept {
+        std::size_t sum = 0;
+        for (share const& s : shares) sum += s.count != 0;
+        return sum;
+    }
+    /// The first layer of each device in use: what a pipeline takes.
+    [[nodiscard]] std::vector<std::size_t> cuts() const {
+        std::vector<std::size_t> first;
+        for (share const& s : shares)
+            if (s.count != 0) first.push_back(s.first);
+        return first;
+    }
+    /// The device of a layer, by its number. Throws: misuse when there is no such layer.
+    [[nodiscard]] std::size_t device_of(std::size_t layer, place where = place::here()) const {
+        for (std::size_t d = 0; d != shares.size(); ++d)
+            if (layer >= shares[d].first && layer - shares[d].first < shares[d].count) return d;
+        throw misuse{"a placement of " + count_text(layers()) + " layers has no layer " + count_text(layer),
+                     where};
+    }
+    /// A line for each device: its layers, its bytes of its room, its time.
+    [[nodiscard]] std::string text() const;
+};
+
+/// No placement is within the rooms of all devices. facts(): of the layers on the device that lacks the most in the one
+/// that lacks the least in all.
+class placement_refused final : public out_of_memory {
+public:
+    /// Throws: std::bad_alloc.
+    placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there)
+        : out_of_memory{"placement_refused",
+                        "cuota::placement_refused: refused, and no host memory left to say more",
+                        std::move(facts)},
+          missing_{missing},
+          device_{device},
+          missing_there_{missing_there} {}
+
+    /// The least that the devices must have more, all together: with less than that no placement fits, wherever it is
+    /// added. Bytes; `unlimited`: more than can be said.
+    [[nodiscard]] std::size_t missing() const noexcept { return missing_; }
+    /// The device that lacks the most when no more than that is missing.
+    [[nodiscard]] std::size_t device() const noexcept { return device_; }
+    /// How much of it. Bytes.
+    [[nodiscard]] std::size_t missing_there() const noexcept { return missing_there_; }
+
+private:
+    std::size_t missing_;
+    std::size_t device_;
+    std::size_t missing_there_;
+};
+
+namespace detail {
+
+/// What a run of layers takes.
+struct layer_run {
+    std::size_t bytes = 0;
+    std::size_t each = 0;
+    double time = 0;
+
+    void add(placed_layer const& l) noexcept {
+        bytes = saturating_add(bytes, l.bytes);
+        each = saturating_add(each, l.micro_batch_bytes);
+        time += l.time;
+    }
+    [[nodiscard]] std::size_t bytes_of(std::size_t live) const noexcept {
+        return saturating_add(bytes, checked_mul(each, live).value_or(unlimited));
+    }
+};
+
+[[nodiscard]] inline std::string device_text(placement_device const& d, std::size_t number) {
+    return d.name.is_empty() ? "device " + count_text(number) : std::string{d.name.text()};
+}
+
+[[nodiscard]] inline std::string layers_text(std::size_t first, std::size_t count) {
+    if (count == 0) return "no layer";
+    if (count == 1) return "layer " + count_text(first);
+    return "layers " + count_text(first) + " to " + count_text(first + count - 1);
+}
+
+/// One call of place_layers.
+class placing {
+public:
+    placing(std::vector<placed_layer> const& layers, std::vector<placement_device> const& devices,
+            placement_options const& how, place where)
+        : layers_{layers}, devices_{devices}, how_{how}, where_{where} {
+        check();
+    }
+
+    [[nodiscard]] placement run() const {
+        auto const larger = [](auto a, auto b) { return std::max(a, b); };
+        if (how_.balance == placement_balance::time)
+            return best<double>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
+                return fits(d, r, live) ? r.time / devices_[d].speed : no_way<double>;
+            });
+        return best<std::size_t>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
+            return fits(d, r, live) ? r.bytes_of(live) : unlimited;
+        });
+    }
+
+private:
+    void check() const {
+        double sum = 0;
+        for (placed_layer const& l : layers_) {
+            if (!(l.time >= 0)) refuse("a layer's time is " + std::to_string(l.time));
+            sum += l.time;
+        }
+        for (placement_device const& d : devices_)
+            if (!(d.speed > 0) || !std::isfinite(d.speed) || !std::isfinite(sum / d.speed))
+                refuse("layers of time " + std::to_string(sum) + " have none at a speed of " +
+                       std::to_string(d.speed));
+        if (devices_.empty()) refuse("there is no device");
+        if (how_.micro_batches == 0) refuse("a step of 0 micro-batches keeps nothing");
+    }
+    [[noreturn]] void refuse(std::string const& why) const { throw misuse{"place_layers: " + why, where_}; }
+
+    [[nodiscard]] bool fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept {
+        std::size_t const bytes = r.bytes_of(live);
+        return bytes != unlimited && bytes <= devices_[d].room;
+    }
+    [[nodiscard]] std::size_t live_before(std::size_t after) const noexcept {
+        return std::min(how_.micro_batches, after + 1);
+    }
+
+    template <class Cost, class Join, class CostOf>
+    [[nodiscard]] auto search(Join join, CostOf cost_of) const {
+        auto const costs = [this, cost_of](std::size_t d, std::size_t, std::size_t after) {
+            return [this, cost_of, d, live = live_before(after), r = layer_run{}](std::size_t last) mutable {
+                r.add(layers_[last]);
+                return cost_of(d, r, live);
+            };
+        };
+        return cut_search<Cost, decltype(costs), Join>{layers_.size(), devices_.size(), costs, join};
+    }
+    template <class Cost, class Join, class CostOf>
+    [[nodiscard]] placement best(Join join, CostOf cost_of) const {
+        auto const found = search<Cost>(join, cost_of);
+        if (!(found.least() < no_way<Cost>)) refuse_for_room();
+        return placed(found.cuts());
+    }
+
+    [[nodiscard]] placement placed(layer_cuts const& cuts) const {
+        placement p;
+        std::size_t after = 0;
+        for (std::size_t d = devices_.size(); d-- != 0;) {
+            placement::share s;
+            s.on = devices_[d];
+            s.first = cuts[d];
+            s.count = cuts[d + 1] - cuts[d];
+            layer_run r;
+            for (std::size_t i = cuts[d]; i != cuts[d + 1]; ++i) r.add(layers_[i]);
+            if (s.count != 0) s.live = live_before(after++);
+            s.bytes = r.bytes_of(s.live);
+            s.time = r.time / s.on.speed;
+            p.shares.insert(p.shares.begin(), s);
+        }
+        return p;
+    }
+
+    // With what is missing at the least, as the sum over all devices.
+    [[noreturn]] void refuse_for_room() const {
+        auto const missing = [this](std::size_t d, layer_run const& r, std::size_t live) {
+            return lacks(r.bytes_of(live), devices_[d].room);
+        };
+        auto const found =
+            search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
+        layer_cuts all_first(devices_.size() + 1,
+                             layers_.size());  // where nothing can be said, as good as any
+        all_first.front() = 0;
+        placement const nearest = placed(found.least() == unlimited ? all_first : found.cuts());
+        std::size_t worst = 0;
+        for (std::size_t d = 0; d != nearest.shares.size(); ++d)
+            if (lacks(nearest.shares[d]) > lacks(nearest.shares[worst])) worst = d;
+        throw placement_refused{facts_of(nearest, worst, found.least()), found.least(), worst,
+                                lacks(nearest.shares[worst])};
+    }
+    [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t room) noexcept {
+        return bytes == unlimited ? unlimited : bytes - std::min(bytes, room);
+    }
+    [[nodiscard]] static std::size_t lacks(placement::share const& s) noexcept {
+        return lacks(s.bytes, s.on.room);
+    }
+    [[nodiscard]] static std::string missing_text(std::size_t bytes) {
+        return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
+    }
+    [[nodiscard]] refusal facts_of(placement const& nearest, std::size_t worst, std::size_t missing) const {
+        placement::share const& s = nearest.shares[worst];
+        refusal r;
+        r.asked = r.charged = s.bytes;
+        r.request = label{"layers", where_};
+        r.would_fit = s.on.room;
+        r.cause = "at least " + missing_text(missing) + " missing for " + count_text(layers_.size()) +
+                  " layers on " + count_text(devices_.size()) + " devices, " + missing_text(lacks(s)) +
+                  " of it on " + device_text(s.on, worst) + " (" + layers_text(s.first, s.count) + ')';
+        return r;
+    }
+
+    std::vector<placed_layer> const& layers_;
+    std::vector<placement_device> const& devices_;
+    placement_options how_;
+    place where_;
+};
+
+[[nodiscard]] inline std::string time_text(double time) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g", time);
+    return text;
+}
+
+}  // namespace detail
+
+inline std::string placement::text() const {
+    std::string text = count_text(layers()) + " layers on " + count_text(devices_in_use()) + " of " +
+                       count_text(shares.size()) + " devices: time " + detail::time_text(time()) +
+                       ", at most " + bytes_text(bytes()) + " on one";
+    std::size_t width = 0;
+    for (std::size_t d = 0; d != shares.size(); ++d)
+        width = std::max(width, detail::device_text(shares[d].on, d).size() + 3);
+    for (std::size_t d = 0; d != shares.size(); ++d) {
+        share const& s = shares[d];
+        text +=
+            "\n  " + detail::padded(detail::device_text(s.on, d), std::min(width, std::size_t{40})) +
+            detail::padded(detail::layers_text(s.first, s.count), 22) +
+            detail::padded(
+                bytes_text(s.bytes) + " of " + (s.on.room == unlimited ? "any" : bytes_text(s.on.room)), 26) +
+            "time " + detail::time_text(s.time);
+    }
+    return text;
+}
+
+/// Gives each device of a pipeline a run of layers, in order, within its room, so that the slowest device is as fast as
+/// can be (or the fullest as empty): exactly, by a dynamic program over all cuts, as PipeDream's (Narayanan et al., SOSP
+/// 2019) without its replicas. A device may get none.
+///
+/// Of several best ways it takes one with the fewest devices in use, and of these the one in which the first device has
+/// as many layers as in any, then the second, and so on. More room never makes the result worse.
+/// Units:   bytes; times in the unit of the layers'.
+/// Threads: any.
+/// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
+///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
+/// Cost:    at most D² L²/2 steps for L layers on D devices.
+[[nodiscard]] inline placement place_layers(std::vector<placed_layer> const& layers,
+                                            std::vector<placement_device> const& devices,
+                                            placement_options const& how = {}, place where = place::here()) {
+    return detail::placing{layers, devices, how, where}.run();
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What is left of pruned numbers: a bit for each, and those that stay, one after another.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/device_span.hpp>
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/training/cast.hpp>
+#include <cuota/training/survivor_mask.hpp>
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+/// `size()` numbers of which `survivors()` are kept: a bit for each number, the survivors in their order, and 8 bytes for
+/// each 1024 numbers, by which every survivor is found at once. The others are zero.
+///
+///     auto const kept = cuota::pruned<float>::pack(s, weights.read(s), 1e-3f, pool, "weights");
+///     kept.unpack(s, weights.write(s));
+///
+/// To pack again, assign: both are there for that moment, and the old one stays when the new one is refused.
+/// Survivors are kept bit by bit: NaN and -0 too. All bytes of others are zero after `unpack`.
+/// Smaller than what it was made of while less than 96 % of floats survive, or 93 % of 16 bits.
+/// Move-only. Order: of the streams that are given; the stream of `pack` is its home. Threads: as device_buffer.
+/// Throws:  as device_buffer. A refusal leaves nothing behind, and nothing of what was packed before is lost.
+/// Cost:    `pack` is six kernels, scratch of 8 bytes for each million numbers, and one copy of 8 bytes that the host waits
+///          for: how many survive, by which their memory is taken. `unpack` is one kernel.
+template <class T>
+class pruned {
+    static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
+
+public:
+    using value_type = T;
+
+    /// Of what is larger than `threshold` in magnitude, and of NaNs. Waits for s.
+    /// Throws: misuse for a threshold below 0 or none.
+    [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense, float threshold,
+                                     resource_ref const& memory, tag name = {},
+                                     place where = place::here()) requires stored_float<T> {
+        if (!(threshold >= 0))
+            throw misuse{"pruned: a threshold of " + std::to_string(threshold) + " is not 0 or above", where};
+        return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
+    }
+    /// Of those whose byte in `keep` is not 0. Waits for s. Throws: misuse when the counts differ.
+    [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense,
+                                     device_span<unsigned char const> keep, resource_ref const& memory,
+                                     tag name = {}, place where = place::here()) {
+        detail::check_counts("pruned::pack", dense.size(), keep.size(), where);
+        return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
+    }
+
+    /// What `survivors` of `count` numbers take: three allocations, each rounded up to the granule of where they come from,
+    /// or not at all. `unlimited`: more than can be said.
+    [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
+                                                     std::size_t granule = 1) noexcept {
+        std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);
+        std::size_t const ranks = detail::parts_of(count, detail::group_bits) * sizeof(detail::rank_number);
+        auto const kept = checked_mul(survivors, sizeof(T));
+        auto sum = checked_add(round_up(words, granule), round_up(ranks, granule));
+        if (!kept || !sum) return unlimited;
+        return checked_add(*sum, round_up(*kept, granule)).value_or(unlimited);
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t survivors() const noexcept { return packed_.size(); }
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        return words_.bytes() + ranks_.bytes() + packed_.bytes();
+    }
+    [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }
+    /// The survivors in their order, for work on s that reads them.
+    [[nodiscard]] lease<T const> packed(stream_ref s, place where = place::here()) const {
+        return packed_.read(s, where);
+    }
+
+    /// All numbers, with zeros for those that did not survive. Throws: misuse when the counts differ.
+    void unpack(stream_ref s, device_span<T> to, place where = place::here()) const {
+        detail::check_counts("pruned::unpack", size(), to.size(), where);
+        auto const words = words_.read(s, where);
+        auto const ranks = ranks_.read(s, where);
+        auto const packed = packed_.read(s, where);
+        for_each_index(s, size(),
+                       detail::scatter_survivor<T>{packed.span().data(), words.span().data(),
+                                                   ranks.span().data(), to.data(), T{}},
+                       "pruned::unpack", where);
+    }
+
+    pruned(pruned&& other) noexcept
+        : count_{std::exchange(other.count_, 0)},
+          words_{std::move(other.words_)},
+          ranks_{std::move(other.ranks_)},
+          packed_{std::move(other.packed_)} {}
+    pruned& operator=(pruned&& other) noexcept {
+        if (this == &other) return *this;
+        count_ = std::exchange(other.count_, 0);
+        words_ = std::move(other.words_);
+        ranks_ = std::move(other.ranks_);
+        packed_ = std::move(other.packed_);
+        return *this;
+    }
+
+private:
+    using mask_words = device_buffer<detail::mask_word>;
+    using rank_list = device_buffer<detail::rank_number>;
+
+    pruned(std::size_t count, mask_words&& w, rank_list&& r, device_buffer<T>&& packed) noexcept
+        : count_{count}, words_{std::move(w)}, ranks_{std::move(r)}, packed_{std::move(packed)} {}
+
+    template <class Keeps>
+    [[nodiscard]] static pruned packed_by(Keeps keeps, stream_ref s, device_span<T const> dense,
+                                          resource_ref const& memory, tag name, place where) {
+        std::size_t const count = dense.size();
+        mask_words mask{detail::parts_of(count, detail::word_bits), s, memory, no_init, name, where};
+        mark(s, keeps, count, mask, where);
+        rank_list before{detail::parts_of(count, detail::group_bits), s, memory, no_init, name, where};
+        std::size_t const survivors = detail::count_survivors(mask, before, memory, where);
+        device_buffer<T> packed{survivors, s, memory, no_init, name, where};
+        gather(s, dense, mask, before, packed, where);
+        return {count, std::move(mask), std::move(before), std::move(packed)};
+    }
+    static void gather(stream_ref s, device_span<T const> dense, mask_words const& mask,
+                       rank_list const& before, device_buffer<T>& packed, place where) {
+        auto const bits = mask.read(s, where);
+        auto const places = before.read(s, where);
+        auto const to = packed.write(s, where);
+        for_each_index(s, dense.size(),
+                       detail::gather_survivor<T>{dense.data(), bits.span().data(), places.span().data(),
+                                                  to.span().data()},
+                       "pruned::pack", where);
+    }
+    template <class Keeps>
+    static void mark(stream_ref s, Keeps keeps, std::size_t count, mask_words& mask, place where) {
+        auto const to = mask.write(s, where);
+        for_each_index(s, to.size(), detail::mark_word<Keeps>{keeps, to.span().data(), count}, "pruned::pack",
+                       where);
+    }
+
+    std::size_t count_;
+    mask_words words_;
+    rank_list ranks_;
+    device_buffer<T> packed_;
+};
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

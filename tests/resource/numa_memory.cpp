@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/resource/numa_memory.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+
+#include "support/catch.hpp"
+#include "support/numa.hpp"
+#include "support/resource_suite.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using cuota::numa_memory;
+using cuota::numa_node;
+
+namespace {
+
+numa_node first_node() { return cuota::numa_nodes().at(0); }
+
+bool is_said(std::string const& text, std::string const& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::vector<int> processors_of_this_thread() {
+    cpu_set_t set;
+    REQUIRE(::sched_getaffinity(0, sizeof set, &set) == 0);
+    std::vector<int> all;
+    for (int i = 0; i != CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &set)) all.push_back(i);
+    return all;
+}
+
+// What `action` throws on a thread to which the kernel refuses a call.
+template <class Error, class Action>
+Error thrown_without(long call, unsigned error, Action action) {
+    return support::thrown<Error>([&] { (void)support::without_call(call, error, action); });
+}
+
+}  // namespace
+
+TEST_CASE("numa_memory behaves as a resource", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    support::behaves_as_a_resource(numa_memory{first_node()});
+    CHECK(support::placed_mappings() == 0);
+}
+
+TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    for (numa_node const node : cuota::numa_nodes()) {
+        numa_memory memory{node};
+        CHECK(memory.node() == node);
+        for (std::size_t const bytes : {std::size_t{1}, std::size_t{3_MiB} + 1, std::size_t{260_MiB}}) {
+            void* const p = memory.allocate_sync(bytes, memory.granule());
+            CHECK(support::placed_mappings() == 1);
+            CHECK(support::is_there(p, bytes));
+            CHECK(support::lies_on(node.number(), p, bytes, bytes > 4_MiB ? 256_KiB : 4_KiB));
+            memory.deallocate_sync(p, bytes, memory.granule());
+            CHECK(support::placed_mappings() == 0);
+        }
+        CHECK_THROWS_AS(memory.allocate_sync(1, 2 * memory.granule()), cuota::misuse);
+    }
+}
+
+TEST_CASE("memory of one node is no other node's", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    auto const nodes = cuota::numa_nodes();
+    for (std::size_t i = 0; i != nodes.size(); ++i)
+        for (std::size_t j = 0; j != nodes.size(); ++j)
+            CHECK((numa_memory{nodes[i]} == numa_memory{nodes[j]}) == (i == j));
+}
+
+TEST_CASE("a node is one that has memory, or misuse that names those", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    auto const nodes = cuota::numa_nodes();
+    REQUIRE(!nodes.empty());
+    for (numa_node const node : nodes) {
+        CHECK(numa_node{node.number()} == node);
+        CHECK(node.memory().total > 0);
+        CHECK(node.memory().free <= node.memory().total);
+    }
+    for (int const none : {-1, nodes.back().number() + 1, 1023, 1024, 1 << 20}) {
+        auto const error = support::thrown<cuota::misuse>([&] { (void)numa_node{none}; });
+        CHECK(is_said(error.what(), "no NUMA node " + std::to_string(none)));
+        CHECK(is_said(error.what(), "but these: " + std::to_string(nodes[0].number())));
+        CHECK(is_said(error.where().file, "numa_memory.cpp"));
+    }
+}
+
+TEST_CASE("a request that no node could hold is refused before pages are touched",
+          "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    numa_node const node = first_node();
+    auto const refused = support::thrown<cuota::out_of_memory>(
+        [&] { (void)numa_memory{node}.allocate_sync(node.memory().total + 1, 256, {"slots"}); });
+    CHECK(is_said(refused.what(), "; NUMA node " + std::to_string(node.number()) + " has "));
+    CHECK(refused.facts().request.name == cuota::tag{"slots"});
+    CHECK(refused.facts().would_fit > 0);
+    CHECK(refused.facts().would_fit < node.memory().total);
+    CHECK(support::placed_mappings() == 0);
+
+    if (!support::takes_filters()) return;
+    CHECK_THROWS_AS(
+        support::without_call(SYS_mbind, EPERM,  // which would be seen: it is never asked
+                              [&] { (void)numa_memory{node}.allocate_sync(node.memory().total + 1); }),
+        cuota::out_of_memory);
+}
+
+TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is taken",
+          "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
+    numa_node const node = first_node();
+    // move_pages that does nothing finds no page where it should be, and moves none there.
+    auto const refused = thrown_without<cuota::out_of_memory>(
+        SYS_move_pages, 0, [&] { (void)numa_memory{node}.allocate_sync(3_MiB + 1); });
+    CHECK(is_said(refused.what(), "because   its pages found no room; NUMA node "));
+    CHECK(refused.facts().asked == 3_MiB + 1);
+    CHECK(refused.facts().charged == 3_MiB + numa_memory::granule());
+    CHECK(support::placed_mappings() == 0);
+}
+
+TEST_CASE("pages that came from elsewhere are moved to the node", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
+    auto const nodes = cuota::numa_nodes();
+    if (nodes.size() < 2) CUOTA_SKIP("this machine has one NUMA node");
+    for (numa_node const wanted : nodes) {
+        bool is_there = false;
+        // Without mbind pages come from the node on which the thread runs: of two, one is the wrong one.
+        REQUIRE(support::without_call(SYS_mbind, 0, [&] {
+            numa_memory memory{wanted};
+            void* const p = memory.allocate_sync(3_MiB);
+            is_there = support::lies_on(wanted.number(), p, 3_MiB);
+            memory.deallocate_sync(p, 3_MiB);
+        }));
+        CHECK(is_there);
+    }
+}
+
+TEST_CASE("what the kernel refuses is said, with its own error, and nothing is taken",
+          "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
+    numa_node const node = first_node();
+    auto const number = std::to_string(node.number());
+    auto const allocate = [&] { (void)numa_memory{node}.allocate_sync(3_MiB); };
+
+    auto const no_place = thrown_without<std::system_error>(SYS_mbind, EPERM, allocate);
+    CHECK(no_place.code() == std::errc::operation_not_permitted);
+    CHECK(is_said(no_place.what(), "the kernel refused mbind for NUMA node " + number));
+    CHECK(support::placed_mappings() == 0);
+
+    auto const no_answer = thrown_without<std::system_error>(SYS_move_pages, ENOSYS, allocate);
+    CHECK(no_answer.code() == std::errc::function_not_supported);
+    CHECK(is_said(no_answer.what(), "the kernel refused move_pages for NUMA node " + number));
+    CHECK(support::placed_mappings() == 0);
+
+    auto const no_nodes =
+        thrown_without<std::system_error>(SYS_get_mempolicy, ENOSYS, [&] { (void)numa_node{node.number()}; });
+    CHECK(no_nodes.code() == std::errc::function_not_supported);
+    CHECK(is_said(no_nodes.what(), "the kernel refused get_mempolicy for NUMA node " + number));
+    bool has_nodes = true;
+    (void)support::without_call(SYS_get_mempolicy, ENOSYS, [&] { has_nodes = !cuota::numa_nodes().empty(); });
+    CHECK(!has_nodes);
+}
+
+TEST_CASE("a bound thread runs on its node's processors, of those it may run on", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    auto const before = processors_of_this_thread();
+    for (numa_node const node : cuota::numa_nodes()) {
+        std::vector<int> expected;
+        for (int const i : before)
+            if (::numa_node_of_cpu(i) == node.number()) expected.push_back(i);
+        if (expected.empty()) continue;  // a node that is memory only
+        std::vector<int> bound, of_one;
+        std::thread{[&] {
+            cuota::bind_this_thread(node);
+            bound = processors_of_this_thread();
+        }}.join();
+        CHECK(bound == expected);
+        std::thread{[&] {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(expected.back(), &one);
+            REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+            cuota::bind_this_thread(node);
+            of_one = processors_of_this_thread();
+        }}.join();
+        CHECK(of_one == std::vector{expected.back()});
+    }
+    CHECK(processors_of_this_thread() == before);
+}
+
+TEST_CASE("a thread that cannot be bound is told why, and runs where it did", "[resource][numa_memory]") {
+    if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
+    if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
+    numa_node const node = first_node();
+    auto const bind = [&] { cuota::bind_this_thread(node); };
+    auto const nowhere = thrown_without<cuota::misuse>(SYS_sched_getaffinity, 0, bind);
+    CHECK(is_said(nowhere.what(), "may run on no processor of NUMA node " + std::to_string(node.number())));
+    auto const no_answer = thrown_without<std::system_error>(SYS_sched_getaffinity, EPERM, bind);
+    CHECK(is_said(no_answer.what(), "the kernel refused sched_getaffinity"));
+    auto const refused = thrown_without<std::system_error>(SYS_sched_setaffinity, EPERM, bind);
+    CHECK(refused.code() == std::errc::operation_not_permitted);
+    CHECK(is_said(refused.what(), "the kernel refused sched_setaffinity"));
+}

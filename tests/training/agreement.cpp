@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/training/agreement.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::agreement;
+using cuota::detail::ballot;
+
+static_assert(std::is_nothrow_move_constructible_v<agreement> && !std::is_copy_constructible_v<agreement>);
+static_assert(std::is_base_of_v<std::runtime_error, cuota::rank_gone>);
+
+// Answers for the other ranks: as this one, but for what `change` does to the ballot of each.
+template <class Change>
+cuota::rank_link echo_of(std::size_t rank, std::size_t ranks, Change change) {
+    return {rank, ranks, [=](std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
+                for (std::size_t i = 0; i != ranks; ++i) {
+                    std::copy(mine.begin(), mine.end(), all.begin() + std::ptrdiff_t(i * mine.size()));
+                    change(i, all.subspan(i * mine.size(), mine.size()));
+                }
+            }};
+}
+
+constexpr std::size_t value_word = ballot::words - 1;
+
+TEST_CASE("a rank alone agrees with itself", "[training][agreement]") {
+    agreement alone;
+    CHECK(alone.rank() == 0);
+    CHECK(alone.ranks() == 1);
+    CHECK(alone.smallest(7, "x") == 7);
+    CHECK(!alone.all(false, "y"));
+    CHECK(alone.values(9, "z") == std::vector<std::uint64_t>{9});
+    CHECK(alone.rounds() == 3);
+}
+
+TEST_CASE("values are reduced in the order of ranks, by any operation", "[training][agreement]") {
+    agreement ranks{echo_of(2, 4, [](std::size_t i, auto words) { words[value_word] = i + 1; })};
+    CHECK(ranks.values(3, "q") == std::vector<std::uint64_t>{1, 2, 3, 4});
+    CHECK(ranks.smallest(3, "q") == 1);
+    CHECK(ranks.largest(3, "q") == 4);
+    CHECK(ranks.agree(
+              3, [](auto a, auto b) { return 10 * a + b; }, "q") == 1234);
+    CHECK(ranks.all(true, "q"));
+}
+
+TEST_CASE("one rank that says no is enough", "[training][agreement]") {
+    agreement ranks{echo_of(0, 3, [](std::size_t i, auto words) {
+        if (i == 2) words[value_word] = 0;
+    })};
+    CHECK(!ranks.all(true, "q"));
+}
+
+TEST_CASE("the rank that asks something else is named, wherever one stands", "[training][agreement]") {
+    for (std::size_t const mine : {0U, 1U, 3U}) {
+        agreement ranks{echo_of(mine, 4, [](std::size_t i, auto words) {
+            if (i != 2) return;
+            auto const other = std::bit_cast<std::array<std::uint64_t, ballot::words>>(
+                ballot::of(words[0], "a part's size and a good deal more", 5));
+            std::copy(other.begin(), other.end(), words.begin());
+        })};
+        auto const error =
+            support::thrown<cuota::misuse>([&] { (void)ranks.smallest(5, "the batch's size"); });
+        CHECK(support::has(error.what(), "rank 2 asks \"a part's size and a good\" in round 0, and others "
+                                         "\"the batch's size\" in round 0"));
+        CHECK(support::has(error.what(), "agreement.cpp:"));
+        CHECK(ranks.rounds() == 1);  // all were told: still in step
+    }
+}
+
+TEST_CASE("questions differ by all their letters", "[training][agreement]") {
+    std::string const begin(60, 'q');
+    CHECK(!ballot::of(0, begin + "a", 0).is_of_the_same(ballot::of(0, begin + "b", 0)));
+    CHECK(ballot::of(3, begin, 1).is_of_the_same(ballot::of(3, begin, 2)));
+}
+
+TEST_CASE("the rank that is in another round is named", "[training][agreement]") {
+    agreement ranks{echo_of(1, 3, [](std::size_t i, auto words) { words[0] += i == 0 ? 1 : 0; })};
+    auto const error = support::thrown<cuota::misuse>([&] { (void)ranks.smallest(5, "q"); });
+    CHECK(support::has(error.what(), "rank 0 asks \"q\" in round 1, and others \"q\" in round 0"));
+}
+
+TEST_CASE("of two halves the lowest rank's is taken to be right", "[training][agreement]") {
+    std::vector<ballot> halves(4, ballot::of(0, "a", 0));
+    CHECK(cuota::detail::out_of_step(halves) == 4);
+    halves[1] = halves[3] = ballot::of(0, "b", 0);
+    CHECK(cuota::detail::out_of_step(halves) == 1);
+    halves[2] = halves[1];
+    CHECK(cuota::detail::out_of_step(halves) == 0);
+}
+
+TEST_CASE("a rank leaves once, and says why", "[training][agreement]") {
+    std::vector<std::string> left;
+    auto const link = [&left] {
+        auto made = echo_of(0, 2, [](std::size_t, auto) {});
+        made.leave = [&left](std::string const& why) { left.push_back(why); };
+        return made;
+    };
+    {
+        agreement first{link()};
+        agreement second{std::move(first)};
+        CHECK(second.smallest(4, "q") == 4);
+        CHECK_THROWS_AS(first.smallest(4, "q"), cuota::misuse);  // NOLINT(bugprone-use-after-move)
+        CHECK(left.empty());
+        first = std::move(second);
+        CHECK(first.rounds() == 1);
+        CHECK(left.empty());
+    }
+    CHECK(left == std::vector<std::string>{"it has ended"});
+    try {
+        agreement const thrown_over{link()};
+        throw std::runtime_error{"x"};
+    } catch (std::runtime_error const&) {}
+    CHECK(left.back() == "it was left by an exception");
+    {
+        agreement told{link()};
+        told.leave("out of data");
+        CHECK_THROWS_AS(told.smallest(4, "q"), cuota::misuse);
+        told = agreement{link()};
+        CHECK(left.size() == 3);
+        CHECK(left.back() == "out of data");
+        told = agreement{};
+        CHECK(left.size() == 4);
+    }
+    CHECK(left.size() == 4);
+}
+
+TEST_CASE("a link that reaches nobody is refused", "[training][agreement]") {
+    CHECK_THROWS_AS(agreement(cuota::rank_link{2, 2, {}, {}}), cuota::misuse);
+    CHECK_THROWS_AS(agreement(cuota::rank_link{0, 2, {}, {}}), cuota::misuse);
+    CHECK(support::has(cuota::rank_gone(1, 4, "it has ended").what(),
+                       "cuota::rank_gone: rank 1 of 4: it has ended"));
+}
+
+using cuota::detail::outcome;
+
+TEST_CASE("work that fails here passes through, and a rank where it failed is named",
+          "[training][agreement]") {
+    std::vector<std::uint64_t> said;
+    auto const failing_rank_1 = [&said] {
+        return echo_of(0, 2, [&said](std::size_t i, auto words) {
+            if (i == 0) said.push_back(words[value_word]);
+            else words[value_word] = 0;
+        });
+    };
+    agreement ranks{failing_rank_1()};
+    auto const run = [&](auto work) {
+        (void)cuota::detail::run_agreed(&ranks, "a step", work, cuota::place::here());
+    };
+    CHECK_THROWS_AS(run([]() -> outcome { throw 5; }), int);
+    CHECK(said.back() == 0);
+    auto const gone = support::thrown<cuota::rank_gone>([&] { run([] { return outcome::went_well; }); });
+    CHECK(gone.rank() == 1);
+    CHECK(support::has(gone.what(), "it failed at: a step"));
+    CHECK(said == std::vector<std::uint64_t>{0, 2});
+}
+
+TEST_CASE("a refusal is an outcome, here or on another rank", "[training][agreement]") {
+    auto const found = cuota::detail::run_agreed(
+        nullptr, "a step", []() -> outcome { throw cuota::out_of_memory{{}}; }, cuota::place::here());
+    CHECK(found.agreed == outcome::refused);
+    CHECK_THROWS_AS(cuota::detail::throw_refusal(found, "x", {}), cuota::out_of_memory);
+
+    agreement ranks{echo_of(0, 3, [](std::size_t i, auto words) { words[value_word] -= i == 2 ? 1 : 0; })};
+    auto const elsewhere = cuota::detail::run_agreed(
+        &ranks, "a step", [] { return outcome::went_well; }, cuota::place::here());
+    CHECK(elsewhere.agreed == outcome::refused);
+    CHECK(elsewhere.rank == 2);
+    auto const error = support::thrown<cuota::out_of_memory>(
+        [&] { cuota::detail::throw_refusal(elsewhere, "a batch of 3", cuota::place::here()); });
+    CHECK(error.facts().cause == "rank 2 was refused at a batch of 3");
+}
+
+}  // namespace

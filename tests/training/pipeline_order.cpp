@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/training/pipeline_order.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using cuota::pipeline_act;
+using cuota::pipeline_live;
+using cuota::pipeline_order;
+using cuota::pipeline_schedule;
+
+namespace {
+
+// When each act would start if all took as long, and every device did its own in order.
+[[nodiscard]] std::size_t makespan_of(pipeline_schedule const& order) {
+    std::map<std::size_t, std::size_t> free_at;
+    std::map<std::tuple<std::size_t, std::size_t, bool>, std::size_t> over_at;
+    std::size_t end = 0;
+    std::size_t const last =
+        order.empty() ? 0 : std::max_element(order.begin(), order.end(), [](pipeline_act a, pipeline_act b) {
+                                return a.device < b.device;
+                            })->device;
+    for (pipeline_act const a : order) {
+        std::size_t start = free_at[a.device];
+        if (!a.is_backward && a.device != 0)
+            start = std::max(start, over_at.at({a.device - 1, a.part, false}));
+        if (a.is_backward && a.device != last)
+            start = std::max(start, over_at.at({a.device + 1, a.part, true}));
+        free_at[a.device] = over_at[{a.device, a.part, a.is_backward}] = start + 1;
+        end = std::max(end, start + 1);
+    }
+    return end;
+}
+
+}  // namespace
+
+TEST_CASE("1F1B runs every micro-batch once each way on every device, after what it needs",
+          "[training][pipeline_order]") {
+    std::size_t wrong = 0;
+    for (std::size_t devices = 1; devices != 9; ++devices)
+        for (std::size_t parts = 1; parts != 20; ++parts) {
+            std::set<std::tuple<std::size_t, std::size_t, bool>> done;
+            for (pipeline_act const a : pipeline_order(devices, parts)) {
+                bool is_right = a.device < devices && a.part < parts;
+                if (!a.is_backward)
+                    is_right = is_right && (a.device == 0 || done.count({a.device - 1, a.part, false}));
+                else
+                    is_right = is_right && done.count({a.device, a.part, false}) &&
+                               (a.device + 1 == devices || done.count({a.device + 1, a.part, true}));
+                if (a.part != 0) is_right = is_right && done.count({a.device, a.part - 1, a.is_backward});
+                is_right = done.insert({a.device, a.part, a.is_backward}).second && is_right;
+                wrong += !is_right;
+            }
+            wrong += done.size() != 2 * devices * parts;
+        }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("1F1B keeps min(M, D - d) micro-batches on device d, no more and no fewer",
+          "[training][pipeline_order]") {
+    std::size_t wrong = 0;
+    for (std::size_t devices = 1; devices != 9; ++devices)
+        for (std::size_t parts = 1; parts != 20; ++parts) {
+            std::vector<std::size_t> live(devices), most(devices);
+            for (pipeline_act const a : pipeline_order(devices, parts)) {
+                live[a.device] += a.is_backward ? std::size_t{0} - 1 : 1;
+                most[a.device] = std::max(most[a.device], live[a.device]);
+            }
+            for (std::size_t d = 0; d != devices; ++d) {
+                wrong += most[d] != (parts < devices - d ? parts : devices - d) || live[d] != 0;
+                wrong += pipeline_live(devices, parts, d) != most[d];
+            }
+        }
+    CHECK(wrong == 0);
+    CHECK(pipeline_live(2, 5, 2) == 0);
+}
+
+TEST_CASE("1F1B is as long as a pipeline can be short", "[training][pipeline_order]") {
+    for (std::size_t devices = 1; devices != 9; ++devices)
+        for (std::size_t parts = 1; parts != 20; ++parts)
+            CHECK(makespan_of(pipeline_order(devices, parts)) == 2 * (parts + devices - 1));
+}
+
+TEST_CASE("two devices and three micro-batches run as drawn by hand", "[training][pipeline_order]") {
+    pipeline_schedule const order = pipeline_order(2, 3);
+    auto const of_device = [&](std::size_t d) {
+        std::vector<pipeline_act> mine;
+        for (pipeline_act const a : order)
+            if (a.device == d) mine.push_back(a);
+        return mine;
+    };
+    CHECK(of_device(0) ==
+          std::vector<pipeline_act>{
+              {0, 0, false}, {0, 1, false}, {0, 0, true}, {0, 2, false}, {0, 1, true}, {0, 2, true}});
+    CHECK(of_device(1) ==
+          std::vector<pipeline_act>{
+              {1, 0, false}, {1, 0, true}, {1, 1, false}, {1, 1, true}, {1, 2, false}, {1, 2, true}});
+}
+
+TEST_CASE("a pipeline of nothing is misuse", "[training][pipeline_order]") {
+    CHECK_THROWS_AS((void)pipeline_order(0, 1), cuota::misuse);
+    CHECK_THROWS_AS((void)pipeline_order(1, 0), cuota::misuse);
+}

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Every way to train in less memory, with every one of its allocations refused in turn: nothing is left behind, and the next
+// smaller try has the gradients of the whole batch, bit for bit.
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/training/chain_plan.hpp>
+#include <cuota/training/checkpointed.hpp>
+#include <cuota/training/micro_batches.hpp>
+#include <cuota/training/offload_plan.hpp>
+#include <cuota/training/store_plans.hpp>
+#include <cuota/training/with_retry.hpp>
+
+#include "support/catch.hpp"
+
+using cuota::chain;
+using cuota::chain_schedule;
+using cuota::micro_batch;
+
+namespace {
+
+using refused_word = std::uint32_t;
+
+/// Budgeted device memory that refuses one allocation: that of a number, counted from 1. Copies are the same.
+class refusing_memory {
+public:
+    explicit refusing_memory(cuota::budget const& account) : inside_{account} {}
+
+    [[nodiscard]] void* allocate(cuota::stream_ref s, std::size_t bytes, std::size_t alignment = 256,
+                                 cuota::label const& who = {}) {
+        refuse_if_it_is_time(bytes, who);
+        return inside_.allocate(s, bytes, alignment, who);
+    }
+    void deallocate(cuota::stream_ref s, void* p, std::size_t bytes, std::size_t alignment = 256) noexcept {
+        inside_.deallocate(s, p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = 256,
+                                      cuota::label const& who = {}) {
+        refuse_if_it_is_time(bytes, who);
+        return inside_.allocate_sync(bytes, alignment, who);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = 256) noexcept {
+        inside_.deallocate_sync(p, bytes, alignment);
+    }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return cuota::device_memory::granule(); }
+    [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
+    friend bool operator==(refusing_memory const& a, refusing_memory const& b) noexcept {
+        return a.books_ == b.books_;
+    }
+
+    void refuse(std::size_t number) const { *books_ = {number, 0, false}; }
+    [[nodiscard]] bool has_refused() const { return books_->has_refused; }
+
+private:
+    struct books {
+        std::size_t refused = 0;
+        std::size_t made = 0;
+        bool has_refused = false;
+    };
+    void refuse_if_it_is_time(std::size_t bytes, cuota::label const& who) const {
+        if (++books_->made != books_->refused) return;
+        books_->has_refused = true;
+        cuota::refusal r;
+        r.asked = r.charged = bytes;
+        r.request = who;
+        throw cuota::out_of_memory{std::move(r)};
+    }
+
+    cuota::budgeted<cuota::device_memory> inside_;
+    std::shared_ptr<books> books_ = std::make_shared<books>();
+};
+static_assert(cuota::labelled_resource<refusing_memory>);
+
+constexpr std::size_t features = 50;
+constexpr std::size_t refused_batch = 12;
+constexpr std::size_t refused_stages = 7;
+
+struct sample_forward {
+    cuota::device_span<refused_word const> in;
+    cuota::device_span<refused_word> out, saved;
+    refused_word weight;
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        out[i] = in[i] * weight + (in[i] >> 3);
+        if (saved.size() != 0) saved[i] = in[i] ^ weight;
+    }
+};
+struct sample_backward {
+    cuota::device_span<refused_word const> in, result, saved, gradient;
+    cuota::device_span<refused_word> next, sums;
+    std::size_t stage;
+    refused_word weight;
+    CUOTA_KERNEL void operator()(std::size_t) const {
+        refused_word sum = 0;
+        for (std::size_t i = 0; i != in.size(); ++i) {
+            refused_word const g = gradient.size() == 0 ? result[i] * 3 : gradient[i];
+            sum += g * in[i] + saved[i];
+            if (next.size() != 0) next[i] = g * weight + result[i];
+        }
+        sums[stage] += sum;
+    }
+};
+
+/// Stages over samples that know nothing of each other: however a batch is cut, its gradients add up to the same.
+class sample_net {
+public:
+    explicit sample_net(cuota::stream_ref s)
+        : stream_{s},
+          samples_{refused_batch * features, s, cuota::device_memory{}},
+          sums_{refused_stages, s, cuota::device_memory{}} {
+        std::vector<refused_word> numbers(samples_.size());
+        for (std::size_t i = 0; i != numbers.size(); ++i)
+            numbers[i] = static_cast<refused_word>(i * 2654435761u) ^ 77u;
+        samples_.copy_from(numbers, s);
+    }
+
+    [[nodiscard]] std::vector<cuota::checkpoint_stage> stages(std::size_t count) {
+        std::vector<cuota::checkpoint_stage> all(refused_stages);
+        for (std::size_t i = 0; i != all.size(); ++i) {
+            auto const weight = static_cast<refused_word>(2 * i + 3);
+            std::size_t const words = count * features;
+            all[i].name = "stage of samples";
+            all[i].output_bytes = all[i].saved_bytes = words * sizeof(refused_word);
+            all[i].forward_scratch = all[i].backward_scratch = i % 2 == 0 ? 700 : 0;
+            all[i].forward = [=](cuota::stage_run const& run) {
+                cuota::for_each_index(run.stream(), words,
+                                      sample_forward{run.input<refused_word>(), run.output<refused_word>(),
+                                                     run.saved<refused_word>(), weight});
+            };
+            all[i].backward = [=, this](cuota::stage_run const& run) {
+                cuota::for_each_index(run.stream(), 1,
+                                      sample_backward{run.input<refused_word>(), run.result<refused_word>(),
+                                                      run.saved<refused_word>(),
+                                                      run.output_gradient<refused_word>(),
+                                                      run.input_gradient<refused_word>(),
+                                                      sums_.write(run.stream()), run.stage(), weight});
+            };
+        }
+        return all;
+    }
+    void run(micro_batch part, std::function<chain_schedule(chain const&)> const& plan,
+             cuota::any_resource const& memory) {
+        auto all = stages(part.count);
+        chain_schedule const schedule = plan(cuota::chain_of(all, memory.granule()));
+        cuota::checkpointed net{std::move(all), schedule, stream_, memory};
+        auto const in = samples_.read(stream_);
+        net.run(in.span().subspan(part.first * features, part.count * features), 1);
+    }
+    void clear() { sums_.copy_from(std::vector<refused_word>(refused_stages), stream_); }
+    [[nodiscard]] std::vector<refused_word> sums() const { return sums_.to_vector(stream_); }
+
+private:
+    cuota::stream_ref stream_;
+    cuota::device_buffer<refused_word> samples_;
+    cuota::device_buffer<refused_word> sums_;
+};
+
+struct strategy {
+    char const* name;
+    std::size_t part;
+    chain_schedule (*plan)(chain const&);
+};
+[[nodiscard]] std::size_t room_between(chain const& c, std::size_t parts_of_four) {
+    std::size_t const least = cuota::least_chain_bytes(c);
+    std::size_t const most = simulate(c, cuota::store_all_plan(c)).peak;
+    return least + (most - least) * parts_of_four / 4;
+}
+/// Drops what it can, and sends what is left of the first stage to the host while the rest runs.
+[[nodiscard]] chain_schedule recompute_and_offload(chain const& c) {
+    using cuota::chain_act;
+    chain_schedule plan{{chain_act::forward, 0},
+                        {chain_act::forward, 1},
+                        {chain_act::drop, 0},
+                        {chain_act::forward_saving, 2},
+                        {chain_act::offload, 1}};
+    for (std::size_t i = 3; i != c.stages.size(); ++i) plan.push_back({chain_act::forward_saving, i});
+    for (std::size_t i = c.stages.size(); i-- != 3;) plan.push_back({chain_act::backward, i});
+    for (cuota::chain_op const op : chain_schedule{{chain_act::fetch, 1},
+                                                   {chain_act::backward, 2},
+                                                   {chain_act::drop, 1},
+                                                   {chain_act::forward_saving, 0},
+                                                   {chain_act::forward_saving, 1},
+                                                   {chain_act::backward, 1},
+                                                   {chain_act::backward, 0}})
+        plan.push_back(op);
+    return plan;
+}
+constexpr strategy strategies[] = {
+    {"naive", refused_batch, [](chain const& c) { return cuota::store_all_plan(c); }},
+    {"micro", 5, [](chain const& c) { return cuota::store_all_plan(c); }},
+    {"sqrt", refused_batch, [](chain const& c) { return cuota::sqrt_plan(c); }},
+    {"checkpoint", refused_batch, [](chain const& c) { return cuota::chain_plan(c, room_between(c, 0)); }},
+    {"offload", refused_batch, [](chain const& c) { return cuota::offload_plan(c, room_between(c, 3)); }},
+    {"both", refused_batch, [](chain const& c) { return recompute_and_offload(c); }},
+    {"micro and checkpoint", 4, [](chain const& c) { return cuota::chain_plan(c, room_between(c, 1)); }},
+};
+
+}  // namespace
+
+TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have the same gradients",
+          "[training][refusals][gpu]") {
+    cuota::stream const stream;
+    sample_net net{stream};
+    net.clear();
+    net.run(
+        {0, refused_batch, refused_batch}, [](chain const& c) { return cuota::store_all_plan(c); },
+        cuota::device_memory{});
+    auto const right = net.sums();
+
+    for (strategy const& how : strategies) {
+        cuota::budget const account{"device", cuota::unlimited};
+        refusing_memory const memory{account};
+        std::size_t number = 1;
+        for (;; ++number) {
+            INFO(how.name << ", allocation " << number);
+            memory.refuse(number);
+            cuota::retried const went =
+                cuota::with_retry(refused_batch, [&](micro_batch part) { net.run(part, how.plan, memory); },
+                                  {.largest = how.part, .begin = [&] { net.clear(); }, .account = account});
+            CHECK(went.refusals == (memory.has_refused() ? 1u : 0u));
+            CHECK(account.now().held == 0);
+            CHECK(net.sums() == right);
+            if (!memory.has_refused()) break;
+        }
+        CHECK(number > 2 * refused_stages);
+    }
+}
+
+TEST_CASE("a refusal comes out where there is no smaller part, and the same step fits afterwards",
+          "[training][refusals][gpu]") {
+    cuota::stream const stream;
+    sample_net net{stream};
+    for (strategy const& how : strategies) {
+        cuota::budget const account{"device", cuota::unlimited};
+        refusing_memory const memory{account};
+        std::vector<refused_word> right;
+        for (std::size_t number = 0;; ++number) {
+            INFO(how.name << ", allocation " << number);
+            memory.refuse(number);
+            auto const run = [&] {
+                return cuota::with_retry(refused_batch,
+                                         [&](micro_batch part) { net.run(part, how.plan, memory); },
+                                         {.largest = how.part,
+                                          .smallest = how.part,
+                                          .begin = [&] { net.clear(); },
+                                          .account = account});
+            };
+            if (number == 0) {
+                CHECK(run().refusals == 0);
+                right = net.sums();
+                continue;
+            }
+            try {
+                (void)run();
+            } catch (cuota::out_of_memory const&) {}
+            CHECK(account.now().held == 0);
+            if (!memory.has_refused()) break;
+            CHECK(run().refusals == 0);
+            CHECK(net.sums() == right);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/training/thread_ranks.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::agreement;
+using cuota::thread_ranks;
+using namespace std::chrono_literals;
+
+constexpr std::size_t rounds_of_a_case = 3;
+
+// What a thread ended with.
+struct rank_end {
+    std::size_t rounds = 0;
+    std::optional<std::size_t> gone;
+    std::string text;
+};
+
+// Ranks as threads: `run(rank, mine)` in each; what they end with.
+template <class Run>
+std::vector<rank_end> run_ranks(thread_ranks const& group, Run run) {
+    std::vector<rank_end> ends(group.ranks());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank != group.ranks(); ++rank)
+        threads.emplace_back([&, rank] {
+            rank_end& end = ends[rank];
+            try {
+                agreement mine = group.join(rank);
+                run(rank, mine, end);
+            } catch (cuota::rank_gone const& error) {
+                end.gone = error.rank();
+                end.text = error.what();
+            } catch (std::exception const& error) { end.text = error.what(); }
+        });
+    for (std::thread& t : threads) t.join();
+    return ends;
+}
+
+enum class way_to_go { by_exception, by_return, by_silence };
+
+// Rank `gone` does not come to round `last`; all others do.
+std::vector<rank_end> lose_one(std::size_t ranks, std::size_t gone, std::size_t last, way_to_go way,
+                               std::chrono::nanoseconds deadline) {
+    thread_ranks const group{ranks, deadline};
+    std::latch all_there{std::ptrdiff_t(ranks)};
+    std::latch others_are_over{std::ptrdiff_t(ranks) - 1};
+    return run_ranks(group, [&](std::size_t rank, agreement& mine, rank_end& end) {
+        for (std::size_t round = 0; round != rounds_of_a_case; ++round) {
+            if (round == last) all_there.arrive_and_wait();
+            if (rank == gone && round == last) {
+                if (way == way_to_go::by_exception) throw std::runtime_error{"its own"};
+                if (way == way_to_go::by_return) return;
+                others_are_over.wait();
+            }
+            try {
+                if (mine.largest(rank, "which") + 1 != ranks) return;
+                ++end.rounds;
+            } catch (...) {
+                if (rank != gone) others_are_over.count_down();
+                throw;
+            }
+        }
+    });
+}
+
+void check_one_lost(std::vector<rank_end> const& ends, std::size_t gone, std::size_t last, way_to_go way) {
+    for (std::size_t rank = 0; rank != ends.size(); ++rank) {
+        INFO("rank " << rank << " of " << ends.size() << ", without " << gone << " from round " << last
+                     << " on, way " << int(way) << ": " << ends[rank].text);
+        CHECK(ends[rank].rounds == last);
+        if (rank == gone && way == way_to_go::by_exception) CHECK(ends[rank].text == "its own");
+        else if (rank == gone && way == way_to_go::by_return) CHECK(ends[rank].text.empty());
+        else {
+            CHECK(ends[rank].gone == gone);  // late, it is told its own number
+            CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "left by an exception"
+                                                : way == way_to_go::by_return  ? "it has ended"
+                                                                               : "did not come in time"));
+        }
+    }
+}
+
+TEST_CASE("threads agree round by round", "[training][thread_ranks]") {
+    thread_ranks const group{4};
+    auto const ends = run_ranks(group, [&](std::size_t rank, agreement& mine, rank_end& end) {
+        for (std::uint64_t round = 0; round != 200; ++round) {
+            auto const all = mine.values(rank * 1000 + round, "v");
+            bool is_right = all.size() == 4;
+            for (std::size_t i = 0; i != all.size(); ++i) is_right = is_right && all[i] == i * 1000 + round;
+            end.rounds += is_right;
+        }
+    });
+    for (rank_end const& end : ends) {
+        CHECK(end.rounds == 200);
+        CHECK(end.text.empty());  // who ends after the last round disturbs nobody in it
+    }
+}
+
+TEST_CASE("a rank that leaves is named to all others, whichever, whenever and however it goes",
+          "[training][thread_ranks]") {
+    for (std::size_t ranks = 2; ranks != 5; ++ranks)
+        for (std::size_t gone = 0; gone != ranks; ++gone)
+            for (std::size_t last = 0; last != rounds_of_a_case; ++last)
+                for (auto const way : {way_to_go::by_exception, way_to_go::by_return})
+                    check_one_lost(lose_one(ranks, gone, last, way, 1h), gone, last, way);
+}
+
+TEST_CASE("a rank that never comes is named when the deadline is over, and nobody hangs",
+          "[training][thread_ranks]") {
+    // All cases side by side: each of them waits for its deadline.
+    std::vector<std::vector<rank_end>> ends(3 * rounds_of_a_case);
+    std::vector<std::thread> cases;
+    for (std::size_t i = 0; i != ends.size(); ++i)
+        cases.emplace_back([&, i] { ends[i] = lose_one(3, i % 3, i / 3, way_to_go::by_silence, 2s); });
+    for (std::thread& t : cases) t.join();
+    for (std::size_t i = 0; i != ends.size(); ++i)
+        check_one_lost(ends[i], i % 3, i / 3, way_to_go::by_silence);
+}
+
+TEST_CASE("a rank that has not even joined is named", "[training][thread_ranks]") {
+    thread_ranks const group{3, 20ms};
+    agreement here = group.join(0);
+    agreement there = group.join(2);
+    std::thread other{[&] {
+        try {
+            (void)there.smallest(1, "q");
+        } catch (cuota::rank_gone const&) {}
+    }};
+    auto const error = support::thrown<cuota::rank_gone>([&] { (void)here.smallest(1, "q"); });
+    other.join();
+    // On a slow machine the other thread may be late as well: it has joined, and is behind the one that has not.
+    CHECK(error.rank() == 1);
+    CHECK(support::has(error.what(), "rank 1 of 3: it has not joined in time, after 0 rounds"));
+    auto const again = support::thrown<cuota::rank_gone>([&] { (void)here.smallest(1, "q"); });
+    CHECK(again.rank() == 1);
+    agreement late = group.join(1);
+    CHECK(support::thrown<cuota::rank_gone>([&] { (void)late.smallest(1, "q"); }).rank() == 1);
+}
+
+TEST_CASE("ranks that ask different questions are all told, and go on in step", "[training][thread_ranks]") {
+    thread_ranks const group{3, 1h};
+    auto const ends = run_ranks(group, [&](std::size_t rank, agreement& mine, rank_end& end) {
+        try {
+            (void)mine.smallest(1, rank == 1 ? "part" : "batch");
+        } catch (cuota::misuse const& error) { end.text = error.what(); }
+        end.rounds = mine.smallest(rank + 5, "batch");
+    });
+    for (rank_end const& end : ends) {
+        CHECK(end.rounds == 5);
+        CHECK(support::has(end.text, "rank 1 asks \"part\" in round 0, and others \"batch\" in round 0"));
+    }
+}
+
+TEST_CASE("a group is of those that are in it, each once", "[training][thread_ranks]") {
+    CHECK_THROWS_AS(thread_ranks{0}, cuota::misuse);
+    CHECK_THROWS_AS((thread_ranks{2, 0s}), cuota::misuse);
+    thread_ranks const group{2};
+    CHECK_THROWS_AS(group.join(2), cuota::misuse);
+    agreement const first = group.join(0);
+    CHECK_THROWS_AS(group.join(0), cuota::misuse);
+    CHECK(first.ranks() == 2);
+    agreement second = group.join(1);
+    { agreement const over = std::move(second); }
+    CHECK_THROWS_AS(group.join(1), cuota::misuse);  // who has left does not come back
+}
+
+}  // namespace
