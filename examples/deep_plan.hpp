@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -13,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/buffer/device_buffer.hpp>
-#include <cuota/guard/dry_run.hpp>
-#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/planned_step.hpp>
+#include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/training/chain_plan.hpp>
+#include <cuota/training/chain_requests.hpp>
 #include <cuota/training/chain_simulation.hpp>
 #include <cuota/training/find_batch_size.hpp>
 #include <cuota/training/offload_plan.hpp>
@@ -37,9 +38,13 @@ struct deep_plan {
     std::size_t parts = 0;  ///< of a batch
     cuota::chain_schedule schedule{};
     cuota::chain_run run{};      ///< what the schedule takes, for one part
-    std::size_t pool_bytes = 0;  ///< what a pool needs for it: that, and holes
+    std::size_t slab_bytes = 0;  ///< what it is served from: that, and holes
     std::string why{};
 
+    /// Where in the slab: by simple rules alone, which take no time to speak of, and give the same each time.
+    [[nodiscard]] static cuota::plan_options simple_offsets() {
+        return {.time_limit = std::chrono::nanoseconds{0}};
+    }
     [[nodiscard]] double seconds() const { return static_cast<double>(parts) * run.time; }
     /// The forward work that is done again, as a share of what has to be done.
     [[nodiscard]] double recomputed_share(cuota::chain const& c) const {
@@ -49,72 +54,11 @@ struct deep_plan {
     }
 };
 
-/// The options of the pools that activations come from: one segment, so that nothing but the plan makes holes.
-[[nodiscard]] inline cuota::pool_options activations_pool(std::size_t bytes) {
-    return {.name = "activations", .initial = bytes, .cap = bytes, .growth = cuota::pool_growth::segments};
-}
-
-/// Runs a schedule's allocations, and nothing else, on addresses without memory, in a pool of so many bytes.
-/// Throws: out_of_memory when they do not fit, holes and all.
-inline void rehearse(cuota::chain const& c, cuota::chain_schedule const& schedule, std::size_t bytes,
-                     cuota::stream_ref on) {
-    struct record {
-        std::vector<cuota::device_buffer<std::byte>> blocks{};
-        std::size_t bytes[2]{};
-    };
-    cuota::scoped_pool pool{cuota::budget{"activations", bytes}, cuota::addresses_only{},
-                            activations_pool(bytes)};
-    auto const block = [&](std::size_t size) {
-        return cuota::device_buffer<std::byte>{size, on, pool, cuota::no_init, "rehearsed"};
-    };
-    std::vector<record> records(c.stages.size());
-    std::optional<cuota::device_buffer<std::byte>> gradient;
-    for (cuota::chain_op const op : schedule) {
-        cuota::chain_stage const& s = c.stages[op.stage];
-        record& r = records[op.stage];
-        bool const is_saving = op.act == cuota::chain_act::forward_saving;
-        switch (op.act) {
-            case cuota::chain_act::forward:
-            case cuota::chain_act::forward_saving: {
-                r.bytes[0] = s.output_bytes;
-                r.bytes[1] = is_saving ? s.saved_bytes : 0;
-                for (std::size_t const size : r.bytes) r.blocks.push_back(block(size));
-                auto const scratch = block(s.forward_scratch);
-                break;
-            }
-            case cuota::chain_act::backward: {
-                auto next = block(op.stage == 0 ? 0 : c.stages[op.stage - 1].output_bytes);
-                { auto const scratch = block(s.backward_scratch); }
-                r.blocks.clear();
-                gradient.emplace(std::move(next));
-                break;
-            }
-            case cuota::chain_act::fetch:
-                for (std::size_t const size : r.bytes) r.blocks.push_back(block(size));
-                break;
-            case cuota::chain_act::drop:
-            case cuota::chain_act::offload: r.blocks.clear();
-        }
-    }
-}
-
-/// What a pool of at most `room` bytes needs for a schedule: its peak, and the holes that it leaves, in steps of a 64th.
-/// Nothing when they do not fit, nor half as much again would do.
-[[nodiscard]] inline std::optional<std::size_t> pool_bytes(cuota::chain const& c,
-                                                           cuota::chain_schedule const& schedule,
-                                                           std::size_t peak, std::size_t room,
-                                                           cuota::stream_ref on) {
-    for (std::size_t holes = 0; holes != 32; ++holes) {
-        std::size_t const wanted = cuota::round_up(peak + peak / 64 * holes, cuota::device_memory::granule());
-        std::size_t const bytes = std::min(wanted, room);
-        if (bytes < peak) return std::nullopt;
-        try {
-            rehearse(c, schedule, bytes, on);
-            return bytes;
-        } catch (cuota::out_of_memory const&) {}
-        if (bytes == room) return std::nullopt;
-    }
-    return std::nullopt;
+/// The slab that serves a schedule's step: its peak, and the holes that it leaves. Of equal plans by simple rules, so that it is
+/// the same each time.
+[[nodiscard]] inline std::size_t slab_bytes(cuota::chain const& c, cuota::chain_schedule const& schedule) {
+    cuota::planned_step const step = plan_requests(chain_requests(c, schedule), deep_plan::simple_offsets());
+    return cuota::round_up(step.peak, cuota::device_memory::granule());
 }
 
 /// What the executor takes of host memory, from beginning to end: a place for each record that it ever sends there.
@@ -136,8 +80,8 @@ public:
     using chain_of_part = std::function<cuota::chain(std::size_t)>;
     using schedule_in_room = std::function<cuota::chain_schedule(cuota::chain const&, std::size_t)>;
 
-    deep_planner(std::size_t batch, std::size_t pinned, chain_of_part chains, cuota::stream_ref on)
-        : batch_{batch}, pinned_{pinned}, chains_{std::move(chains)}, stream_{on} {}
+    deep_planner(std::size_t batch, std::size_t pinned, chain_of_part chains)
+        : batch_{batch}, pinned_{pinned}, chains_{std::move(chains)} {}
 
     /// All at once, everything kept: what the others are compared with.
     [[nodiscard]] deep_plan naive() const {
@@ -153,7 +97,7 @@ public:
         else if (strategy == "offload") found = offload(batch_, room);
         else if (strategy == "half") found = checkpoint(batch_, room);
         else found = fastest(room);
-        if (found && found->pool_bytes <= room) {
+        if (found && found->slab_bytes <= room) {
             found->name = strategy;
             return *std::move(found);
         }
@@ -166,7 +110,8 @@ public:
             return cuota::find_batch_size(
                        [&](std::size_t part) {
                            cuota::chain const c = chains_(part);
-                           rehearse(c, store_all_plan(c), room, stream_);
+                           if (slab_bytes(c, store_all_plan(c)) > room)
+                               (void)cuota::chain_plan(c, 0);  // refuses
                        },
                        {.largest = batch_})
                 .batch;
@@ -183,10 +128,8 @@ private:
             for (std::size_t target = room; target != 0;) {
                 p.schedule = schedule(c, target);
                 p.run = simulate(c, p.schedule);
-                if (auto const bytes = pool_bytes(c, p.schedule, p.run.peak, room, stream_)) {
-                    p.pool_bytes = *bytes;
-                    return p;
-                }
+                p.slab_bytes = slab_bytes(c, p.schedule);
+                if (p.slab_bytes <= room) return p;
                 target = std::min(target, p.run.peak);
                 target -= std::min(target, room / 32 + 1);
             }
@@ -274,7 +217,7 @@ private:
     // The least that it can do with.
     [[nodiscard]] std::string needs(std::string const& strategy) const {
         cuota::chain const whole = chains_(batch_);
-        if (strategy == "naive") return cuota::bytes_text(naive().pool_bytes);
+        if (strategy == "naive") return cuota::bytes_text(naive().slab_bytes);
         if (strategy == "micro") {
             cuota::chain const one = chains_(1);
             return cuota::bytes_text(simulate(one, store_all_plan(one)).peak) + " for a single sample";
@@ -287,7 +230,6 @@ private:
     std::size_t batch_;
     std::size_t pinned_;
     chain_of_part chains_;
-    cuota::stream_ref stream_;
 };
 
 }  // namespace train

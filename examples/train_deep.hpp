@@ -20,6 +20,8 @@
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/training/chain_requests.hpp>
 #include <cuota/training/checkpointed.hpp>
 #include <cuota/training/loss_scaler.hpp>
 #include <cuota/training/measure_stages.hpp>
@@ -47,9 +49,13 @@ struct deep_result {
     double loss = 0;          ///< mean of the last epoch
     cuota::usage_report activations{};
 
-    [[nodiscard]] std::size_t planned() const { return fixed + plan.pool_bytes; }
+    [[nodiscard]] std::size_t planned() const { return fixed + plan.slab_bytes; }
 };
 
+/// The options of a pool of so many bytes: one segment, so that there are no more holes than need be.
+[[nodiscard]] inline cuota::pool_options one_segment(std::size_t bytes) {
+    return {.initial = bytes, .cap = bytes, .growth = cuota::pool_growth::segments};
+}
 /// Bytes of a plan in a pool that has one segment.
 [[nodiscard]] inline std::size_t segment_bytes(cuota::footprint const& plan) {
     return cuota::round_up(plan.bytes(), cuota::device_memory::granule());
@@ -118,14 +124,17 @@ public:
     /// The plan of a strategy, by the times that the stages take here. Throws: plan_error.
     [[nodiscard]] deep_plan plan(std::string const& strategy) {
         std::size_t const loaded = loader_.plan().pinned_bytes;
-        deep_planner const untimed{shape_.batch, how_.pinned_budget - loaded, chains(), stream_};
-        if (auto const part = untimed.largest_part(room_)) measure(*part);
-        return deep_planner{shape_.batch, how_.pinned_budget - loaded, chains(), stream_}.of(strategy, room_);
+        deep_planner const untimed{shape_.batch, how_.pinned_budget - loaded, chains()};
+        if (auto const part = untimed.largest_part(room_)) measure_some(*part);
+        return deep_planner{shape_.batch, how_.pinned_budget - loaded, chains()}.of(strategy, room_);
     }
 
     [[nodiscard]] deep_result train(deep_plan const& plan) {
-        cuota::scoped_pool pool{device_, activations_pool(plan.pool_bytes)};
-        cuota::measured const activations{pool.resource()};
+        cuota::step_plan slab{cuota::budgeted<cuota::device_memory>{device_}};
+        slab.expect(chain_requests(chain_of(deep_network<S>::sizes(shape_, plan.part), 1), plan.schedule),
+                    deep_plan::simple_offsets());
+        slab.prepare();  // all that a step takes, and it is never refused from here on
+        cuota::measured const activations{slab.resource()};
         cuota::checkpointed chain{network_.stages(plan.part), plan.schedule, stream_, activations,
                                   cuota::budgeted{pinned_, cuota::pinned_memory{}}};
         deep_result r{.plan = plan, .fixed = fixed_, .limit = device_.limit()};
@@ -135,7 +144,7 @@ public:
         auto const started = std::chrono::steady_clock::now();
         std::size_t steps = 0;
         for (std::size_t epoch = 0; epoch != how_.epochs && steps != how_.steps; ++epoch)
-            r.loss = one_epoch(epoch, plan.part, chain, steps);
+            r.loss = one_epoch(epoch, plan.part, slab, chain, steps);
         stream_.synchronize();
         r.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() /
                          static_cast<double>(std::max<std::size_t>(steps, 1));
@@ -161,7 +170,7 @@ private:
         return plan;
     }
     [[nodiscard]] static cuota::pool_options network_pool(cuota::footprint const& plan) {
-        cuota::pool_options o = activations_pool(segment_bytes(plan));
+        cuota::pool_options o = one_segment(segment_bytes(plan));
         o.name = "network";
         return o;
     }
@@ -183,6 +192,14 @@ private:
         };
     }
 
+    /// A pool has other holes than a slab: where the part does not fit, half of it tells as much.
+    void measure_some(std::size_t part) {
+        for (;; part /= 2) try {
+                return measure(part);
+            } catch (cuota::out_of_memory const&) {
+                if (part == 1) return;  // by equal times, then
+            }
+    }
     /// Runs as many samples as fit, and half as many, all kept; parameters stay as they are.
     void measure(std::size_t part) {
         std::size_t const few = (part + 1) / 2;
@@ -202,7 +219,7 @@ private:
     }
     template <class T>
     [[nodiscard]] cuota::chain measure_on(device_span<T const> samples, std::size_t count) {
-        cuota::scoped_pool pool{device_, activations_pool(room_)};
+        cuota::scoped_pool pool{device_, one_segment(room_)};
         network_.set_part({0, count, shape_.batch});
         return measure_stages(network_.stages(count), samples.first(count * shape_.inputs), stream_,
                               pool.resource(), 3, cuota::budgeted{pinned_, cuota::pinned_memory{}});
@@ -221,13 +238,14 @@ private:
     }
 
     /// Returns the mean loss.
-    double one_epoch(std::size_t epoch, std::size_t part, cuota::checkpointed& chain, std::size_t& steps) {
+    double one_epoch(std::size_t epoch, std::size_t part, cuota::step_plan& slab, cuota::checkpointed& chain,
+                     std::size_t& steps) {
         std::size_t seen = 0;
         for (cuota::batch const batch : loader_.epoch(epoch)) {
             set_labels(batch);
             with_samples(batch, [&](auto const& samples) {
                 std::size_t const count = samples.size() / shape_.inputs;
-                add_gradients(samples, count, part, chain, cuota::epoch_key(how_.seed, steps));
+                add_gradients(samples, count, part, slab, chain, cuota::epoch_key(how_.seed, steps));
                 seen += count;
             });
             step();
@@ -243,9 +261,10 @@ private:
 
     template <class T>
     void add_gradients(device_span<T const> samples, std::size_t count, std::size_t part,
-                       cuota::checkpointed& chain, std::uint64_t seed) {
+                       cuota::step_plan& slab, cuota::checkpointed& chain, std::uint64_t seed) {
         for (cuota::micro_batch const some : cuota::micro_batches{count, part}) {
             network_.set_part(some, is_half ? scaler_.scale() : 1);
+            auto const step = slab.begin();
             chain.run(samples.subspan(some.first * shape_.inputs, some.count * shape_.inputs), seed);
         }
     }

@@ -39,8 +39,8 @@ struct deep_task {
                            classes, static_cast<float>(how.dropout)};
     cuota::stream const stream;
     deep_planner const planner{batch, 0,
-                               [&](std::size_t part) { return deep_run<float>::sizes(shape, part); }, stream};
-    return {how, samples, shape, planner.naive().pool_bytes};
+                               [&](std::size_t part) { return deep_run<float>::sizes(shape, part); }};
+    return {how, samples, shape, planner.naive().slab_bytes};
 }
 
 /// "4 parts of 16", "checkpoint, 2 parts of 32".
@@ -61,7 +61,7 @@ inline void print_held(deep_result const& r) {
     row("training slots", r.slots);
     for (cuota::tag_usage const& t : r.activations.by_tag)
         if (t.at_peak != 0) row(t.name.text(), t.at_peak);
-    row("holes, at most", r.plan.pool_bytes - r.plan.run.peak);
+    row("holes", r.plan.slab_bytes - r.plan.run.peak);
     std::printf("  activations peak bytes %zu, planned %zu\n", r.activations.peak, r.plan.run.peak);
     std::printf("  device bytes %zu, planned %zu, budget %zu\n", r.peak, r.planned(), r.limit);
     std::printf("  pinned bytes %zu\n", r.pinned);
@@ -99,7 +99,7 @@ inline void sweep(deep_task const& task) {
         deep_result const& r = runs.emplace_back(percent, run_strategy(task, "auto", percent)).second;
         char text[32];
         std::snprintf(text, sizeof text, "%.4g %%", percent);
-        points.push_back({text, cuota::bytes_text(r.plan.pool_bytes), plan_text(r), 1e3 * r.step_seconds,
+        points.push_back({text, cuota::bytes_text(r.plan.slab_bytes), plan_text(r), 1e3 * r.step_seconds,
                           100 * r.recomputed});
     }
     print_table(runs);
