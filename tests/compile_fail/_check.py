@@ -4,26 +4,38 @@
 """A program that must not compile does not, and the compiler says why.
 
 _check.py --commands=FILE [--nvcc=PROGRAM] SOURCE
+_check.py --commands=FILE --fixed SOURCE...
 
 The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
-mistake, the same file must compile: so it is the mistake that is refused, and nothing else. A source that ends in .cu is for nvcc,
-and one that ends in .clang.cpp for clang: without it they are SKIPPED, by name.
+mistake, the same file must compile: so it is the mistake that is refused, and nothing else. With --fixed that is asked of several
+at once, each in a namespace of its own, and then not of each. A source that ends in .cu is for nvcc, and one that ends in
+.clang.cpp for clang: they are asked both, and without it SKIPPED, by name.
 """
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
 import _lint  # noqa: E402
+
+include = pathlib.Path(__file__).resolve().parents[2] / "include"
+line = [*_lint.compile_line(), f"-I{include}", "-fsyntax-only"]
+if "--fixed" in sys.argv:
+    with tempfile.TemporaryDirectory() as folder:
+        together = pathlib.Path(folder) / "fixed.cpp"
+        sources = [pathlib.Path(word).resolve() for word in sys.argv[sys.argv.index("--fixed") + 1:]]
+        batch = pathlib.Path(__file__).resolve().parents[1] / "batch.py"
+        subprocess.run([sys.executable, batch, together, *sources], check=True)
+        sys.exit(subprocess.run([*line, "-DCUOTA_FIXED", str(together)]).returncode)
 
 source = pathlib.Path(sys.argv[-1])
 expected = re.match(r"// expect: (.+)", source.read_text())
 if not expected:
     sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
-include = pathlib.Path(__file__).resolve().parents[2] / "include"
-line = [*_lint.compile_line(), f"-I{include}", "-fsyntax-only"]
+alone = source.suffix == ".cu" or source.name.endswith(".clang.cpp")
 if source.name.endswith(".clang.cpp"):
     line[0] = "clang++"
     if not shutil.which(line[0]):
@@ -47,7 +59,7 @@ if not broken.returncode:
     sys.exit(f"{source.name} compiled")
 if not re.search(expected[1], broken.stdout):
     sys.exit(f"{source.name} was refused, but not with /{expected[1]}/:\n{broken.stdout}")
-fixed = compile_with("-DCUOTA_FIXED")
-if fixed.returncode:
+fixed = compile_with("-DCUOTA_FIXED") if alone else None
+if fixed and fixed.returncode:
     sys.exit(f"{source.name} does not compile with CUOTA_FIXED either:\n{fixed.stdout}")
 print(next(line for line in broken.stdout.splitlines() if re.search(expected[1], line)))
