@@ -128,7 +128,7 @@ TEST_CASE("a rank that never comes is named when the deadline is over, and nobod
     std::vector<std::vector<rank_end>> ends(3 * rounds_of_a_case);
     std::vector<std::thread> cases;
     for (std::size_t i = 0; i != ends.size(); ++i)
-        cases.emplace_back([&, i] { ends[i] = lose_one(3, i % 3, i / 3, way_to_go::by_silence, 2s); });
+        cases.emplace_back([&, i] { ends[i] = lose_one(3, i % 3, i / 3, way_to_go::by_silence, 6s); });
     for (std::thread& t : cases) t.join();
     for (std::size_t i = 0; i != ends.size(); ++i)
         check_one_lost(ends[i], i % 3, i / 3, way_to_go::by_silence);
