@@ -94,11 +94,12 @@ model: ## every order of the threads' steps in larger configurations: minutes
 	@build/dev/tests/test-model '[long]'
 
 .PHONY: mutate
-mutate: ## take the simulator's rules, the ledger's steps and the loader's guards out one by one; the tests that state them must fail
+mutate: ## take the simulator's rules, the ledger's steps, the loader's guards and training's rules out one by one; the tests that state them must fail
 	@$(SETUP)
-	@$(call build,dev,--target test-simulator --target test-model --target test-data)
+	@$(call build,dev,--target test-simulator --target test-model --target test-data --target test-training)
 	@$(call build,tsan,--target cuota-simulator)
 	@tests/data/mutation.py --commands=build/dev/compile_commands.json --tsan=build/tsan/compile_commands.json --jobs=$(JOBS)
+	@tests/training/mutation.py --commands=build/dev/compile_commands.json --jobs=$(JOBS)
 	@tests/model/mutation.py --commands=build/dev/compile_commands.json
 	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
 

@@ -12,13 +12,10 @@ test in tests/compile_fail, that its mistake compiles; of a static_assert, that 
 out under ThreadSanitizer, by the flags of another build (--tsan), and SKIPPED without one. Every hazard must be named by a
 mutation: a test that cannot fail states nothing.
 """
-import json
 import os
 import pathlib
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -26,56 +23,13 @@ from mutations import MUTATIONS
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
-from mutating import Verdict, apply, option, outcome, take_out, words  # noqa: E402
+from mutating import Build, Verdict, apply, option, outcome, take_out, words  # noqa: E402
 
 INCLUDE = HERE.parents[1] / "include" / "cuota"
 FILES = sorted(HERE.glob("hazards_*.cpp"))
 FILE_OF = {hazard: path for path in FILES for hazard in re.findall(r'TEST_CASE\(\s*"(H\d+):', path.read_text())}
 MODES = [{}, {"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"}]
 NOTICED = ("failed", "crashed", "hung")
-
-
-class Build:
-    """The flags and libraries of test-data as a build has them, to make a program of some of its files."""
-
-    def __init__(self, commands):
-        commands = pathlib.Path(commands).resolve()
-        entries = json.loads(commands.read_text())
-        mine = next(e for e in entries if "test-data.dir" in e["command"])
-        words_of = shlex.split(mine["command"])
-        at = words_of.index("-c")
-        out = words_of.index("-o")
-        self.line = [a for i, a in enumerate(words_of) if i not in (at, at + 1, out, out + 1) and a != "-Werror"]
-        self.directory = mine["directory"]
-        simulator = next(commands.parent.rglob("libcuota-simulator.so"))
-        self.kept = tempfile.TemporaryDirectory(prefix="unchanged-")
-        # What all programs have besides: Catch2 3 brings its own main, and no entry says how to compile one.
-        mains = [HERE.parent / "support/catch_main.cpp"] * any(e["file"].endswith("catch_main.cpp") for e in entries)
-        helpers = []
-        for source in [HERE.parent / "support/thread_waits.cpp", *mains]:
-            helpers.append(pathlib.Path(self.kept.name) / f"{source.stem}.o")
-            if wrong := self.compile(source, helpers[-1], precompiled=source not in mains):
-                sys.exit(wrong)
-        self.link = [*[a for a in self.line if a.startswith("-fsanitize")], *helpers, *([] if mains else ["-lCatch2Main", "-lCatch2"]),
-                     simulator, f"-Wl,-rpath,{simulator.parent}", "-ldl", "-pthread"]
-
-    def compile(self, source, to, first=None, precompiled=True):
-        """What the compiler says when it refuses a source, the headers in the folder `first` before all others."""
-        line = [self.line[0], "-w", *([f"-I{first}"] if first else []), *self.line[1:]]
-        if not precompiled and "-include" in line:  # a main defines macros before it includes anything
-            del line[line.index("-include"):line.index("-include") + 2]
-        done = subprocess.run([*line, "-o", to, "-c", source], cwd=self.directory, capture_output=True, text=True)
-        return (done.stderr or "refused") if done.returncode else ""
-
-    def program(self, folder, sources, first=None):
-        """A program of these files in the folder, or what is wrong."""
-        objects = [folder / f"{source.stem}.o" for source in sources]
-        for source, to in zip(sources, objects):
-            if wrong := self.compile(source, to, first):
-                return None, wrong
-        done = subprocess.run([self.line[0], "-o", folder / "hazards", *objects, *self.link], cwd=self.directory,
-                              capture_output=True, text=True)
-        return folder / "hazards", done.stderr if done.returncode else ""
 
 
 def compiles_by_mistake(build, folder, test):
@@ -123,8 +77,9 @@ def is_chosen(m):
     return not words() or any(w in m.tests or any(w in text for text in texts) for w in words())
 
 
-plain = Build(option("commands"))
-under_tsan = Build(option("tsan")) if option("tsan", "-") != "-" else None
+helpers = [HERE.parent / "support/thread_waits.cpp"]
+plain = Build(option("commands"), "test-data", helpers)
+under_tsan = Build(option("tsan"), "test-data", helpers) if option("tsan", "-") != "-" else None
 jobs = int(option("jobs", str(os.cpu_count() or 1)))
 chosen = [m for m in MUTATIONS if is_chosen(m) and (under_tsan or not m.by_tsan)]
 for m in MUTATIONS:

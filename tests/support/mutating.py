@@ -3,11 +3,16 @@
 """What the scripts share that take rules out of a copy of the sources, and want the tests that state them to fail."""
 import concurrent.futures
 import dataclasses
+import json
 import os
+import pathlib
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 
+HERE = pathlib.Path(__file__).resolve().parent
 HANGS_AFTER_S = 20
 TEST_CASE = re.compile(r'\bTEST_CASE\(\s*"([^"]*)"')
 
@@ -62,6 +67,49 @@ def outcome(program, test, environment):
     if run.returncode == 0 and ("No test cases matched" in text or "CUOTA_SKIPPED: " in text):
         return "not run"
     return "failed" if run.returncode else "passed"
+
+
+class Build:
+    """The flags and libraries of a test program as a build has them, to make a program of some of its files, and of helpers."""
+
+    def __init__(self, commands, target, helpers=()):
+        commands = pathlib.Path(commands).resolve()
+        entries = json.loads(commands.read_text())
+        mine = next(e for e in entries if f"{target}.dir" in e["command"])
+        words_of = shlex.split(mine["command"])
+        at = words_of.index("-c")
+        out = words_of.index("-o")
+        self.line = [a for i, a in enumerate(words_of) if i not in (at, at + 1, out, out + 1) and a != "-Werror"]
+        self.directory = mine["directory"]
+        simulator = next(commands.parent.rglob("libcuota-simulator.so"))
+        self.kept = tempfile.TemporaryDirectory(prefix="unchanged-")
+        # What all programs have besides: Catch2 3 brings its own main, and no entry says how to compile one.
+        mains = [HERE / "catch_main.cpp"] * any(e["file"].endswith("catch_main.cpp") for e in entries)
+        objects = []
+        for source in [*helpers, *mains]:
+            objects.append(pathlib.Path(self.kept.name) / f"{source.stem}.o")
+            if wrong := self.compile(source, objects[-1], precompiled=source not in mains):
+                sys.exit(wrong)
+        self.link = [*[a for a in self.line if a.startswith("-fsanitize")], *objects, *([] if mains else ["-lCatch2Main", "-lCatch2"]),
+                     simulator, f"-Wl,-rpath,{simulator.parent}", "-ldl", "-pthread"]
+
+    def compile(self, source, to, first=None, precompiled=True):
+        """What the compiler says when it refuses a source, the headers in the folder `first` before all others."""
+        line = [self.line[0], "-w", *([f"-I{first}"] if first else []), *self.line[1:]]
+        if not precompiled and "-include" in line:  # a main defines macros before it includes anything
+            del line[line.index("-include"):line.index("-include") + 2]
+        done = subprocess.run([*line, "-o", to, "-c", source], cwd=self.directory, capture_output=True, text=True)
+        return (done.stderr or "refused") if done.returncode else ""
+
+    def program(self, folder, sources, first=None):
+        """A program of these files in the folder, or what is wrong."""
+        objects = [folder / f"{source.stem}.o" for source in sources]
+        for source, to in zip(sources, objects):
+            if wrong := self.compile(source, to, first):
+                return None, wrong
+        done = subprocess.run([self.line[0], "-o", folder / "tests", *objects, *self.link], cwd=self.directory,
+                              capture_output=True, text=True)
+        return folder / "tests", done.stderr if done.returncode else ""
 
 
 def take_out(chosen, jobs, try_out, findings):

@@ -75,8 +75,8 @@ private:
             detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
             for (chain_op const& op : plan_) state.perform(op);
         } catch (...) {
-            store_
-                .drain();  // the next step's copies use the same places, and wait for those that were waited for
+            // The next step's copies use the same places, and wait for those that were waited for.
+            store_.drain();
             throw;
         }
     }
