@@ -37,7 +37,7 @@ if not expected:
     sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
 alone = source.suffix == ".cu" or source.name.endswith(".clang.cpp")
 if source.name.endswith(".clang.cpp"):
-    line[0] = "clang++"
+    line = _lint.by_clang(line)
     if not shutil.which(line[0]):
         print(f"SKIPPED: {source.name} needs clang++, which is not here")
         sys.exit(77)

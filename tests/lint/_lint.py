@@ -63,6 +63,11 @@ def compile_line():
     return line
 
 
+def by_clang(line):
+    """The same for clang++: without what only g++ knows, how it uses its memory."""
+    return ["clang++", *[word for word in line[1:] if not word.startswith("--param=")]]
+
+
 def finish(findings):
     print(*findings, sep="\n", end="\n" if findings else "")
     sys.exit(bool(findings))

@@ -19,10 +19,11 @@ other = "g++" if "clang" in os.path.basename(line[0]) else "clang++"
 if not shutil.which(other):
     print(f"SKIPPED: other_compiler needs {other}, which is not here")
     sys.exit(77)
+by_other = _lint.by_clang(line) if other == "clang++" else [other, *line[1:]]
 
 
 def check(source):
-    run = subprocess.run([other, *line[1:], f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
+    run = subprocess.run([*by_other, f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None
 
