@@ -223,3 +223,7 @@
 #include <cuota/training/training_footprint.hpp>
 #include <cuota/training/uniform_plan.hpp>
 #include <cuota/training/with_retry.hpp>
+#include <cuota/report/memory_event.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/replay.hpp>

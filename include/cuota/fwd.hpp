@@ -213,4 +213,23 @@ enum class retry_from;
 struct retry_options;
 struct retried;
 
+// report
+enum class event_kind;
+enum class source_kind;
+struct memory_event;
+struct event_site;
+struct event_source;
+struct recording;
+enum class block_use;
+struct block_facts;
+struct segment_facts;
+struct tag_facts;
+struct pool_facts;
+struct budget_entry;
+struct holder_facts;
+struct memory_snapshot;
+struct block_life;
+struct segment_life;
+struct lives;
+
 }  // namespace cuota::inline v0

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 
-FOLDERS = ["core", "runtime", "resource", "guard", "pool", "buffer", "data", "training", "interop"]
+FOLDERS = ["core", "runtime", "resource", "guard", "pool", "buffer", "data", "training", "report", "interop"]
 NOT_OURS = {".git", "build", "__pycache__"}
 
 

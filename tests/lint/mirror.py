@@ -6,6 +6,9 @@ import _lint
 
 # Headers without a test file of their own, each with its reason.
 NO_TEST = {
+    "report/memory_event.hpp": "facts only, tested where they are recorded",
+    "report/memory_snapshot.hpp": "facts only, tested where they are taken",
+    "report/recording.hpp": "facts only, tested where they are recorded",
     "core/config.hpp": "macros; what they switch is tested where it is used",
     "resource/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",
     "data/arrow_column.hpp": "the inside of arrow_source, tested through it",

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A recording as lives: from when to when each block and each segment was there.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/recording.hpp>
+
+namespace cuota::inline v0 {
+
+/// From when to when a block was live. Times are nanoseconds since recording::began.
+struct block_life {
+    std::uint16_t source = 0;
+    std::uint32_t site = 0;  ///< 0 for a block that was there before the first event and whose pool is gone
+    std::uint64_t address = 0;
+    std::size_t bytes = 0;  ///< as asked for
+    std::size_t size = 0;   ///< with what its source rounds up
+    std::uint64_t stream = memory_event::no_stream;
+    std::optional<std::uint64_t> from{};       ///< none: it was there before the first event
+    std::optional<std::uint64_t> until{};      ///< when it was given back; none: it is still live
+    std::optional<std::uint64_t> completed{};  ///< when no work used it any more; none: not known to be so
+};
+
+/// From when to when a run of a segment was there. Pages that were given back one by one end a part of it.
+struct segment_life {
+    std::uint16_t source = 0;
+    std::uint64_t address = 0;
+    std::size_t bytes = 0;
+    std::optional<std::uint64_t> from{};
+    std::optional<std::uint64_t> until{};
+};
+
+/// All lives in a recording, in the order of their begins; those that were there before it first.
+struct lives {
+    std::vector<block_life> blocks{};
+    std::vector<segment_life> segments{};
+};
+
+namespace detail {
+
+class replaying {
+public:
+    explicit replaying(recording const& r) : all_{r} {}
+
+    [[nodiscard]] lives run() {
+        for (memory_event const& e : all_.events) apply(e);
+        for (std::size_t i = 0; i != all_.sources.size(); ++i)
+            if (auto const pool = all_.sources[i].pool)
+                for (segment_facts const& s : all_.at_end.pools[*pool].segments)
+                    add_what_never_changed(static_cast<std::uint16_t>(i), s);
+        auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
+        std::ranges::stable_sort(found_.blocks, older);
+        std::ranges::stable_sort(found_.segments, older);
+        return std::move(found_);
+    }
+
+private:
+    using key = std::pair<std::uint16_t, std::uint64_t>;  // a source and an address
+
+    void apply(memory_event const& e) {
+        switch (e.kind) {
+            case event_kind::allocated: return begin(e);
+            case event_kind::free_requested: return end(e);
+            case event_kind::free_completed: return complete(e);
+            case event_kind::segment_taken:
+                open_segments_[{e.source, e.address}] = found_.segments.size();
+                found_.segments.push_back({e.source, e.address, e.bytes, e.at, std::nullopt});
+                return;
+            case event_kind::segment_returned: return end_segments(e);
+            default: return;
+        }
+    }
+    void begin(memory_event const& e) {
+        open_blocks_[{e.source, e.address}] = found_.blocks.size();
+        found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, e.at, {}, {}});
+    }
+    void end(memory_event const& e) {
+        auto const open = open_blocks_.find({e.source, e.address});
+        std::size_t at = found_.blocks.size();
+        if (open == open_blocks_.end()) {
+            found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, {}, {}, {}});
+        } else {
+            at = open->second;
+            open_blocks_.erase(open);
+        }
+        found_.blocks[at].until = e.at;
+        ended_[{e.source, e.address}] = at;
+    }
+    void complete(memory_event const& e) {
+        auto const ended = ended_.find({e.source, e.address});
+        if (ended == ended_.end()) return;  // given back before the first event
+        found_.blocks[ended->second].completed = e.at;
+        ended_.erase(ended);
+    }
+    // A part of one, or several: what is left of them at both sides goes on.
+    void end_segments(memory_event const& e) {
+        std::uint64_t const stop = e.address + e.bytes;
+        std::uint64_t known = e.address;  // up to here there was one
+        auto open = first_that_ends_after(e.source, e.address);
+        while (open != open_segments_.end() && open->first < key{e.source, stop}) {
+            std::size_t const index = open->second;
+            open_segments_.erase(open);
+            segment_life const whole = found_.segments[index];
+            std::uint64_t const first = std::max(whole.address, e.address);
+            std::uint64_t const last = std::min(whole.address + whole.bytes, stop);
+            if (known < first) add_ended(e, known, first);
+            found_.segments[index] = {e.source, first, last - first, whole.from, e.at};
+            if (whole.address < first) reopen(whole, whole.address, first);
+            if (last < whole.address + whole.bytes) reopen(whole, last, whole.address + whole.bytes);
+            known = last;
+            open = first_that_ends_after(e.source, known);
+        }
+        if (known < stop) add_ended(e, known, stop);
+    }
+    [[nodiscard]] std::map<key, std::size_t>::iterator first_that_ends_after(std::uint16_t source,
+                                                                             std::uint64_t address) {
+        auto at = open_segments_.upper_bound({source, address});
+        if (at == open_segments_.begin()) return at;
+        auto const before = std::prev(at);
+        segment_life const& s = found_.segments[before->second];
+        return s.source == source && s.address + s.bytes > address ? before : at;
+    }
+    void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last) {
+        found_.segments.push_back({e.source, first, last - first, std::nullopt, e.at});
+    }
+    void reopen(segment_life part, std::uint64_t first, std::uint64_t last) {
+        part.address = first;
+        part.bytes = last - first;
+        open_segments_[{part.source, first}] = found_.segments.size();
+        found_.segments.push_back(part);
+    }
+
+    void add_what_never_changed(std::uint16_t source, segment_facts const& s) {
+        std::uint64_t known = s.address;
+        std::uint64_t const stop = s.address + s.size;
+        auto const add = [&](std::uint64_t first, std::uint64_t last) {
+            if (first < last) found_.segments.push_back({source, first, last - first, {}, {}});
+        };
+        for (auto open = first_that_ends_after(source, known);
+             open != open_segments_.end() && open->first < key{source, stop}; ++open) {
+            segment_life const part = found_.segments[open->second];
+            add(known, part.address);
+            known = part.address + part.bytes;
+        }
+        add(known, stop);
+        for (block_facts const& b : s.blocks)
+            if (b.use == block_use::live && !open_blocks_.contains({source, b.address}))
+                found_.blocks.push_back({source,
+                                         site_of(b),
+                                         b.address,
+                                         b.requested,
+                                         b.size,
+                                         b.stream.value_or(memory_event::no_stream),
+                                         {},
+                                         {},
+                                         {}});
+    }
+    [[nodiscard]] std::uint32_t site_of(block_facts const& b) {
+        if (sites_.empty())
+            for (std::size_t i = all_.sites.size(); i-- != 0;)
+                sites_[key_of(all_.sites[i].name, all_.sites[i].where)] = static_cast<std::uint32_t>(i);
+        auto const found = sites_.find(key_of(b.name, b.where));
+        return found == sites_.end() ? 0 : found->second;
+    }
+    using site_key = std::tuple<std::string_view, std::string_view, unsigned>;
+    [[nodiscard]] static site_key key_of(tag name, place where) noexcept {
+        return {name.text(), where.file, where.line};
+    }
+
+    recording const& all_;
+    lives found_;
+    std::map<key, std::size_t> open_blocks_;    // indices in found_.blocks
+    std::map<key, std::size_t> ended_;          // the last one that ended there, and is not completed
+    std::map<key, std::size_t> open_segments_;  // indices in found_.segments
+    std::map<site_key, std::uint32_t> sites_;
+};
+
+}  // namespace detail
+
+/// The lives in a recording. What was live before the first event is known by its end, or by the snapshot at the end,
+/// whose tags and places are found among `sites`.
+/// Throws: std::bad_alloc. Cost: O(n log n) in the events.
+[[nodiscard]] inline lives replay(recording const& r) { return detail::replaying{r}.run(); }
+
+}  // namespace cuota::inline v0
