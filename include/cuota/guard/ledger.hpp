@@ -28,6 +28,7 @@ public:
         {
             ledger_change const change{*tree_};
             collect([this](stock& s) { return s.node() == this; }, this_thread_record());
+            leave_tree();
         }
         // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
         if (parent_ && own_ != 0)

@@ -10,7 +10,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/ledger_tree.hpp>
 #include <cuota/guard/stock.hpp>
@@ -141,8 +144,11 @@ public:
     template <class Concerns>
     [[nodiscard]] std::vector<stake> stakeholders(Concerns concerns) const;
     void join(stakeholder& s) {
-        std::scoped_lock const lock{tree_->guard};
-        tree_->stakeholders.emplace_back(this, &s);
+        {
+            std::scoped_lock const lock{tree_->guard};
+            tree_->stakeholders.emplace_back(this, &s);
+        }
+        tell_observers([&](budget_observer& o) { o.joined(*this, s); });
     }
     void leave(stakeholder& s) noexcept {
         std::scoped_lock const lock{tree_->guard};
@@ -164,6 +170,45 @@ public:
         *at = o.next_here;
     }
 
+    /// From now on `o` is told of what happens here and below. This node must live until it leaves.
+    void join(shared<budget_observer> o) {
+        std::scoped_lock const lock{tree_->guard};
+        tree_->observers.emplace_back(this, std::move(o));
+    }
+    /// What it is being told of on another thread may come after this.
+    void leave(budget_observer const& o) noexcept {
+        shared<budget_observer> last;  // must not go under the lock
+        std::scoped_lock const lock{tree_->guard};
+        auto const at = std::ranges::find_if(tree_->observers, [&](auto const& entry) {
+            return entry.first == this && entry.second.get() == &o;
+        });
+        if (at == tree_->observers.end()) return;
+        last = std::move(at->second);
+        tree_->observers.erase(at);
+    }
+    /// tell(observer) for all who are told of this node.
+    template <class Tell>
+    void tell_observers(Tell tell) const noexcept {
+        std::vector<shared<budget_observer>> told;
+        report_failure_of([&] {
+            std::scoped_lock const lock{tree_->guard};
+            for (auto const& [at, o] : tree_->observers)
+                if (is_under(*at)) told.push_back(o);
+        });
+        for (auto const& o : told) tell(*o);
+    }
+
+    /// see(node, its facts) for this node and all below it, parents first, all of one instant.
+    template <class See>
+    void look_down(See see) {
+        ledger_change const change{*tree_};
+        collect_under(top(), nullptr);
+        for (ledger_node const* node : tree_->nodes)
+            if (node->is_under(*this)) see(*node, node->facts_with(node->held()));
+    }
+    /// No other node of the program has or had it.
+    [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+
     /// Keeps the refusal here and at every ancestor, until the next one.
     void remember(budget_exceeded const& refused) {
         for (ledger_node* node = this; node; node = node->above_) {
@@ -171,6 +216,7 @@ public:
             std::scoped_lock const lock{tree_->guard};
             std::swap(node->last_refusal_, before);
         }
+        tell_observers([&](budget_observer& o) { o.refused(*this, refused); });
     }
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const {
         std::scoped_lock const lock{tree_->guard};
@@ -204,8 +250,14 @@ protected:
           limit_{limit},
           prepaid_{is_prepaid},
           above_{above},
-          tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {}
+          tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {
+        std::scoped_lock const lock{tree_->guard};
+        tree_->nodes.push_back(this);
+    }
     ~ledger_node() = default;
+
+    /// Under the tree's lock, while what is above still is.
+    void leave_tree() noexcept { std::erase(tree_->nodes, this); }
 
 private:
     friend class ledger;
@@ -327,7 +379,13 @@ private:
         s.clear();
     }
 
+    [[nodiscard]] static std::uint64_t next_id() noexcept {
+        static constinit std::atomic<std::uint64_t> last = 0;
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;
+    }
+
     std::string const name_;
+    std::uint64_t const id_ = next_id();
     figure limit_;
     figure taken_;          // held here and below, or idle in a stock here or below
     figure lent_;           // granted to stocks here and below: all that may change without the lock

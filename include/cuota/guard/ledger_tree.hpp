@@ -12,13 +12,11 @@
 
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
+#include <cuota/guard/budget_observer.hpp>
 #include <cuota/guard/onlooker.hpp>
 #include <cuota/guard/stock.hpp>
 
 namespace cuota::inline v0::detail {
-
-class ledger_node;
-class stakeholder;
 
 /// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
 class figure {
@@ -55,6 +53,8 @@ struct ledger_tree final : ref_counted {
     published_version version;
     stock* open = nullptr;                                                  // all that are open, of all nodes
     std::vector<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
+    std::vector<ledger_node const*> nodes;                                  // all, each after its parent
+    std::vector<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     std::unique_ptr<outer_limit> outer;  // set before a second node is made
     onlooker* due = nullptr;             // delivered for when the lock is let go
 };

@@ -227,6 +227,16 @@ inline void sum_up(std::vector<holding>& holders) {
     return r;
 }
 
+/// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
+[[nodiscard]] inline bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
+                              std::vector<reclaimer_facts>& told) {
+    std::size_t const before = told.size();
+    std::size_t const given = round.ask_for(missing, told);
+    for (std::size_t i = before; i != told.size(); ++i)
+        node.tell_observers([&](budget_observer& o) { o.reclaimed(node, told[i]); });
+    return given != 0;
+}
+
 /// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
 /// False when that was of no use: nothing is charged then.
 template <class Attempt>
@@ -243,7 +253,7 @@ template <class Attempt>
             node.stakeholders([&](ledger_node const& at) { return at.makes_room_in(*met.refuser); })};
         // Not met.missing: what idles with other threads is not a cache's to give.
         std::size_t const missing = met.refuser->missing_for(bytes);
-        if (missing != 0 && round.ask_for(missing, told) == 0) return false;
+        if (missing != 0 && !ask(round, missing, node, told)) return false;
     }
 }
 

@@ -70,6 +70,11 @@ public:
             visit(from, static_cast<std::size_t>(b->end() - from));
         }
     }
+    /// All in the range, by address: blocks and holes.
+    template <class Visit>
+    void for_each_in_range(Visit visit) const {
+        for (block* b = first_; b; b = b->after) visit(*b);
+    }
     /// How many those are. Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept {
         std::size_t runs = 0;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/live_report.hpp>
 #include <cuota/pool/pool_stats.hpp>
+#include <cuota/pool/pool_watch.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -72,15 +74,9 @@ public:
         std::scoped_lock const lock{guard_};
         if (is_out_of_step(r.meant))
             throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
-        if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
-        make_peak_known(r.bytes);
-        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
-        block* b = heap_.find(r, user.lane);
-        if (!b) {
-            collect();
-            b = heap_.find(r, user.lane);
-        }
-        return b ? found(heap_.take(*b, r, user), s, r.keeps) : nullptr;
+        if (is_special_) return take_specially(s, r);
+        block* const b = find_and_take(s, r);
+        return b ? found(*b, s, r.keeps) : nullptr;
     }
 
     /// Enters a segment, and takes of it what needs no more alignment than 256.
@@ -88,12 +84,16 @@ public:
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
         std::scoped_lock const lock{guard_};
         make_peak_known(r.bytes);
-        return found(heap_.take_of_new(fresh, r), s, r.keeps);
+        if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
+        block& taken = heap_.take_of_new(fresh, r);
+        watch_->came(fresh, r.who.where);
+        return found_and_told(taken, s, r);
     }
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh) {
         std::scoped_lock const lock{guard_};
         heap_.add(fresh);
+        if (watch_) watch_->came(fresh, {});
     }
 
     /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. In a pool that is closed a
@@ -106,10 +106,9 @@ public:
         report_failure_of([&] {
             std::scoped_lock const lock{guard_};
             block& b = claim(p, bytes);
-            bool const keeps = closed_ && b.note->keeps;
-            if (!s) heap_.give(b, {});
+            if (is_special_) unordered = give_specially(b, s, while_closed);
+            else if (!s) heap_.give(b, {});
             else unordered = put_in_order(b, *s);
-            if (closed_) while_closed(keeps && --keepers_ == 0);
         });
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
     }
@@ -131,6 +130,7 @@ public:
     void gone(idle_memory const& out, std::size_t bytes) noexcept {
         {
             std::scoped_lock const lock{guard_};
+            if (watch_ && bytes != out.bytes) watch_->came({out.at + bytes, out.bytes - bytes}, {});
             heap_.gone(out, bytes);
             gone_ += bytes;
         }
@@ -178,12 +178,19 @@ public:
         std::scoped_lock const lock{guard_};
         make_peak_known(r.bytes);
         block_user const user = user_of(s);  // first: what is held ready may become free beside the window
-        return found(heap_.take_of_grown(window, r, user), s, r.keeps);
+        if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
+        pool_watch::growth const grown{window};
+        block& taken = heap_.take_of_grown(window, r, user);
+        watch_->came(grown, r.who.where);
+        return found_and_told(taken, s, r);
     }
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) {
         std::scoped_lock const lock{guard_};
+        std::optional<pool_watch::growth> const grown =
+            watch_ ? std::optional<pool_watch::growth>{window} : std::nullopt;
         heap_.add_grown(window);
+        if (grown) watch_->came(*grown, {});
     }
     /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
     /// nobody. Returns the bytes.
@@ -203,6 +210,7 @@ public:
     [[nodiscard]] bool close() noexcept {
         auto const lock = lock_all();
         fronts_.end();
+        is_special_ = true;
         if (std::exchange(closed_, true)) return false;
         heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
         return keepers_ != 0;
@@ -223,13 +231,44 @@ public:
         heap_.blocks().for_each_mapped(visit);
     }
 
+    // --- who is told ---
+
+    /// From now on `told` is told of everything; threads keep nothing ready meanwhile.
+    /// Throws: misuse when somebody is told already; std::bad_alloc. Unchanged then.
+    void observe(shared<pool_observer> told) {
+        auto fresh = std::make_unique<pool_watch>(std::move(told));
+        auto const lock = lock_all();
+        if (watch_) throw misuse{title() + " is recorded already: a pool has one recorder at a time"};
+        watch_ = std::move(fresh);
+        is_special_ = true;
+        fronts_.end();
+        heap_.blocks().for_each_live([this](block const& b) { watch_->found(b); });
+    }
+    /// Nobody is told any more; returns who was.
+    shared<pool_observer> observe_no_more() noexcept {
+        std::unique_ptr<pool_watch> before;
+        std::scoped_lock const lock{guard_};
+        if (!watch_) return {};
+        before = std::move(watch_);
+        before->settle(heap_.order());
+        is_special_ = closed_;
+        if (!closed_) fronts_.go_on();
+        return before->told();
+    }
+
     // --- what there is ---
 
     [[nodiscard]] pool_stats stats() const noexcept {
         auto const lock = lock_all();
-        pool_stats now = heap_.stats();
-        now.taken_again = fronts_.taken();
-        return now;
+        return stats_now();
+    }
+    /// see(heap, stats, peaks by tag) of one instant, under the lock; whoever observes has been told of what is over by
+    /// then. The peaks are null when nobody does.
+    template <class See>
+    void at_rest(See see) const {
+        auto const lock = lock_all();
+        pool_stats const now = stats_now();
+        see(heap_, now, watch_ ? &watch_->peaks() : nullptr);
     }
     [[nodiscard]] std::size_t largest_free() const noexcept {
         auto const lock = lock_all();
@@ -266,16 +305,19 @@ public:
         if (heap_.steps().is_open())
             throw misuse{title() + " was to begin a step before the one that is open has ended", where};
         (void)heap_.steps().go_on();
+        if (watch_) watch_->step_begun(where, heap_.order());
     }
     /// Returns what was taken for the step and is still alive, in words. Throws: std::bad_alloc; ended all the same.
     [[nodiscard]] std::string end_step() {
         auto const lock = lock_all();
         step_time const now = heap_.steps().go_on();
+        if (watch_) watch_->step_ended(heap_.order());
         birth const in_it{now, lifespan::step};
         return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->born == in_it; })
             .text();
     }
 
+    [[nodiscard]] tag name() const noexcept { return name_; }
     [[nodiscard]] std::string title() const {
         return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
     }
@@ -286,6 +328,48 @@ private:
     }
 
     // --- all that follows under the lock ---
+
+    [[nodiscard]] pool_stats stats_now() const noexcept {
+        pool_stats now = heap_.stats();
+        now.taken_again = fronts_.taken();
+        if (watch_) watch_->settle(heap_.order());
+        return now;
+    }
+    [[nodiscard, gnu::always_inline]] block* find_and_take(stream_ref const* s, block_request const& r) {
+        make_peak_known(r.bytes);
+        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
+        block* b = heap_.find(r, user.lane);
+        if (!b) {
+            collect();
+            b = heap_.find(r, user.lane);
+        }
+        return b ? &heap_.take(*b, r, user) : nullptr;
+    }
+
+    // --- in a pool that is closed, or observed: out of the way of all others ---
+
+    [[nodiscard, gnu::noinline]] void* take_specially(stream_ref const* s, block_request const& r) {
+        if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
+        block* const b = find_and_take(s, r);
+        return b ? found_and_told(*b, s, r) : nullptr;
+    }
+    [[nodiscard]] void* found_and_told(block& b, stream_ref const* s, block_request const& r) noexcept {
+        void* const p = found(b, s, r.keeps);
+        if (watch_) watch_->taken(b, s);
+        return p;
+    }
+    template <class WhileClosed>
+    [[nodiscard, gnu::noinline]] std::exception_ptr give_specially(block& b, stream_ref const* s,
+                                                                   WhileClosed& while_closed) noexcept {
+        bool const keeps = closed_ && b.note->keeps;
+        std::optional<observed_block> const was = watch_ ? std::optional{watch_->given(b, s)} : std::nullopt;
+        std::exception_ptr unordered;
+        if (!s) heap_.give(b, {});
+        else unordered = put_in_order(b, *s);
+        if (was) watch_->is_free(*was, s && !unordered, heap_.order());
+        if (closed_) while_closed(keeps && --keepers_ == 0);
+        return unordered;
+    }
 
     // What is held ready counts as requested and allocated, and is no part of a peak.
     void make_peak_known(std::size_t bytes) noexcept {
@@ -392,6 +476,8 @@ private:
             auto const lock = lock_all();
             std::size_t const bytes = surplus();
             if (bytes == 0 || !(out = heap_.take_out(bytes, kept, busy))) return std::nullopt;
+            // Before it is given back: whoever has the address then may be this pool.
+            if (watch_) watch_->goes(out->at, out->bytes);
         }
         try {
             for (auto const& mark : busy) mark->synchronize();
@@ -411,7 +497,9 @@ private:
     std::size_t gone_ = 0;          // of what was taken out, in all, so far
     std::condition_variable left_;  // some of it is
     bool closed_ = false;
-    std::size_t keepers_ = 0;  // once closed: live blocks that keep it
+    bool is_special_ = false;            // closed or observed: one question where there would be two
+    std::unique_ptr<pool_watch> watch_;  // while somebody observes
+    std::size_t keepers_ = 0;            // once closed: live blocks that keep it
 };
 
 }  // namespace cuota::inline v0::detail

@@ -200,8 +200,9 @@ public:
     }
     /// How many blocks threads took of their fronts, up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
-    /// None is opened any more.
+    /// None is opened any more, until they go on.
     void end() noexcept { ended_ = true; }
+    void go_on() noexcept { ended_ = false; }
 
 private:
     std::array<front, 16> all_;

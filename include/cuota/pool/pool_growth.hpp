@@ -184,7 +184,9 @@ private:
             r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
         }
         r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
-        throw out_of_memory{std::move(r)};
+        out_of_memory const refused{std::move(r)};
+        node().tell_observers([&](budget_observer& o) { o.refused(node(), refused); });
+        throw refused;
     }
     // What is perhaps lost before an aligned address.
     [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept {

@@ -46,12 +46,18 @@ public:
         if (pages_ && device_ &&
             blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
             report_failure_of([&] { device_->synchronize(); });
-        blocks_.for_each_segment([this](segment const& s) { give_back(s); });
-        blocks_.for_each_mapped([this](std::byte* at, std::size_t bytes) {
+        shared<pool_observer> const told = blocks_.observe_no_more();
+        blocks_.for_each_segment([&](segment const& s) {
+            if (told) told->segment_returned(s.at, s.bytes);
+            give_back(s);
+        });
+        blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
+            if (told) told->segment_returned(at, bytes);
             for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
                 done += pages_->unmap(at + done, bytes - done);
             account_.refund(bytes);
         });
+        if (told) told->ended();
     }
 
     // --- what comes: charged by the caller ---

@@ -93,6 +93,7 @@ public:
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }  ///< the least of any block
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
+    [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
 
 private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.

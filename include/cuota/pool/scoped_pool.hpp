@@ -160,6 +160,7 @@ public:
 
 private:
     friend struct detail::pool_on_pages;
+    friend struct pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
                 place where, std::unique_ptr<detail::page_range> pages = nullptr)
         : state_{shared<detail::pool_state>::make(
@@ -185,6 +186,11 @@ private:
 
     shared<detail::pool_state> state_;
     std::size_t const release_threshold_;
+};
+
+/// The way from a pool to its machinery, for those who look on.
+struct pool_access {
+    [[nodiscard]] static detail::pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
 };
 
 }  // namespace cuota::inline v0

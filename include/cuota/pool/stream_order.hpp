@@ -57,6 +57,9 @@ public:
         return release_on_native(stream);
     }
 
+    /// The last release on the stream that was asked for last.
+    [[nodiscard]] wait_point last_release() const noexcept { return {last_, lanes_[last_].ticket}; }
+
     /// As release_on, for a stream whose owner keeps it: makes no CUDA call.
     [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept {
         return {stream, ++lanes_[stream].ticket};

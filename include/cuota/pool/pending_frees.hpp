@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks that were given back and are perhaps still in use, for whoever wants to be told when that is over.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/pool/pool_observer.hpp>
+#include <cuota/pool/stream_order.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A fixed number of them, in the order in which they were given back. Beyond that the oldest is never told of.
+/// Not thread-safe: under the pool's lock.
+class pending_frees {
+public:
+    static constexpr std::size_t most = 4096;
+    /// So many frees apart, streams are asked, so that a CUDA call or two a stream are little for each.
+    static constexpr std::size_t look_every = 64;
+
+    /// Throws: std::bad_alloc.
+    pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
+
+    /// Given back at that point; asks the streams now and then.
+    void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept {
+        if (count_ == most || ++since_look_ == look_every) settle(order, told);
+        if (count_ == most) first_ = (first_ + 1) % most, --count_;
+        at(count_++) = {b, point};
+    }
+    /// Tells of those that are over by now. What cannot be asked for is reported, and not over.
+    void settle(stream_order& order, pool_observer& told) noexcept {
+        since_look_ = 0;
+        if (count_ == 0) return;
+        report_failure_of([&] { (void)order.look(); });
+        std::size_t left = 0;
+        for (std::size_t i = 0; i != count_; ++i) {
+            if (order.was_over(at(i).point)) told.free_completed(at(i).block);
+            else at(left++) = at(i);
+        }
+        count_ = left;
+    }
+
+private:
+    struct entry {
+        observed_block block;
+        wait_point point;
+    };
+    [[nodiscard]] entry& at(std::size_t i) noexcept { return entries_[(first_ + i) % most]; }
+
+    std::unique_ptr<entry[]> entries_;
+    std::size_t first_ = 0;
+    std::size_t count_ = 0;
+    std::size_t since_look_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a pool that is observed does for its observer: it says what blocks were, and when they are not used any more.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/pool/block_heap.hpp>
+#include <cuota/pool/pending_frees.hpp>
+#include <cuota/pool/pool_observer.hpp>
+#include <cuota/pool/tag_peaks.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Under the pool's lock.
+class pool_watch {
+public:
+    /// Throws: std::bad_alloc.
+    explicit pool_watch(shared<pool_observer> told) : told_{std::move(told)} {}
+    [[nodiscard]] shared<pool_observer> const& told() const noexcept { return told_; }
+
+    // --- blocks ---
+
+    void found(block const& b) noexcept { peaks_.add(b.note->name, b.size); }
+    void taken(block const& b, stream_ref const* s) noexcept {
+        peaks_.add(b.note->name, b.size);
+        told_->allocated(seen(b, s));
+    }
+    /// About to be free; returns what it was.
+    [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept {
+        observed_block const was = seen(b, s);
+        peaks_.drop(was.name, was.size);
+        told_->free_requested(was);
+        return was;
+    }
+    /// Free now, in order of the stream that `order` was asked for last, or of nobody.
+    void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept {
+        if (!in_order) return told_->free_completed(was);
+        pending_.add(was, order.last_release(), order, *told_);
+    }
+    /// Tells of what is over by now.
+    void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
+
+    /// The most that was live under each tag since it is observed.
+    [[nodiscard]] tag_peaks const& peaks() const noexcept { return peaks_; }
+
+    // --- pages and segments ---
+
+    /// What a held window lacks, and is mapped by now: to be asked before it is joined. Throws: std::bad_alloc.
+    class growth {
+    public:
+        explicit growth(grow_window const& window) {
+            block_index::for_each_part(*window.first, window.end, [&](block const& part) {
+                if (part.has_state(block::state::growing)) parts_.push_back({part.at(), part.size});
+            });
+        }
+
+    private:
+        friend class pool_watch;
+        std::vector<segment> parts_;
+    };
+    void came(growth const& grown, place where) noexcept {
+        for (segment const& s : grown.parts_) came(s, where);
+    }
+    void came(segment const& s, place where) noexcept { told_->segment_taken(s.at, s.bytes, where); }
+    void goes(void const* at, std::size_t bytes) noexcept { told_->segment_returned(at, bytes); }
+
+    // --- steps ---
+
+    void step_begun(place where, stream_order& order) noexcept {
+        settle(order);
+        told_->step_begun(where);
+    }
+    void step_ended(stream_order& order) noexcept {
+        settle(order);
+        told_->step_ended();
+    }
+
+private:
+    [[nodiscard]] static observed_block seen(block const& b, stream_ref const* s) noexcept {
+        observed_block seen{b.at(),       b.requested,   b.size,
+                            b.note->name, b.note->where, observed_block::no_stream};
+        if (s) report_failure_of([&] { seen.stream = s->id(); });
+        return seen;
+    }
+
+    shared<pool_observer> const told_;
+    pending_frees pending_;
+    tag_peaks peaks_;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The most that was live under each tag, each at a moment of its own.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <cuota/core/label.hpp>
+#include <cuota/core/scatter.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A table of fixed size: to count allocates nothing. What is tagged beyond `most` names counts under one without a name.
+/// Not thread-safe: under the lock of who counts.
+class tag_peaks {
+public:
+    static constexpr std::uint32_t most = 512;
+
+    /// Throws: std::bad_alloc.
+    tag_peaks() : slots_{std::make_unique<slot[]>(slots)}, rows_{std::make_unique<row[]>(most + 1)} {}
+
+    void add(tag name, std::size_t bytes) noexcept {
+        row& r = row_of(name);
+        r.live += bytes;
+        r.peak = std::max(r.peak, r.live);
+    }
+    void drop(tag name, std::size_t bytes) noexcept { row_of(name).live -= bytes; }
+
+    /// visit(tag, peak) for each that was ever added.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (std::uint32_t i = 0; i <= count_; ++i)
+            if (rows_[i].peak != 0) visit(rows_[i].name, rows_[i].peak);
+    }
+
+private:
+    static constexpr std::uint32_t slots = 2048;  // also for names whose text stands at several addresses
+
+    struct slot {
+        char const* text = nullptr;  // none: an empty slot
+        std::uint32_t row = 0;
+    };
+    struct row {
+        tag name{};
+        std::size_t live = 0;
+        std::size_t peak = 0;
+    };
+
+    // By the address of the text, which a tag keeps: texts are compared once for each.
+    [[nodiscard]] row& row_of(tag name) noexcept {
+        char const* const text = name.text();
+        std::size_t i = scatter(reinterpret_cast<std::uintptr_t>(text)) % slots;
+        for (; slots_[i].text; i = (i + 1) % slots)
+            if (slots_[i].text == text) return rows_[slots_[i].row];
+        std::uint32_t const found = enter(name);
+        if (used_ != slots / 2) {
+            ++used_;
+            slots_[i] = {text, found};
+        }
+        return rows_[found];
+    }
+    [[nodiscard]] std::uint32_t enter(tag name) noexcept {
+        for (std::uint32_t i = 0; i <= count_; ++i)
+            if (rows_[i].name == name) return i;
+        if (count_ == most) return 0;
+        rows_[++count_].name = name;
+        return count_;
+    }
+
+    std::unique_ptr<slot[]> slots_;
+    std::unique_ptr<row[]> rows_;  // the first for what has no name, or no room
+    std::uint32_t count_ = 0;
+    std::uint32_t used_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Snapshots: what is where, under a budget, now.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/pool_view.hpp>
+
+namespace cuota::inline v0 {
+
+/// How much a snapshot tells of pools.
+enum class snapshot_detail {
+    totals,  ///< figures, and what each tag has
+    blocks,  ///< each block of each segment, too
+};
+
+namespace detail {
+
+/// Looks at trees of budgets and at who holds bytes of them.
+class snapshot_taker {
+public:
+    explicit snapshot_taker(snapshot_detail wanted) : with_blocks_{wanted == snapshot_detail::blocks} {
+        all_.taken = std::chrono::system_clock::now();
+    }
+
+    /// All under that node. on_pool(pool, index) is called under each pool's lock. Throws: std::bad_alloc, cuda_error.
+    template <class OnPool>
+    void add(ledger_node& root, OnPool on_pool) {
+        std::size_t const first = all_.budgets.size();
+        std::vector<seen_node> const nodes = nodes_under(root);
+        for (seen_node const& n : nodes) enter(nodes, n, first);
+        // Bytes that are none of our business are not told: who is beside the root.
+        for (auto const& [at, who] :
+             root.stakeholders([&](ledger_node const& of) { return of.is_under(root); }))
+            if (auto const index = index_of(at)) add(*who, *index, on_pool);
+        if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
+            see(driver->where(), driver->overhead());
+    }
+    [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
+
+private:
+    struct seen_node {
+        ledger_node const* node;
+        budget_facts facts;
+    };
+
+    [[nodiscard]] static std::vector<seen_node> nodes_under(ledger_node& root) {
+        std::vector<seen_node> nodes;
+        root.look_down([&](ledger_node const& node, budget_facts facts) {
+            nodes.push_back({&node, std::move(facts)});
+        });
+        return nodes;
+    }
+    // With all below it behind it: they come parents first, but not side by side.
+    void enter(std::vector<seen_node> const& nodes, seen_node const& n, std::size_t first) {
+        if (index_of(n.node)) return;
+        std::optional<std::size_t> const parent = index_of(n.node->above());
+        if (parent.has_value() != (all_.budgets.size() != first)) return;
+        enter_below(nodes, n, parent);
+    }
+    void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
+                     std::optional<std::size_t> parent) {
+        std::size_t const mine = all_.budgets.size();
+        std::size_t const depth = parent ? all_.budgets[*parent].depth + 1 : 0;
+        all_.budgets.push_back({n.facts, depth, parent});
+        indices_.emplace_back(n.node, mine);
+        for (seen_node const& child : nodes)
+            if (child.node != n.node && child.node->above() == n.node) enter_below(nodes, child, mine);
+    }
+    [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept {
+        auto const at = std::ranges::find(indices_, node, &std::pair<ledger_node const*, std::size_t>::first);
+        if (at == indices_.end()) return std::nullopt;
+        return at->second;
+    }
+
+    template <class OnPool>
+    void add(stakeholder const& who, std::size_t index, OnPool on_pool) {
+        if (auto const* const pool = dynamic_cast<pool_state const*>(&who)) {
+            std::size_t const mine = all_.pools.size();
+            pool_facts facts = view_of(*pool, with_blocks_, [&] { on_pool(*pool, mine); });
+            facts.budget = index;
+            all_.pools.push_back(std::move(facts));
+            if (auto const on = pool->on()) see(*on, 0);
+            return;
+        }
+        holder_facts facts{who.title(), index, {}};
+        who.holdings(facts.holdings);
+        if (facts.holdings.empty()) return;
+        sum_up(facts.holdings);
+        all_.holders.push_back(std::move(facts));
+    }
+    // A device whose driver does not answer is left out.
+    void see(device on, std::size_t overhead) {
+        auto const known = std::ranges::find(all_.devices, on.ordinal(), &device_facts::ordinal);
+        if (known != all_.devices.end()) {
+            known->overhead = std::max(known->overhead, overhead);
+            return;
+        }
+        std::optional<device_facts> facts = facts_of(on);
+        if (!facts) return;
+        facts->overhead = overhead;
+        all_.devices.push_back(*std::move(facts));
+    }
+
+    bool const with_blocks_;
+    memory_snapshot all_;
+    std::vector<std::pair<ledger_node const*, std::size_t>> indices_;
+};
+
+}  // namespace detail
+
+/// What is where under a budget, now: the budgets inside it, pools, who else holds bytes, and the devices they are of.
+///
+/// Threads: any; each pool is of one instant, and so are the budgets of one tree.
+/// Throws:  std::bad_alloc. A device whose driver does not answer is left out.
+/// Cost:    a look at each live block under its pool's lock, and at each free one (for `blocks`: a record of each); a
+///          CUDA call or two for each stream that gave something back, and two for each device.
+[[nodiscard]] inline memory_snapshot snapshot_of(budget const& root,
+                                                 snapshot_detail wanted = snapshot_detail::blocks) {
+    detail::snapshot_taker taker{wanted};
+    taker.add(budget_access::node(root), [](auto const&, std::size_t) {});
+    return std::move(taker).take();
+}
+
+/// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
+[[nodiscard]] inline memory_snapshot snapshot_of(scoped_pool const& pool,
+                                                 snapshot_detail wanted = snapshot_detail::blocks) {
+    return snapshot_of(pool.account(), wanted);
+}
+
+}  // namespace cuota::inline v0
