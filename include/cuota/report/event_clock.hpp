@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A clock that costs a few nanoseconds to look at: the processor's counter, made into nanoseconds later.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace cuota::inline v0::detail {
+
+/// Ticks as nanoseconds since an event_clock was made, by a straight line between two moments when both clocks were
+/// looked at. Never earlier for a later tick.
+class tick_scale {
+public:
+    /// From the tick `began` on, `ticks` of them in `nanoseconds`.
+    tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept
+        : began_{began},
+          rate_{ticks == 0 ? 0 : static_cast<double>(nanoseconds) / static_cast<double>(ticks)} {}
+
+    /// 0 for what was before.
+    [[nodiscard]] std::uint64_t nanoseconds(std::uint64_t tick) const noexcept {
+        if (tick <= began_) return 0;
+        return static_cast<std::uint64_t>(static_cast<double>(tick - began_) * rate_);
+    }
+
+private:
+    std::uint64_t began_;
+    double rate_;
+};
+
+/// Counts ticks by the processor's counter where that runs at one rate on all cores and in all states: on x86-64 a TSC
+/// that says so (CPUID 0x80000007, EDX bit 8), on AArch64 always. Elsewhere by std::chrono::steady_clock.
+///
+/// What a tick is in nanoseconds is not asked of the processor, but seen: between the making of the clock and the
+/// moment of the question. A tick between these is wrong by what the two looks are, well below a microsecond.
+///
+/// Threads: any. Cost: 5 to 10 ns a look at the counter, 20 to 30 at steady_clock.
+class event_clock {
+public:
+    /// Which of the two it counts by; `counter` only where has_counter().
+    enum class base { counter, steady };
+
+    event_clock() noexcept : event_clock{has_counter() ? base::counter : base::steady} {}
+    explicit event_clock(base by) noexcept : is_counter_{by == base::counter} {
+        began_ = look();
+        began_at_ = std::chrono::system_clock::now();
+    }
+
+    /// The moment now, in ticks.
+    [[nodiscard]] std::uint64_t now() const noexcept { return is_counter_ ? counter() : steady(); }
+    /// When it was made, by the calendar.
+    [[nodiscard]] std::chrono::system_clock::time_point began() const noexcept { return began_at_; }
+
+    /// Makes nanoseconds of ticks up to now.
+    [[nodiscard]] tick_scale scale() const noexcept {
+        moment const now = look();
+        std::uint64_t const ticks = now.tick > began_.tick ? now.tick - began_.tick : 0;
+        return {began_.tick, ticks, now.steady - began_.steady};
+    }
+
+    /// Whether the processor has a counter of one rate. Cost: microseconds in a virtual machine.
+    [[nodiscard]] static bool has_counter() noexcept {
+#if defined(__x86_64__)
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        return __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+#elif defined(__aarch64__)
+        return true;
+#else
+        return false;
+#endif
+    }
+
+private:
+    struct moment {
+        std::uint64_t tick = 0;
+        std::uint64_t steady = 0;
+    };
+
+    [[nodiscard]] static std::uint64_t counter() noexcept {
+#if defined(__x86_64__)
+        return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+        std::uint64_t ticks = 0;
+        asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+        return ticks;
+#else
+        return steady();
+#endif
+    }
+    [[nodiscard]] static std::uint64_t steady() noexcept {
+        auto const since = std::chrono::steady_clock::now().time_since_epoch();
+        return static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+    }
+    // Both clocks at one moment: the closest of a few pairs, for a thread may lose its processor in between.
+    [[nodiscard]] moment look() const noexcept {
+        moment best;
+        std::uint64_t closest = ~std::uint64_t{0};
+        for (int i = 0; i != 8; ++i) {
+            std::uint64_t const before = now();
+            std::uint64_t const middle = steady();
+            std::uint64_t const apart = now() - before;
+            if (apart >= closest) continue;
+            closest = apart;
+            best = {before + apart / 2, middle};
+        }
+        return best;
+    }
+
+    bool is_counter_;
+    moment began_;
+    std::chrono::system_clock::time_point began_at_;
+};
+
+}  // namespace cuota::inline v0::detail

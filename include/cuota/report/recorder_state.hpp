@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a recorder and those whom it looks on share: the ring, the clock, the sites and the sources.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/report/event_clock.hpp>
+#include <cuota/report/event_ring.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/site_table.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Takes events from everywhere, and makes a recording of those that are left. Knows its sources by number only: who
+/// has one puts events for it and ends it.
+///
+/// Threads: any, all functions. What is put under a lock of its source is read in the order of that lock.
+class recorder_state final : public ref_counted {
+public:
+    static constexpr std::size_t most_sources = 65'535;
+
+    /// Throws: misuse, as event_ring and site_table; std::bad_alloc.
+    recorder_state(std::size_t events, std::size_t sites, place where)
+        : sites_{sites, where}, sources_(1), ring_{events, where} {
+        sources_[0].facts.name = "program";
+    }
+
+    /// A number for a source, for good: its events may be there for as long as the recorder.
+    /// Throws: misuse when there are `most_sources` already, the program's among them; std::bad_alloc.
+    [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here()) {
+        std::scoped_lock const lock{guard_};
+        if (sources_.size() == most_sources)
+            throw misuse{"a recorder of " + count_text(most_sources) +
+                             " sources cannot take another: " + facts.name,
+                         where};
+        sources_.push_back({std::move(facts), false});
+        return static_cast<std::uint16_t>(sources_.size() - 1);
+    }
+    /// The source puts no more events; its entry stays, without a pool.
+    void end_source(std::uint16_t id) noexcept {
+        std::scoped_lock const lock{guard_};
+        sources_[id].has_ended = true;
+        sources_[id].facts.pool.reset();
+    }
+    [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept {
+        std::scoped_lock const lock{guard_};
+        return sources_[id].has_ended;
+    }
+
+    /// Takes nothing from the heap, and no lock but for a site that was never seen. Nothing while it pauses.
+    void put(event_kind kind, std::uint16_t source, tag name, place where, std::uint64_t address,
+             std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept {
+        if (!is_recording()) return;
+        // The clock before the ticket: who is held up in between is shown a little early, and holds up nobody's time.
+        std::uint64_t const at = clock_.now();
+        ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
+    }
+    /// The ticket that the next event gets. Under the lock of a source, what it has put so far is below.
+    [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
+
+    [[nodiscard]] bool is_recording() const noexcept { return is_recording_.load(std::memory_order_relaxed); }
+    void set_recording(bool on) noexcept { is_recording_.store(on, std::memory_order_relaxed); }
+    /// What was put so far is read no more.
+    void clear() noexcept { begin_.store(ring_.next(), std::memory_order_release); }
+
+    [[nodiscard]] std::size_t capacity() const noexcept { return ring_.capacity(); }
+    [[nodiscard]] std::uint64_t sites_without_room() const noexcept { return sites_.without_room(); }
+
+    /// What is there, without `at_end`. Of source i, only what has a ticket below `cuts[i]`; of sources beyond the end
+    /// of `cuts`, all. Times never go back: an event between two others is between them in time, too.
+    /// Throws: std::bad_alloc. Cost: some 20 ns an event; writers go on.
+    [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const {
+        ring_reading const found = ring_.read(begin_.load(std::memory_order_acquire));
+        // All that these events speak of is there by now, and all of their ticks are past.
+        tick_scale const scale = clock_.scale();
+        merged_sites known = sites_.merged();
+        recording r;
+        r.began = clock_.began();
+        r.dropped = found.dropped;
+        r.sources = sources();
+        r.events.reserve(found.events.size());
+        std::uint64_t latest = 0;
+        for (numbered_event const& e : found.events) {
+            latest = std::max(latest, scale.nanoseconds(e.what.at));
+            if (e.what.source < cuts.size() && e.ticket >= cuts[e.what.source]) continue;
+            r.events.push_back(e.what);
+            r.events.back().at = latest;
+            r.events.back().site = known.index_of[e.what.site];
+        }
+        r.sites = std::move(known.sites);
+        return r;
+    }
+
+private:
+    struct source_entry {
+        event_source facts{};
+        bool has_ended = false;
+    };
+
+    [[nodiscard]] std::vector<event_source> sources() const {
+        std::scoped_lock const lock{guard_};
+        std::vector<event_source> all;
+        all.reserve(sources_.size());
+        for (source_entry const& s : sources_) all.push_back(s.facts);
+        return all;
+    }
+
+    event_clock const clock_;
+    std::atomic<bool> is_recording_ = true;
+    std::atomic<std::uint64_t> begin_ = 0;  // the first ticket that is read
+    site_table sites_;
+    mutable std::mutex guard_;  // of sources_
+    std::vector<source_entry> sources_;
+    event_ring ring_;
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Tags and places as small numbers, for events to carry.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/report/memory_event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// All sites of a table, those of the same text, file and line once.
+struct merged_sites {
+    std::vector<event_site> sites{};        ///< the first one is empty
+    std::vector<std::uint32_t> index_of{};  ///< in `sites`, by what `intern` gave
+};
+
+/// Gives each pair of a tag and a place a number. 0 is that of nobody: no tag, no place.
+///
+/// Sites are told apart by the addresses of their texts, which costs nothing; literals of two files may be the same text
+/// at two addresses, so `merged` compares what they say. All memory is taken at the begin: what comes when the table is
+/// full gets 0, and is counted.
+///
+/// Threads: any, all functions. Cost: a few ns for a site that is known, and for one that there is no room for; a lock
+/// for a new one.
+class site_table {
+public:
+    static constexpr std::size_t most = std::size_t{1} << 24;
+
+    /// Throws: misuse when it is more than `most`; std::bad_alloc.
+    explicit site_table(std::size_t capacity, place where = place::here())
+        : capacity_{checked(capacity, where)},
+          mask_{std::bit_ceil(2 * capacity_ + 2) - 1},
+          sites_{std::make_unique<event_site[]>(capacity_ + 1)},
+          index_{std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)} {}
+
+    [[nodiscard]] std::uint32_t intern(tag name, place where) noexcept {
+        if (where.line == 0 && name.is_empty()) return 0;
+        std::size_t at = hash(name, where);
+        if (std::uint32_t const known = find(name, where, at)) [[likely]]
+            return known;
+        return add(name, where, at);
+    }
+
+    /// How many it has, the empty one too.
+    [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+    /// How many questions were answered with 0 because there was no room.
+    [[nodiscard]] std::uint64_t without_room() const noexcept {
+        return without_room_.load(std::memory_order_relaxed);
+    }
+
+    /// The first of equal sites stays. Throws: std::bad_alloc.
+    [[nodiscard]] merged_sites merged() const {
+        merged_sites all{{event_site{}}, {0}};
+        std::map<std::tuple<std::string_view, std::string_view, unsigned>, std::uint32_t> known;
+        std::size_t const count = size();
+        for (std::size_t i = 1; i != count; ++i) {
+            event_site const& s = sites_[i];
+            auto const next = static_cast<std::uint32_t>(all.sites.size());
+            auto const entry = known.try_emplace({s.name.text(), s.where.file, s.where.line}, next);
+            if (entry.second) all.sites.push_back(s);
+            all.index_of.push_back(entry.first->second);
+        }
+        return all;
+    }
+
+private:
+    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where) {
+        if (capacity > most)
+            throw misuse{"a table of " + count_text(capacity) + " sites: it can have up to " +
+                             count_text(most),
+                         where};
+        return capacity;
+    }
+    [[nodiscard]] static std::uint64_t number(char const* text) noexcept {
+        return reinterpret_cast<std::uintptr_t>(text);
+    }
+    [[nodiscard]] std::size_t hash(tag name, place where) const noexcept {
+        std::uint64_t const mixed = (number(name.text()) * 0x9e3779b97f4a7c15u) ^
+                                    (number(where.file) * 0xc2b2ae3d27d4eb4fu) ^
+                                    (where.line * std::uint64_t{0x165667b19e3779f9u});
+        return static_cast<std::size_t>(mixed >> 32) & mask_;
+    }
+    [[nodiscard]] static bool is(event_site const& s, tag name, place where) noexcept {
+        return s.name.text() == name.text() && s.where.file == where.file && s.where.line == where.line;
+    }
+    // Moves on from `at` to where it is, or to where it would be. There is always a hole: it is at most half full.
+    [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept {
+        for (;; at = (at + 1) & mask_) {
+            std::uint32_t const i = index_[at].load(std::memory_order_acquire);
+            if (i == 0 || is(sites_[i], name, where)) return i;
+        }
+    }
+    [[gnu::noinline]] std::uint32_t add(tag name, place where, std::size_t at) noexcept {
+        if (size() <= capacity_) {
+            std::scoped_lock const lock{guard_};
+            if (std::uint32_t const known = find(name, where, at)) return known;  // another was faster
+            std::size_t const next = size();
+            if (next <= capacity_) {
+                sites_[next] = {name, where};
+                size_.store(next + 1, std::memory_order_release);
+                index_[at].store(static_cast<std::uint32_t>(next), std::memory_order_release);
+                return static_cast<std::uint32_t>(next);
+            }
+        }
+        without_room_.fetch_add(1, std::memory_order_relaxed);
+        return 0;
+    }
+
+    std::size_t const capacity_;
+    std::size_t const mask_;
+    std::unique_ptr<event_site[]> const sites_;
+    std::unique_ptr<std::atomic<std::uint32_t>[]> const index_;
+    std::atomic<std::size_t> size_ = 1;
+    std::atomic<std::uint64_t> without_room_ = 0;
+    std::mutex guard_;
+};
+
+}  // namespace cuota::inline v0::detail
