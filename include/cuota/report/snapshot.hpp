@@ -33,12 +33,16 @@ public:
         all_.taken = std::chrono::system_clock::now();
     }
 
-    /// All under that node. on_pool(pool, index) is called under each pool's lock. Throws: std::bad_alloc, cuda_error.
-    template <class OnPool>
-    void add(ledger_node& root, OnPool on_pool) {
-        std::size_t const first = all_.budgets.size();
-        std::vector<seen_node> const nodes = nodes_under(root);
-        for (seen_node const& n : nodes) enter(nodes, n, first);
+    /// All under that node. on_node(node) is called under the lock of the tree, on_pool(pool, index) under that of the
+    /// pool. Throws: std::bad_alloc, and what those throw.
+    template <class OnNode, class OnPool>
+    void add(ledger_node& root, OnNode on_node, OnPool on_pool) {
+        std::vector<seen_node> nodes;
+        root.look_down([&](ledger_node const& node, budget_facts facts) {
+            nodes.push_back({&node, node.above(), std::move(facts)});
+            on_node(node);
+        });
+        enter_below(nodes, nodes.front(), std::nullopt);
         // Bytes that are none of our business are not told: who is beside the root.
         for (auto const& [at, who] :
              root.stakeholders([&](ledger_node const& of) { return of.is_under(root); }))
@@ -46,28 +50,23 @@ public:
         if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
             see(driver->where(), driver->overhead());
     }
+    /// The budget of a node that was seen. The node may be gone by now.
+    [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept {
+        auto const at = std::ranges::find(indices_, node, &std::pair<ledger_node const*, std::size_t>::first);
+        if (at == indices_.end()) return std::nullopt;
+        return at->second;
+    }
+    [[nodiscard]] memory_snapshot const& seen() const noexcept { return all_; }
     [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
 
 private:
     struct seen_node {
         ledger_node const* node;
+        ledger_node const* above;
         budget_facts facts;
     };
 
-    [[nodiscard]] static std::vector<seen_node> nodes_under(ledger_node& root) {
-        std::vector<seen_node> nodes;
-        root.look_down([&](ledger_node const& node, budget_facts facts) {
-            nodes.push_back({&node, std::move(facts)});
-        });
-        return nodes;
-    }
     // With all below it behind it: they come parents first, but not side by side.
-    void enter(std::vector<seen_node> const& nodes, seen_node const& n, std::size_t first) {
-        if (index_of(n.node)) return;
-        std::optional<std::size_t> const parent = index_of(n.node->above());
-        if (parent.has_value() != (all_.budgets.size() != first)) return;
-        enter_below(nodes, n, parent);
-    }
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
                      std::optional<std::size_t> parent) {
         std::size_t const mine = all_.budgets.size();
@@ -75,14 +74,8 @@ private:
         all_.budgets.push_back({n.facts, depth, parent});
         indices_.emplace_back(n.node, mine);
         for (seen_node const& child : nodes)
-            if (child.node != n.node && child.node->above() == n.node) enter_below(nodes, child, mine);
+            if (child.above == n.node) enter_below(nodes, child, mine);
     }
-    [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept {
-        auto const at = std::ranges::find(indices_, node, &std::pair<ledger_node const*, std::size_t>::first);
-        if (at == indices_.end()) return std::nullopt;
-        return at->second;
-    }
-
     template <class OnPool>
     void add(stakeholder const& who, std::size_t index, OnPool on_pool) {
         if (auto const* const pool = dynamic_cast<pool_state const*>(&who)) {
@@ -128,7 +121,8 @@ private:
 [[nodiscard]] inline memory_snapshot snapshot_of(budget const& root,
                                                  snapshot_detail wanted = snapshot_detail::blocks) {
     detail::snapshot_taker taker{wanted};
-    taker.add(budget_access::node(root), [](auto const&, std::size_t) {});
+    taker.add(
+        budget_access::node(root), [](auto const&) {}, [](auto const&, std::size_t) {});
     return std::move(taker).take();
 }
 

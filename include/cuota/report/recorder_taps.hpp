@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a recorder comes by what happens in pools and budgets, and how it lets go of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/pool_observer.hpp>
+#include <cuota/pool/pool_state.hpp>
+#include <cuota/report/recorder_state.hpp>
+#include <cuota/report/snapshot.hpp>
+
+namespace cuota::inline v0::detail {
+
+class recorder_taps;
+
+/// Puts what happens in one pool. Under the pool's lock, but for the end.
+class pool_tap final : public pool_observer {
+public:
+    pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept;
+    ~pool_tap() override;
+
+    [[nodiscard]] std::uint16_t id() const noexcept { return id_; }
+
+    void allocated(observed_block const& b) noexcept override { put(event_kind::allocated, b); }
+    void free_requested(observed_block const& b) noexcept override { put(event_kind::free_requested, b); }
+    void free_completed(observed_block const& b) noexcept override { put(event_kind::free_completed, b); }
+    void segment_taken(void const* at, std::size_t bytes, place where) noexcept override {
+        put(event_kind::segment_taken, at, bytes, where);
+    }
+    void segment_returned(void const* at, std::size_t bytes) noexcept override {
+        put(event_kind::segment_returned, at, bytes, {});
+    }
+    void step_begun(place where) noexcept override { put(event_kind::step_begun, nullptr, 0, where); }
+    void step_ended() noexcept override { put(event_kind::step_ended, nullptr, 0, {}); }
+    void ended() noexcept override;
+
+private:
+    void put(event_kind kind, observed_block const& b) noexcept {
+        to_->put(kind, id_, b.name, b.where, reinterpret_cast<std::uintptr_t>(b.at), b.bytes, b.size,
+                 b.stream);
+    }
+    void put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept {
+        to_->put(kind, id_, {}, where, reinterpret_cast<std::uintptr_t>(at), bytes, 0,
+                 memory_event::no_stream);
+    }
+
+    shared<recorder_taps> const all_;
+    shared<recorder_state> const to_;
+    std::uint16_t const id_;
+};
+
+/// Puts what happens to budgets, and looks on each pool that comes.
+class budget_tap final : public budget_observer {
+public:
+    explicit budget_tap(shared<recorder_taps> all) noexcept;
+    ~budget_tap() override;
+
+    void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
+    void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept override;
+    void joined(ledger_node const& of, stakeholder& who) noexcept override;
+
+private:
+    shared<recorder_taps> const all_;
+};
+
+/// All that a recorder looks on. It keeps no pool: one that ends leaves. Budgets it keeps, until the recorder ends.
+/// Threads: any.
+class recorder_taps final : public ref_counted {
+public:
+    explicit recorder_taps(shared<recorder_state> to) noexcept : to_{std::move(to)} {}
+
+    /// A budget and all below it, and all pools that take from them, now or later. One that is under another that it
+    /// looks on already is that one's. Throws: std::bad_alloc; misuse for a pool that has another recorder.
+    void look_on(budget const& which) {
+        ledger_node& node = budget_access::node(which);
+        std::scoped_lock const one_at_a_time{joining_};
+        std::vector<root_entry> inside;  // what is under it: its own by now, and it must not go under a lock
+        auto const tap = shared<budget_observer>::adopt(
+            shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
+        {
+            std::scoped_lock const lock{guard_};
+            for (root_entry const& r : roots_)
+                if (node.is_under(budget_access::node(r.which))) return;
+            roots_.push_back({which, tap});
+            auto const below = std::ranges::stable_partition(roots_, [&](root_entry const& r) {
+                return r.which == which || !budget_access::node(r.which).is_under(node);
+            });
+            inside.assign(below.begin(), below.end());
+            roots_.erase(below.begin(), below.end());
+        }
+        node.join(tap);
+        for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
+        for (auto const& [at, who] :
+             node.stakeholders([&](ledger_node const& n) { return n.is_under(node); }))
+            if (auto* const pool = dynamic_cast<pool_state*>(who.get())) enter(*at, *pool);
+    }
+    /// A pool that has come. Throws: as above.
+    void look_on(ledger_node const& of, pool_state& pool) {
+        std::scoped_lock const one_at_a_time{joining_};
+        enter(of, pool);
+    }
+
+    /// The source of a budget, made when there is none. Throws: std::bad_alloc; misuse when there are too many.
+    [[nodiscard]] std::uint16_t source_of(ledger_node const& node) {
+        std::scoped_lock const lock{guard_};
+        return source_of_locked(node);
+    }
+    [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
+
+    /// The pool is no more.
+    void forget(std::uint16_t id) noexcept {
+        {
+            std::scoped_lock const lock{guard_};
+            std::erase_if(pools_, [&](pool_entry const& p) { return p.id == id; });
+        }
+        to_->end_source(id);
+    }
+    /// Lets go of everything: the recorder has ended.
+    void let_go() noexcept {
+        std::vector<root_entry> roots;
+        std::vector<shared<pool_state>> pools;
+        report_failure_of([&] {
+            std::scoped_lock const lock{guard_};
+            pools.reserve(pools_.size());
+            for (pool_entry const& p : pools_)
+                if (p.pool->try_add_owner()) pools.push_back(shared<pool_state>::adopt(p.pool));
+            pools_.clear();
+            roots = std::exchange(roots_, {});
+        });
+        for (root_entry const& r : roots) budget_access::node(r.which).leave(*r.tap);
+        for (auto const& pool : pools) (void)pool->blocks().observe_no_more();
+    }
+
+    /// Events up to the snapshot of each pool, and all snapshots. Throws: std::bad_alloc.
+    [[nodiscard]] recording read() {
+        snapshot_taker taker{snapshot_detail::blocks};
+        std::vector<std::uint64_t> cuts;
+        std::vector<std::pair<std::uint16_t, std::size_t>> pools;
+        std::vector<std::pair<std::uint16_t, ledger_node const*>> budgets;
+        for (budget const& root : roots())
+            taker.add(
+                budget_access::node(root),
+                [&](ledger_node const& node) { budgets.emplace_back(source_of(node), &node); },
+                [&](pool_state const& pool, std::size_t index) {
+                    std::optional<std::uint16_t> const id = find(pool);
+                    if (!id) return;
+                    if (cuts.size() <= *id) cuts.resize(*id + std::size_t{1}, ~std::uint64_t{0});
+                    cuts[*id] = to_->next();
+                    pools.emplace_back(*id, index);
+                });
+        recording r = to_->read(cuts);
+        for (auto const& [id, node] : budgets)
+            if (auto const index = taker.index_of(node))
+                r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
+        r.at_end = std::move(taker).take();
+        for (auto const& [id, index] : pools) r.sources[id].pool = index;
+        return r;
+    }
+
+private:
+    struct root_entry {
+        budget which;
+        shared<budget_observer> tap;
+    };
+    struct pool_entry {
+        pool_state* pool;
+        std::uint16_t id;
+    };
+    struct budget_source {
+        std::uint64_t node;
+        std::uint16_t id;
+    };
+
+    // Once.
+    void enter(ledger_node const& of, pool_state& pool) {
+        if (find(pool)) return;
+        std::uint16_t const paid_by = source_of(of);
+        event_source facts{source_kind::pool, pool.blocks().name().text(),
+                           std::nullopt,      pool.kind(),
+                           unlimited,         std::nullopt,
+                           paid_by,           std::nullopt};
+        if (facts.name.empty()) facts.name = "pool";
+        if (auto const on = pool.on()) facts.device = on->ordinal();
+        std::uint16_t const id = to_->add_source(std::move(facts));
+        try {
+            pool.blocks().observe(shared<pool_observer>::adopt(
+                shared<pool_tap>::make(shared<recorder_taps>::of(*this), to_, id).detach()));
+            std::scoped_lock const lock{guard_};
+            pools_.push_back({&pool, id});
+        } catch (...) {
+            to_->end_source(id);
+            throw;
+        }
+    }
+    [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept {
+        std::scoped_lock const lock{guard_};
+        auto const at = std::ranges::find(pools_, &pool, &pool_entry::pool);
+        if (at == pools_.end()) return std::nullopt;
+        return at->id;
+    }
+    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node) {
+        auto const at = std::ranges::find(budgets_, node.id(), &budget_source::node);
+        if (at != budgets_.end()) return at->id;
+        event_source facts{source_kind::budget, node.name(), {}, {}, node.limit(), {}, {}, {}};
+        if (node.above()) facts.parent = source_of_locked(*node.above());
+        budgets_.reserve(budgets_.size() + 1);
+        std::uint16_t const id = to_->add_source(std::move(facts));
+        budgets_.push_back({node.id(), id});
+        return id;
+    }
+    [[nodiscard]] std::vector<budget> roots() const {
+        std::scoped_lock const lock{guard_};
+        std::vector<budget> all;
+        for (root_entry const& r : roots_) all.push_back(r.which);
+        return all;
+    }
+    shared<recorder_state> const to_;
+    std::mutex joining_;        // one budget or pool comes at a time
+    mutable std::mutex guard_;  // of all below
+    std::vector<root_entry> roots_;
+    std::vector<pool_entry> pools_;
+    std::vector<budget_source> budgets_;
+};
+
+inline pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept
+    : all_{std::move(all)}, to_{std::move(to)}, id_{id} {}
+inline pool_tap::~pool_tap() = default;
+inline void pool_tap::ended() noexcept { all_->forget(id_); }
+
+inline budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
+inline budget_tap::~budget_tap() = default;
+
+inline void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
+    report_failure_of([&] {
+        refusal const& facts = why.facts();
+        budget_facts const* const by = facts.refuser();
+        all_->to().put(event_kind::refused, all_->source_of(asked), facts.request.name, facts.request.where,
+                       0, facts.charged, by ? by->held : 0, memory_event::no_stream);
+    });
+}
+inline void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept {
+    report_failure_of([&] {
+        all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0, who.given,
+                       who.asked, memory_event::no_stream);
+    });
+}
+inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
+    report_failure_of([&] {
+        if (auto* const pool = dynamic_cast<pool_state*>(&who)) all_->look_on(of, *pool);
+    });
+}
+
+}  // namespace cuota::inline v0::detail
