@@ -184,11 +184,11 @@ private:
     // Once.
     void enter(ledger_node const& of, pool_state& pool) {
         if (find(pool)) return;
-        std::uint16_t const paid_by = source_of(of);
-        event_source facts{source_kind::pool, pool.blocks().name().text(),
-                           std::nullopt,      pool.kind(),
-                           unlimited,         std::nullopt,
-                           paid_by,           std::nullopt};
+        event_source facts;
+        facts.kind = source_kind::pool;
+        facts.name = pool.blocks().name().text();
+        facts.memory = pool.kind();
+        facts.budget = source_of(of);
         if (facts.name.empty()) facts.name = "pool";
         if (auto const on = pool.on()) facts.device = on->ordinal();
         std::uint16_t const id = to_->add_source(std::move(facts));
@@ -211,7 +211,10 @@ private:
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node) {
         auto const at = std::ranges::find(budgets_, node.id(), &budget_source::node);
         if (at != budgets_.end()) return at->id;
-        event_source facts{source_kind::budget, node.name(), {}, {}, node.limit(), {}, {}, {}};
+        event_source facts;
+        facts.kind = source_kind::budget;
+        facts.name = node.name();
+        facts.limit = node.limit();
         if (node.above()) facts.parent = source_of_locked(*node.above());
         budgets_.reserve(budgets_.size() + 1);
         std::uint16_t const id = to_->add_source(std::move(facts));
