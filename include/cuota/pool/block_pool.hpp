@@ -74,9 +74,18 @@ public:
         std::scoped_lock const lock{guard_};
         if (is_out_of_step(r.meant))
             throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
-        if (is_special_) return take_specially(s, r);
-        block* const b = find_and_take(s, r);
-        return b ? found(*b, s, r.keeps) : nullptr;
+        bool const is_special = is_special_;
+        if (is_special) throw_if_closed(r);
+        make_peak_known(r.bytes);
+        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
+        block* b = heap_.find(r, user.lane);
+        if (!b) {
+            collect();
+            b = heap_.find(r, user.lane);
+        }
+        if (!b) return nullptr;
+        block& taken = heap_.take(*b, r, user);
+        return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
     }
 
     /// Enters a segment, and takes of it what needs no more alignment than 256.
@@ -335,25 +344,13 @@ private:
         if (watch_) watch_->settle(heap_.order());
         return now;
     }
-    [[nodiscard, gnu::always_inline]] block* find_and_take(stream_ref const* s, block_request const& r) {
-        make_peak_known(r.bytes);
-        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
-        block* b = heap_.find(r, user.lane);
-        if (!b) {
-            collect();
-            b = heap_.find(r, user.lane);
-        }
-        return b ? &heap_.take(*b, r, user) : nullptr;
-    }
-
     // --- in a pool that is closed, or observed: out of the way of all others ---
 
-    [[nodiscard, gnu::noinline]] void* take_specially(stream_ref const* s, block_request const& r) {
+    [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
         if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
-        block* const b = find_and_take(s, r);
-        return b ? found_and_told(*b, s, r) : nullptr;
     }
-    [[nodiscard]] void* found_and_told(block& b, stream_ref const* s, block_request const& r) noexcept {
+    [[nodiscard, gnu::noinline]] void* found_and_told(block& b, stream_ref const* s,
+                                                      block_request const& r) noexcept {
         void* const p = found(b, s, r.keeps);
         if (watch_) watch_->taken(b, s);
         return p;
@@ -375,7 +372,7 @@ private:
     void make_peak_known(std::size_t bytes) noexcept {
         if (heap_.would_peak(bytes)) collect();
     }
-    [[nodiscard]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
+    [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
         b.note->keeps = keeps;
         if (s && ((keeps && s->is_owned()) || may_be_ready(b, *s))) expect_back(b, *s);
         return b.at();
