@@ -8,11 +8,14 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/memory_source.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/report/recorder.hpp>
 #include <cuota/report/replay.hpp>
@@ -141,6 +144,36 @@ TEST_CASE("recorder tells of refusals and of who gave back", "[report][recorder_
         }
     }
     REQUIRE(story_of(r, "cache") == "safcr");
+}
+
+TEST_CASE("recorder shows what loaders hold, also when their events are long gone",
+          "[report][recorder_taps]") {
+    cuota::budget budget{"root", 64_MiB};
+    std::vector<float> const values(1000);
+    auto const make = [&](cuota::tag name) {
+        cuota::loader_options how{.batch = 10, .device = budget};
+        how.name = name;
+        return cuota::batch_loader{cuota::memory_source{"numbers", values}, how};
+    };
+    auto const live = [](cuota::recording const& r) {
+        std::map<std::string, std::size_t> by_tag;
+        for (cuota::block_life const& b : cuota::replay(r).blocks)
+            if (!b.until) by_tag[r.sites[b.site].name.text()] += b.size;
+        return by_tag;
+    };
+    cuota::batch_loader const before = make("before");
+    cuota::recorder const recorder{budget, {.capacity = 16}};
+    std::size_t const each = budget.held();
+    {
+        cuota::batch_loader const later = make("later");
+        REQUIRE(live(recorder.read()) ==
+                std::map<std::string, std::size_t>{{"before", each}, {"later", each}});
+    }
+    for (int i = 0; i != 100; ++i) cuota::recorder{recorder}.note("x");
+    cuota::recording const r = recorder.read();
+    REQUIRE(r.dropped > 0);
+    REQUIRE(live(r) == std::map<std::string, std::size_t>{{"before", each}});
+    REQUIRE(story_of(r, "root") == "a");
 }
 
 TEST_CASE("recorder lets go of everything when its last handle goes", "[report][recorder_taps]") {

@@ -168,6 +168,16 @@ public:
         tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
         into.push_back({name, where_, p.bytes, is_idle});
     }
+    /// Tells what is held of that part's budget now.
+    void tell(loader_part which, budget_observer& o) const noexcept {
+        part const& p = at(which);
+        if (!p.account || !p.is_held || p.bytes == 0) return;
+        report_failure_of([&] {
+            tag const name = shape_.options.name;
+            o.holds(budget_access::node(*p.account), &p,
+                    {name.is_empty() ? tag::named(title()) : name, where_}, p.bytes);
+        });
+    }
     [[nodiscard]] std::string title() const {
         tag const name = shape_.options.name;
         return name.is_empty() ? "loader of " + shape_.name : name.text();
@@ -233,6 +243,8 @@ private:
         part& p = at(which);
         if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
         p.is_held = true;
+        if (p.account && p.bytes != 0)
+            budget_access::node(*p.account).tell_observers([&](budget_observer& o) { tell(which, o); });
     }
     // If it was charged.
     void uncharge(loader_part which) noexcept {
@@ -308,7 +320,10 @@ private:
     }
 
     static void refund(part& p) noexcept {
-        if (p.account && p.bytes != 0) p.account->refund(p.bytes);
+        if (!p.account || p.bytes == 0) return;
+        ledger& node = budget_access::node(*p.account);
+        node.tell_observers([&](budget_observer& o) { o.holds(node, &p, {}, 0); });
+        p.account->refund(p.bytes);
     }
 
     void drop(loader_part which) noexcept {
@@ -348,6 +363,7 @@ public:
     }
     [[nodiscard]] std::string title() const override { return slots_->title(); }
     void holdings(std::vector<holding>& into) const override { slots_->holdings(which_, into); }
+    void tell(budget_observer& o) const noexcept override { slots_->tell(which_, o); }
 
 private:
     shared<loader_slots> slots_;

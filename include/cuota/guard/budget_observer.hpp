@@ -4,7 +4,10 @@
 /// Who is told of what happens to budgets apart from charges: a recorder, a log.
 #pragma once
 
+#include <cstddef>
+
 #include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
 
@@ -23,6 +26,9 @@ public:
     virtual void refused(ledger_node const& asked, out_of_memory const& why) noexcept = 0;
     /// Somebody gave back what he did not use, for a charge to `asked`.
     virtual void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept = 0;
+    /// Somebody who is no pool, as a loader, holds so many bytes of `of` from now on, in one piece; for 0 bytes no more.
+    virtual void holds(ledger_node const& of, void const* who, label const& what,
+                       std::size_t bytes) noexcept = 0;
     /// Somebody has come who holds bytes of `of`.
     virtual void joined(ledger_node const& of, stakeholder& who) noexcept = 0;
 };

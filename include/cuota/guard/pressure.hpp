@@ -44,6 +44,9 @@ public:
     /// Appends what is held, by tag and place, and what is cached.
     virtual void holdings(std::vector<holding>& into) const = 0;
 
+    /// Tells somebody new what it holds in pieces of its own, as budget_observer::holds.
+    virtual void tell(budget_observer&) const noexcept {}
+
     /// The largest request that needs no further charge; 0 when there is no such thing.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
 };

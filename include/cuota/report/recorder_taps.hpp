@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,8 @@ public:
 
     void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
     void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept override;
+    void holds(ledger_node const& of, void const* who, label const& what,
+               std::size_t bytes) noexcept override;
     void joined(ledger_node const& of, stakeholder& who) noexcept override;
 
 private:
@@ -103,11 +106,26 @@ public:
         for (auto const& [at, who] :
              node.stakeholders([&](ledger_node const& n) { return n.is_under(node); }))
             if (auto* const pool = dynamic_cast<pool_state*>(who.get())) enter(*at, *pool);
+            else who->tell(*tap);
     }
     /// A pool that has come. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool) {
         std::scoped_lock const one_at_a_time{joining_};
         enter(of, pool);
+    }
+
+    /// Somebody who is no pool holds so many bytes of a budget: as a block of the budget's own.
+    void held(ledger_node const& of, void const* who, label const& what, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        auto const at = std::ranges::find(pieces_, who, &piece::who);
+        if (at != pieces_.end()) {
+            put(event_kind::free_requested, *at);
+            put(event_kind::free_completed, *at);
+            pieces_.erase(at);
+        }
+        if (bytes == 0) return;
+        pieces_.push_back({who, source_of_locked(of), what.name, what.where, bytes});
+        put(event_kind::allocated, pieces_.back());
     }
 
     /// The source of a budget, made when there is none. Throws: std::bad_alloc; misuse when there are too many.
@@ -158,7 +176,9 @@ public:
                     cuts[*id] = to_->next();
                     pools.emplace_back(*id, index);
                 });
+        std::vector<piece> const pieces = pieces_now();
         recording r = to_->read(cuts);
+        add_older(r, pieces);
         for (auto const& [id, node] : budgets)
             if (auto const index = taker.index_of(node))
                 r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
@@ -176,6 +196,46 @@ private:
         pool_state* pool;
         std::uint16_t id;
     };
+    struct piece {
+        void const* who;
+        std::uint16_t source;
+        tag name;
+        place where;
+        std::size_t bytes;
+    };
+    [[nodiscard]] std::vector<piece> pieces_now() const {
+        std::scoped_lock const lock{guard_};
+        return pieces_;
+    }
+    // No snapshot has them: those whose event is not in the ring any more begin with the first that is.
+    static void add_older(recording& r, std::vector<piece> const& pieces) {
+        for (piece const& p : pieces) {
+            std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.who);
+            auto const is_told = [&](memory_event const& e) {
+                return e.address == address && e.source == p.source;
+            };
+            if (std::ranges::any_of(r.events, is_told)) continue;
+            memory_event e;
+            e.kind = event_kind::allocated;
+            e.source = p.source;
+            e.site = site_of(r, p);
+            e.at = r.events.empty() ? 0 : r.events.front().at;
+            e.address = address;
+            e.bytes = e.size = p.bytes;
+            r.events.insert(r.events.begin(), e);
+        }
+    }
+    [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p) {
+        for (std::size_t i = 0; i != r.sites.size(); ++i)
+            if (r.sites[i].name == p.name && r.sites[i].where.line == p.where.line &&
+                std::string_view{r.sites[i].where.file} == p.where.file)
+                return static_cast<std::uint32_t>(i);
+        return 0;
+    }
+    void put(event_kind kind, piece const& p) noexcept {
+        to_->put(kind, p.source, p.name, p.where, reinterpret_cast<std::uintptr_t>(p.who), p.bytes, p.bytes,
+                 memory_event::no_stream);
+    }
     struct budget_source {
         std::uint64_t node;
         std::uint16_t id;
@@ -233,6 +293,7 @@ private:
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
+    std::vector<piece> pieces_;  // held by others than pools
 };
 
 inline pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept
@@ -256,6 +317,10 @@ inline void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts cons
         all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0, who.given,
                        who.asked, memory_event::no_stream);
     });
+}
+inline void budget_tap::holds(ledger_node const& of, void const* who, label const& what,
+                              std::size_t bytes) noexcept {
+    report_failure_of([&] { all_->held(of, who, what, bytes); });
 }
 inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
