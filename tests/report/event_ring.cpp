@@ -3,6 +3,7 @@
 
 #include <cuota/report/event_ring.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
