@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 
 using cuota::memory_event;
@@ -164,11 +163,11 @@ TEST_CASE("a writer that comes a whole ring too late leaves the newer event alon
 
 TEST_CASE("threads lose nothing in a ring that is large enough", "[report][event_ring]") {
     constexpr std::uint64_t threads = 4;
-    auto const each = static_cast<std::uint64_t>(support::rounds(20'000));
+    constexpr std::uint64_t each = 20'000;
     event_ring ring{threads * each};
     std::vector<std::thread> writers;
     for (std::uint64_t t = 0; t != threads; ++t)
-        writers.emplace_back([&ring, t, each] {
+        writers.emplace_back([&ring, t] {
             for (std::uint64_t i = 0; i != each; ++i) ring.put(ring_event(t << 32 | i));
         });
     for (std::thread& w : writers) w.join();
@@ -187,13 +186,13 @@ TEST_CASE("threads lose nothing in a ring that is large enough", "[report][event
 TEST_CASE("a reader among writers sees whole events in order, and all are accounted for at the end",
           "[report][event_ring]") {
     constexpr std::uint64_t threads = 3;
-    auto const each = static_cast<std::uint64_t>(support::rounds(100'000));
+    constexpr std::uint64_t each = 100'000;
     for (std::size_t const capacity : {1u, 2u, 16u, 1024u}) {
         event_ring ring{capacity};
         std::atomic<std::uint64_t> at_work = threads;
         std::vector<std::thread> writers;
         for (std::uint64_t t = 0; t != threads; ++t)
-            writers.emplace_back([&ring, &at_work, t, each] {
+            writers.emplace_back([&ring, &at_work, t] {
                 for (std::uint64_t i = 0; i != each; ++i) ring.put(ring_event(t << 32 | i));
                 --at_work;
             });

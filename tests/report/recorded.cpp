@@ -21,7 +21,6 @@
 
 #include "support/catch.hpp"
 #include "support/resource_suite.hpp"
-#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
@@ -208,7 +207,9 @@ TEST_CASE("an allocation is recorded after upstream gave it, a release before it
           "[report][recorded]") {
     recorder const r;
     std::string heard = "nothing";
-    recorded memory{eavesdropper{r, &heard}, r};
+    eavesdropper const upstream{r, &heard};
+    recorded memory{upstream, r};
+    CHECK(memory.upstream() == upstream);
     void* const p = memory.allocate_sync(16);
     CHECK(heard.empty());
     memory.deallocate_sync(p, 16);
@@ -309,10 +310,10 @@ TEST_CASE("of one address, threads record a release before the next allocation",
     recorder const r;
     recorded memory{cuota::pinned_memory{}, r};
     constexpr int threads = 4;
-    int const each = support::rounds(500);
+    constexpr int each = 500;
     std::vector<std::thread> workers;
     for (int t = 0; t != threads; ++t)
-        workers.emplace_back([mine = memory, each]() mutable {
+        workers.emplace_back([mine = memory]() mutable {
             for (int i = 0; i != each; ++i) mine.deallocate_sync(mine.allocate_sync(64), 64);
         });
     for (std::thread& w : workers) w.join();

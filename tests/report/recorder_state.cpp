@@ -14,7 +14,6 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
-#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 
 using cuota::event_kind;
@@ -209,12 +208,12 @@ TEST_CASE("an event takes nothing from the heap, its first site neither", "[repo
 
 TEST_CASE("threads put while others read, clear, pause and come and go", "[report][recorder_state]") {
     constexpr std::uint64_t threads = 3;
-    auto const each = static_cast<std::uint64_t>(support::rounds(30'000));
+    constexpr std::uint64_t each = 30'000;
     recorder_state state{256, 8, place::here()};
     std::atomic<std::uint64_t> at_work = threads;
     std::vector<std::thread> writers;
     for (std::uint64_t t = 0; t != threads; ++t)
-        writers.emplace_back([&state, &at_work, t, each] {
+        writers.emplace_back([&state, &at_work, t] {
             std::uint16_t const mine = state.add_source(some_source(std::to_string(t)));
             for (std::uint64_t i = 0; i != each; ++i)
                 state.put(event_kind::allocated, mine, "weights",
