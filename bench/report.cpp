@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What it costs to be recorded: an event and its parts, by one thread and by two, a recorded allocation beside a bare one,
+/// and to read a full recorder. Beside it, for comparison only, the same event by the clock of the standard library, and
+/// under a lock.
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include <benchmark/benchmark.h>
+
+#include <cuota/core/label.hpp>
+#include <cuota/report/event_clock.hpp>
+#include <cuota/report/event_ring.hpp>
+#include <cuota/report/recorded.hpp>
+#include <cuota/report/recorder.hpp>
+#include <cuota/report/site_table.hpp>
+
+namespace {
+
+constexpr std::size_t events = 65'536;
+constexpr std::size_t bytes = 256;
+
+// ---- The parts: a clock, a site, a slot.
+
+void clock_of_processor(benchmark::State& state) {
+    cuota::detail::event_clock const clock;
+    for (auto _ : state) benchmark::DoNotOptimize(clock.now());
+}
+BENCHMARK(clock_of_processor);
+
+void clock_of_standard_library(benchmark::State& state) {
+    cuota::detail::event_clock const clock{cuota::detail::event_clock::base::steady};
+    for (auto _ : state) benchmark::DoNotOptimize(clock.now());
+}
+BENCHMARK(clock_of_standard_library);
+
+// Among so many others that it knows.
+void intern_of_known_site(benchmark::State& state) {
+    cuota::detail::site_table table{4096};
+    auto const known = static_cast<unsigned>(state.range(0));
+    for (unsigned line = 1; line <= known; ++line)
+        benchmark::DoNotOptimize(table.intern("weights", {"train.cpp", line}));
+    unsigned line = 0;
+    for (auto _ : state) {
+        line = line == known ? 1 : line + 1;
+        benchmark::DoNotOptimize(table.intern("weights", {"train.cpp", line}));
+    }
+}
+BENCHMARK(intern_of_known_site)->ArgName("known")->Arg(1)->Arg(100)->Arg(4096);
+
+// ---- An event with its time, into a ring that all threads share.
+
+void put_event(benchmark::State& state, cuota::detail::event_clock::base by) {
+    static cuota::detail::event_ring ring{events};
+    cuota::detail::event_clock const clock{by};
+    std::uint64_t address = 0;
+    for (auto _ : state)
+        ring.put({cuota::event_kind::allocated, 1, 2, clock.now(), ++address, bytes, bytes, 7});
+    state.SetItemsProcessed(state.iterations());
+}
+void put_by_clock_of_processor(benchmark::State& state) {
+    put_event(state, cuota::detail::event_clock::base::counter);
+}
+void put_by_clock_of_standard_library(benchmark::State& state) {
+    put_event(state, cuota::detail::event_clock::base::steady);
+}
+BENCHMARK(put_by_clock_of_processor)->Threads(1)->Threads(2)->UseRealTime();
+BENCHMARK(put_by_clock_of_standard_library)->Threads(1)->Threads(2)->UseRealTime();
+
+// For comparison: a ring under a lock, as it is often written. Not part of the library.
+void put_under_a_lock(benchmark::State& state) {
+    static std::mutex guard;
+    static std::array<cuota::memory_event, events> ring{};
+    static std::size_t next = 0;
+    std::uint64_t address = 0;
+    cuota::detail::event_clock const clock;
+    for (auto _ : state) {
+        std::scoped_lock const lock{guard};
+        ring[next++ % events] = {cuota::event_kind::allocated, 1, 2, clock.now(), ++address, bytes, bytes, 7};
+        benchmark::ClobberMemory();
+    }
+    state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(put_under_a_lock)->Threads(1)->Threads(2)->UseRealTime();
+
+// All of it, as pools and resources do: the clock, the site, the slot.
+void put_with_site(benchmark::State& state) {
+    static cuota::recorder const recorder{};
+    cuota::detail::recorder_state& to = *cuota::detail::recorder_access::state(recorder);
+    std::uint64_t address = 0;
+    for (auto _ : state)
+        to.put(cuota::event_kind::allocated, 0, "weights", {"train.cpp", 17}, ++address, bytes, bytes, 7);
+    state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(put_with_site)->Threads(1)->Threads(2)->UseRealTime();
+
+void put_while_paused(benchmark::State& state) {
+    cuota::recorder recorder;
+    recorder.pause();
+    cuota::detail::recorder_state& to = *cuota::detail::recorder_access::state(recorder);
+    for (auto _ : state)
+        to.put(cuota::event_kind::allocated, 0, "weights", {"train.cpp", 17}, 1, bytes, bytes, 7);
+}
+BENCHMARK(put_while_paused);
+
+// ---- A pair of allocation and release, of memory that costs nothing: what is left is the recording.
+
+struct one_block {
+    static void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return block.data(); }
+    static void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
+    static void* allocate_sync(std::size_t, std::size_t) noexcept { return block.data(); }
+    static void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
+    [[nodiscard]] static std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
+    friend bool operator==(one_block const&, one_block const&) noexcept = default;
+
+    alignas(256) static inline std::array<std::byte, bytes> block{};
+};
+static_assert(cuota::resource<one_block> && one_block{} == one_block{});
+
+template <class Memory>
+void pairs_in_stream_order(benchmark::State& state, Memory memory) {
+    cuota::stream const s;
+    for (auto _ : state) {
+        void* const p = memory.allocate(s, bytes, 256);
+        benchmark::DoNotOptimize(p);
+        memory.deallocate(s, p, bytes, 256);
+    }
+}
+template <class Memory>
+void pairs_at_once(benchmark::State& state, Memory memory) {
+    for (auto _ : state) {
+        void* const p = memory.allocate_sync(bytes, 256);
+        benchmark::DoNotOptimize(p);
+        memory.deallocate_sync(p, bytes, 256);
+    }
+}
+void bare_pair(benchmark::State& state) { pairs_in_stream_order(state, one_block{}); }
+void recorded_pair(benchmark::State& state) {
+    pairs_in_stream_order(state, cuota::recorded{one_block{}, cuota::recorder{}});
+}
+void recorded_pair_at_once(benchmark::State& state) {
+    pairs_at_once(state, cuota::recorded{one_block{}, cuota::recorder{}});
+}
+void paused_pair(benchmark::State& state) {
+    cuota::recorder recorder;
+    recorder.pause();
+    pairs_in_stream_order(state, cuota::recorded{one_block{}, recorder});
+}
+BENCHMARK(bare_pair);
+BENCHMARK(recorded_pair);
+BENCHMARK(recorded_pair_at_once);
+BENCHMARK(paused_pair);
+
+// ---- A recorder that is full, read.
+
+void read_of_65536_events(benchmark::State& state) {
+    cuota::recorder const recorder{{.capacity = events}};
+    cuota::detail::recorder_state& to = *cuota::detail::recorder_access::state(recorder);
+    for (unsigned i = 0; i != events; ++i)
+        to.put(cuota::event_kind::allocated, 0, "weights", {"train.cpp", i % 100 + 1}, i, bytes, bytes, 7);
+    for (auto _ : state) benchmark::DoNotOptimize(recorder.read().events.data());
+    state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(events));
+}
+BENCHMARK(read_of_65536_events)->Unit(benchmark::kMillisecond);
+
+}  // namespace
