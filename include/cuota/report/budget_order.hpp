@@ -11,7 +11,7 @@
 
 #include <cuota/report/memory_snapshot.hpp>
 
-namespace cuota::inline v0::detail {
+namespace cuota::inline v0::detail::screen {
 
 /// An index before its own, or none: what a hand-made snapshot says beyond that is not followed.
 [[nodiscard]] inline std::optional<std::size_t> parent_of(memory_snapshot const& all,
@@ -68,4 +68,4 @@ namespace cuota::inline v0::detail {
     return is_among;
 }
 
-}  // namespace cuota::inline v0::detail
+}  // namespace cuota::inline v0::detail::screen

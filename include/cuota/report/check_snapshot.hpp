@@ -27,9 +27,7 @@ public:
     void run() {
         check_budgets();
         for (pool_facts const& p : all_.pools) check_pool(p);
-        for (holder_facts const& h : all_.holders)
-            if (h.budget >= all_.budgets.size())
-                fail("holder", h.name, "its budget", h.budget, "how many there are", all_.budgets.size());
+        for (holder_facts const& h : all_.holders) check_budget_of("holder", h.name, h.budget);
     }
 
 private:
@@ -89,11 +87,16 @@ private:
         if (e.depth != depth) fail("budget", name, "depth", e.depth, "by its parent it has to be", depth);
     }
 
+    void check_budget_of(char const* kind, std::string const& name, std::size_t budget) const {
+        if (budget >= all_.budgets.size())
+            fail(kind, name, "the index of its budget", budget, "how many there are is", all_.budgets.size());
+    }
+
     // --- pools ---
 
     void check_pool(pool_facts const& p) const {
         pool_stats const& s = p.stats;
-        at_most(p, "the index of its budget", p.budget + 1, "how many there are", all_.budgets.size());
+        check_budget_of("pool", p.name, p.budget);
         at_most(p, "requested", s.requested, "allocated", s.allocated);
         at_most(p, "allocated", s.allocated, "active", s.active);
         at_most(p, "active", s.active, "reserved", s.reserved);

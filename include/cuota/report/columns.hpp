@@ -15,7 +15,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/text.hpp>
 
-namespace cuota::inline v0::detail {
+namespace cuota::inline v0::detail::screen {
 
 // What printable lets through, and a terminal obeys or does not show: C1 controls (one of them begins an escape
 // sequence), and marks that turn the direction, break a line or have no width.
@@ -122,4 +122,4 @@ namespace cuota::inline v0::detail {
     return count_text(count) + ' ' + one + (count == 1 ? "" : "s");
 }
 
-}  // namespace cuota::inline v0::detail
+}  // namespace cuota::inline v0::detail::screen

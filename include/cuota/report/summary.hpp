@@ -35,7 +35,7 @@ struct summary_options {
     std::size_t most_devices = 4;
 };
 
-namespace detail {
+namespace detail::screen {
 
 /// "2026-11-24 00:28:34 UTC"
 [[nodiscard]] inline std::string time_text(std::chrono::system_clock::time_point at) {
@@ -263,7 +263,7 @@ struct holder_sum {
         [](device_facts const& d) { return d.ours; });
 }
 
-}  // namespace detail
+}  // namespace detail::screen
 
 /// The snapshot on one screen of 100 columns, some 45 lines at most in ordinary cases; without a line's end.
 ///
@@ -282,7 +282,7 @@ struct holder_sum {
 /// question mark is shown.
 /// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not looked at.
 [[nodiscard]] inline std::string summary(memory_snapshot const& all, summary_options how = {}) {
-    using namespace detail;
+    using namespace detail::screen;
     std::string const tables = budget_table(all, how) + pool_table(all, how) + tag_table(all, how) +
                                holder_table(all, how) + device_table(all, how);
     return "memory at " + time_text(all.taken) + (tables.empty() ? ": nothing to show" : tables);

@@ -26,7 +26,7 @@ struct summary_json_options {
     bool blocks = false;  ///< each pool's segments and their blocks, too, where the snapshot has them
 };
 
-namespace detail {
+namespace detail::screen {
 
 [[nodiscard]] constexpr char const* name_of(block_use use) noexcept {
     switch (use) {
@@ -155,17 +155,7 @@ template <class Number>
         .text();
 }
 
-}  // namespace detail
-
-/// The snapshot as one line of JSON, without a line's end. Sizes are bytes and integers; `unlimited`, and what is not
-/// known, is null. Budgets, pools and devices stand in the snapshot's order: "budget" and "parent" are indices of
-/// "budgets". "tags" are sums over the pools, as tag_totals gives them; each pool has its own besides. "room" is what a
-/// charge could take, by the budget and all above it. "taken_ms" counts from 1970.
-///
-/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD.
-/// Throws: std::bad_alloc. Cost: in the figures told; some 200 bytes for each block.
-[[nodiscard]] inline std::string summary_json(memory_snapshot const& all, summary_json_options how = {}) {
-    using namespace detail;
+[[nodiscard]] inline std::string json_of(memory_snapshot const& all, summary_json_options const& how) {
     auto const taken =
         std::chrono::duration_cast<std::chrono::milliseconds>(all.taken.time_since_epoch()).count();
     std::vector<std::size_t> const rooms = rooms_of(all);
@@ -179,6 +169,19 @@ template <class Number>
         .add_json("holders", json_list(all.holders, json_holders))
         .add_json("devices", json_list(all.devices, json_device))
         .text();
+}
+
+}  // namespace detail::screen
+
+/// The snapshot as one line of JSON, without a line's end. Sizes are bytes and integers; `unlimited`, and what is not
+/// known, is null. Budgets, pools and devices stand in the snapshot's order: "budget" and "parent" are indices of
+/// "budgets". "tags" are sums over the pools, as tag_totals gives them; each pool has its own besides. "room" is what a
+/// charge could take, by the budget and all above it. "taken_ms" counts from 1970.
+///
+/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD.
+/// Throws: std::bad_alloc. Cost: in the figures told; some 200 bytes for each block.
+[[nodiscard]] inline std::string summary_json(memory_snapshot const& all, summary_json_options how = {}) {
+    return detail::screen::json_of(all, how);
 }
 
 }  // namespace cuota::inline v0
