@@ -71,8 +71,8 @@ private:
     std::string result;
     for (std::size_t at = 0, used = 0; at != line.size();) {
         bool const is_colour = line[at] == '\x1b';
-        std::size_t const end =
-            is_colour ? line.find('m', at) + 1 : at + std::max<std::size_t>(utf8_length(line, at), 1);
+        std::size_t const end = is_colour ? std::min(line.find('m', at), line.size() - 1) + 1
+                                          : at + std::max<std::size_t>(utf8_length(line, at), 1);
         std::string_view const next = line.substr(at, end - at);
         if (!is_colour) used += columns_of(next);
         if (is_colour || used <= columns) result += next;
@@ -109,8 +109,8 @@ private:
 /// size. Below the summary stands, for each budget without a parent, how much it held the last times. Where there is no
 /// terminal nothing is asked or written, unless `plain` says so.
 ///
-/// Threads: any; one draws at a time. The callback is called by the view's thread, outside all locks but that it draws
-/// by; what it throws goes to the error sink, and it is asked again.
+/// Threads: any; one draws at a time. The callback is called by the view's thread, outside all locks; what it throws
+/// goes to the error sink, and it is asked again.
 /// Throws: misuse for no callback, or an interval that is not above 0; std::system_error when there is no thread.
 class live_view {
 public:
