@@ -169,8 +169,8 @@ template <class Items, class Line, class Bytes>
         t.peak ? (t.is_peak_exact() ? "" : "<= ") + (*t.peak == unlimited ? "?" : bytes_text(*t.peak)) : "-";
     return left(name_or(t.name, 27), 28) + right(t.allocated, 11) +
            right(percent_text(share_of(t.allocated, live)), 8) + right(peak, 15) +
-           right(count_text(t.live_blocks), 11) + right(count_text(t.oldest), 8) + "  " +
-           (t.pools == 1 ? fitted(all.pools[t.first_pool].name, 17) : count_text(t.pools) + " pools");
+           right(count_text(t.live_blocks), 10) + right(count_text(t.oldest), 10) + "  " +
+           (t.pools == 1 ? fitted(all.pools[t.first_pool].name, 16) : count_text(t.pools) + " pools");
 }
 
 [[nodiscard]] inline std::string tag_table(memory_snapshot const& all, summary_options const& how) {
@@ -178,7 +178,7 @@ template <class Items, class Line, class Bytes>
     std::size_t live = 0;
     for (tag_total const& t : tags) live = saturating_add(live, t.allocated);
     std::string const heading = left("tag", 28) + right("live", 11) + right("share", 8) + right("peak", 15) +
-                                right("blocks", 11) + right("steps", 8) + "  pool";
+                                right("blocks", 10) + right("steps", 10) + "  pool";
     return table(
         heading, tags, how.most_tags, [&](tag_total const& t) { return tag_row(all, t, live); },
         [](tag_total const& t) { return t.allocated; });
@@ -272,7 +272,7 @@ struct holder_sum {
 /// pools    now, and below at most: as asked for, rounded up, with what streams may still use, taken of the device.
 ///          Free is reserved less allocated; it is fragmented by 1 - largest free block / free: at 0 % one block could
 ///          have all of it.
-/// tags     allocated bytes in all pools and their share of all that is live; steps: the age of the oldest. A peak is "-"
+/// tags     allocated bytes in all pools, of whatever memory, and their share of all that is live; steps: the age of the oldest. A peak is "-"
 ///          where a pool has no recorder; of several pools it is "<=" their sum, for they are of different moments.
 /// besides  loaders, reservations, budgeted memory: what is used of it, what lies free, and the largest part.
 /// devices  elsewhere: gone and not ours; at start: what of it was there before (budget::learn_overhead), "-" when
