@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The budgets of a snapshot as a tree that can be read from top to bottom.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <cuota/report/memory_snapshot.hpp>
+
+namespace cuota::inline v0::detail::screen {
+
+/// An index before its own, or none: what a hand-made snapshot says beyond that is not followed.
+[[nodiscard]] inline std::optional<std::size_t> parent_of(memory_snapshot const& all,
+                                                          std::size_t budget) noexcept {
+    auto const parent = all.budgets[budget].parent;
+    return parent && *parent < budget ? parent : std::nullopt;
+}
+
+/// Of each budget what a charge could take now, without what caches could give back: the least that is free on the
+/// way to the root. A reservation has its own, whatever its parent has.
+[[nodiscard]] inline std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
+    std::vector<std::size_t> rooms;
+    for (std::size_t i = 0; i != all.budgets.size(); ++i) {
+        budget_facts const& b = all.budgets[i].facts;
+        std::size_t room = b.limit == unlimited ? unlimited : b.free();
+        auto const parent = parent_of(all, i);
+        if (parent && !b.is_prepaid) room = std::min(room, rooms[*parent]);
+        rooms.push_back(b.has_ended ? 0 : room);
+    }
+    return rooms;
+}
+
+/// Parents before their children; of siblings the one that holds most first, then by name.
+[[nodiscard]] inline std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
+    std::vector<std::vector<std::size_t>> children(all.budgets.size() + 1);  // the last: who has no parent
+    for (std::size_t i = 0; i != all.budgets.size(); ++i)
+        children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);
+    for (auto& siblings : children)
+        std::ranges::stable_sort(siblings, [&](std::size_t a, std::size_t b) {
+            budget_facts const& x = all.budgets[a].facts;
+            budget_facts const& y = all.budgets[b].facts;
+            return x.held != y.held ? x.held < y.held : x.name > y.name;
+        });  // the first of them last: from the back of `open` they come the right way round
+    std::vector<std::size_t> order;
+    std::vector<std::size_t> open = children.back();
+    while (!open.empty()) {
+        std::size_t const next = open.back();
+        open.pop_back();
+        order.push_back(next);
+        open.insert(open.end(), children[next].begin(), children[next].end());
+    }
+    return order;
+}
+
+/// Of an order, the `most` that hold most, and their ancestors: by index.
+[[nodiscard]] inline std::vector<bool> largest_budgets(memory_snapshot const& all,
+                                                       std::vector<std::size_t> order, std::size_t most) {
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+        return all.budgets[a].facts.held > all.budgets[b].facts.held;
+    });
+    std::vector<bool> is_among(all.budgets.size());
+    for (std::size_t i = 0; i != std::min(most, order.size()); ++i)
+        for (std::optional<std::size_t> b = order[i]; b; b = parent_of(all, *b)) is_among[*b] = true;
+    return is_among;
+}
+
+}  // namespace cuota::inline v0::detail::screen

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Changes from one snapshot to another, one by one, as text and as JSON. For report/snapshot_diff.hpp.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/json.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/refusal_json.hpp>
+#include <cuota/report/columns.hpp>
+
+namespace cuota::inline v0 {
+
+/// What changed under one tag, taken at one place. Bytes of blocks, in all pools.
+struct place_change {
+    tag name{};
+    place where{};  ///< empty where only the tag is known
+    std::size_t before = 0;
+    std::size_t after = 0;
+    std::size_t blocks_before = 0;
+    std::size_t blocks_after = 0;
+    std::size_t came = 0;  ///< bytes of blocks that were not there before
+    std::size_t came_blocks = 0;
+    std::size_t went = 0;  ///< bytes of blocks that are there no more
+    std::size_t went_blocks = 0;
+};
+
+/// A pool that changed. Bytes; 0 for what a new one was, and one that is gone is.
+struct pool_change {
+    std::string name;
+    bool is_new = false;
+    bool is_gone = false;
+    std::size_t before = 0;  ///< reserved
+    std::size_t after = 0;
+    std::size_t allocated_before = 0;
+    std::size_t allocated_after = 0;
+};
+
+/// A budget that changed. Bytes; 0 for what a new one was, and one that is gone is.
+struct budget_change {
+    std::string name;  ///< and those of all above it: "gpu/training"
+    bool is_new = false;
+    bool is_gone = false;
+    std::size_t before = 0;  ///< held
+    std::size_t after = 0;
+    std::size_t limit_before = 0;
+    std::size_t limit_after = 0;
+};
+
+namespace detail::changes {
+
+[[nodiscard]] inline auto key_of(place_change const& c) noexcept {
+    return std::tuple{std::string_view{c.name.text()}, std::string_view{c.where.file}, c.where.line};
+}
+template <class Change>
+[[nodiscard]] std::string_view key_of(Change const& c) noexcept {
+    return c.name;
+}
+
+// Differences of two sizes need a bit more than a size has: so they are compared as growth, then as loss.
+template <class Change>
+void most_grown_first(std::vector<Change>& all) {
+    auto const growth = [](Change const& c) { return c.after > c.before ? c.after - c.before : 0; };
+    auto const loss = [](Change const& c) { return c.before > c.after ? c.before - c.after : 0; };
+    std::ranges::sort(all, [&](Change const& a, Change const& b) {
+        if (growth(a) != growth(b)) return growth(a) > growth(b);
+        return loss(a) != loss(b) ? loss(a) < loss(b) : key_of(a) < key_of(b);
+    });
+}
+
+// --- in words ---
+
+/// "+3.2 MiB", "-512 B", "same"
+[[nodiscard]] inline std::string step_text(std::size_t before, std::size_t after) {
+    if (before == after) return "same";
+    return after > before ? '+' + bytes_text(after - before) : '-' + bytes_text(before - after);
+}
+
+[[nodiscard]] inline std::string row(std::string const& title, std::size_t before, std::size_t after,
+                                     std::string const& more) {
+    return "\n  " + screen::left(title, 38) + screen::right(step_text(before, after), 12) +
+           screen::right(before, 12) + " ->" + screen::right(after, 11) + (more.empty() ? "" : "  " + more);
+}
+
+[[nodiscard]] inline std::string title_of(place_change const& c) {
+    std::string const where = place_text(c.where);
+    return screen::fitted((c.name.is_empty() ? "untagged" : std::string{c.name.text()}) +
+                              (where.empty() ? "" : " (" + where + ')'),
+                          37);
+}
+template <class Change>
+[[nodiscard]] std::string title_of(Change const& c) {
+    std::string const fate = c.is_new ? " (new)" : c.is_gone ? " (gone)" : "";
+    return screen::fitted(c.name, 37 - fate.size()) + fate;
+}
+
+[[nodiscard]] inline std::string line_of(place_change const& c) {
+    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " new";
+    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " gone";
+    return row(title_of(c), c.before, c.after, came + (came.empty() || went.empty() ? "" : ", ") + went);
+}
+[[nodiscard]] inline std::string line_of(pool_change const& c) {
+    return row(title_of(c), c.before, c.after, "live " + step_text(c.allocated_before, c.allocated_after));
+}
+[[nodiscard]] inline std::string line_of(budget_change const& c) {
+    bool const is_moved = !c.is_new && !c.is_gone && c.limit_before != c.limit_after;
+    std::string const limit = c.limit_after == unlimited ? "none" : bytes_text(c.limit_after);
+    return row(title_of(c), c.before, c.after, is_moved ? "limit " + limit : "");
+}
+
+template <class Change>
+[[nodiscard]] std::string list_of(char const* heading, std::vector<Change> const& all, std::size_t most) {
+    if (all.empty()) return {};
+    std::string text = std::string{"\n"} + heading;
+    for (std::size_t i = 0; i != std::min(most, all.size()); ++i) text += line_of(all[i]);
+    return all.size() > most ? text + "\n  and " + count_text(all.size() - most) + " more" : text;
+}
+
+// What shrank most comes first of what shrank.
+[[nodiscard]] inline std::string lists_of(std::vector<place_change> const& all, std::size_t most) {
+    std::vector<place_change> grew;
+    std::vector<place_change> shrank;
+    std::vector<place_change> same;
+    for (place_change const& c : all)
+        (c.after > c.before ? grew : c.after < c.before ? shrank : same).push_back(c);
+    std::ranges::stable_sort(shrank, [](place_change const& a, place_change const& b) {
+        return a.before - a.after > b.before - b.after;
+    });
+    return list_of("grew", grew, most) + list_of("shrank", shrank, most) +
+           list_of("other blocks of as many bytes", same, most);
+}
+
+/// "12.3 s"
+[[nodiscard]] inline std::string span_text(std::chrono::nanoseconds span) {
+    auto const tenths = std::chrono::duration_cast<std::chrono::milliseconds>(span).count() / 100;
+    auto const size = tenths < 0 ? -tenths : tenths;
+    return (tenths < 0 ? "-" : "") + std::to_string(size / 10) + '.' + std::to_string(size % 10) + " s";
+}
+
+template <class Diff>
+[[nodiscard]] std::string text_of(Diff const& d, std::size_t most) {
+    std::string const after = "after " + span_text(d.to - d.from);
+    if (d.is_empty()) return after + ": nothing changed";
+    return after + lists_of(d.places, most) + list_of("pools, reserved", d.pools, most) +
+           list_of("budgets, held", d.budgets, most);
+}
+
+// --- as JSON ---
+
+[[nodiscard]] inline std::string json_change(place_change const& c) {
+    return json_object{}
+        .add("tag", c.name.text())
+        .add_json("place", json_place(c.where))
+        .add("before", c.before)
+        .add("after", c.after)
+        .add("blocks_before", c.blocks_before)
+        .add("blocks_after", c.blocks_after)
+        .add("came", c.came)
+        .add("came_blocks", c.came_blocks)
+        .add("went", c.went)
+        .add("went_blocks", c.went_blocks)
+        .text();
+}
+[[nodiscard]] inline std::string json_change(pool_change const& c) {
+    return json_object{}
+        .add("name", c.name)
+        .add("new", c.is_new)
+        .add("gone", c.is_gone)
+        .add("reserved_before", c.before)
+        .add("reserved_after", c.after)
+        .add("allocated_before", c.allocated_before)
+        .add("allocated_after", c.allocated_after)
+        .text();
+}
+[[nodiscard]] inline std::string json_change(budget_change const& c) {
+    return json_object{}
+        .add("name", c.name)
+        .add("new", c.is_new)
+        .add("gone", c.is_gone)
+        .add("held_before", c.before)
+        .add("held_after", c.after)
+        .add("limit_before", c.limit_before)
+        .add("limit_after", c.limit_after)
+        .text();
+}
+
+template <class Diff>
+[[nodiscard]] std::string json_of(Diff const& d) {
+    auto const each = [](auto const& c) { return json_change(c); };
+    auto const span = std::chrono::duration_cast<std::chrono::milliseconds>(d.to - d.from).count();
+    return json_object{}
+        .add_json("span_ms", std::to_string(span))
+        .add_json("places", json_list(d.places, each))
+        .add_json("pools", json_list(d.pools, each))
+        .add_json("budgets", json_list(d.budgets, each))
+        .text();
+}
+
+}  // namespace detail::changes
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What grew and what shrank between two snapshots: by tag and place, by pool, by budget.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/label.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/report/budget_order.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/snapshot_changes.hpp>
+
+namespace cuota::inline v0 {
+
+/// What changed from one snapshot to a later one; what did not change is left out. Those that grew most come first, those
+/// that shrank most last, equal ones by name.
+struct snapshot_diff {
+    std::chrono::system_clock::time_point from{};
+    std::chrono::system_clock::time_point to{};
+    std::vector<place_change> places{};
+    std::vector<pool_change> pools{};
+    std::vector<budget_change> budgets{};
+
+    [[nodiscard]] bool is_empty() const noexcept {
+        return places.empty() && pools.empty() && budgets.empty();
+    }
+    /// In words, 100 columns wide, without a line's end; of each list the first `most` lines.
+    [[nodiscard]] std::string text(std::size_t most = 12) const {
+        return detail::changes::text_of(*this, most);
+    }
+    /// As one line of JSON, without a line's end: all of it; sizes are bytes and integers.
+    [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
+};
+
+namespace detail::changes {
+
+/// Pairs those of two lists that have the same key, the first with the first; null stands for none.
+template <class Item, class KeyOf, class Visit>
+void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& after, KeyOf key_of,
+                   Visit visit) {
+    std::map<decltype(key_of(true, std::size_t{})), std::vector<std::size_t>> open;
+    for (std::size_t i = before.size(); i-- != 0;) open[key_of(true, i)].push_back(i);
+    for (std::size_t i = 0; i != after.size(); ++i) {
+        auto const found = open.find(key_of(false, i));
+        bool const is_new = found == open.end() || found->second.empty();
+        visit(is_new ? nullptr : &before[found->second.back()], &after[i]);
+        if (!is_new) found->second.pop_back();
+    }
+    for (auto const& [key, gone] : open)
+        for (auto i = gone.rbegin(); i != gone.rend(); ++i)
+            visit(&before[*i], static_cast<Item const*>(nullptr));
+}
+
+/// "gpu/training/step", of each budget.
+[[nodiscard]] inline std::vector<std::string> paths_of(memory_snapshot const& all) {
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i != all.budgets.size(); ++i) {
+        auto const parent = screen::parent_of(all, i);
+        paths.push_back((parent ? paths[*parent] + '/' : "") + all.budgets[i].facts.name);
+    }
+    return paths;
+}
+
+class places {
+public:
+    /// Null: there was no such pool.
+    void add(pool_facts const* before, pool_facts const* after) {
+        static pool_facts const none{};
+        pool_facts const& b = before ? *before : none;
+        pool_facts const& a = after ? *after : none;
+        if (has_blocks(b) && has_blocks(a)) add_blocks(live_in(b), live_in(a));
+        else add_tags(b, a);
+    }
+    [[nodiscard]] std::vector<place_change> take() {
+        std::vector<place_change> changed;
+        for (auto& [key, c] : by_place_)
+            if (c.came != 0 || c.went != 0 || c.came_blocks != 0 || c.went_blocks != 0) changed.push_back(c);
+        most_grown_first(changed);
+        return changed;
+    }
+
+private:
+    using blocks = std::vector<block_facts const*>;
+
+    [[nodiscard]] static bool has_blocks(pool_facts const& p) noexcept {
+        return !p.segments.empty() || p.stats.live_blocks == 0;
+    }
+    [[nodiscard]] static blocks live_in(pool_facts const& p) {
+        blocks found;
+        for (segment_facts const& s : p.segments)
+            for (block_facts const& b : s.blocks)
+                if (b.use == block_use::live) found.push_back(&b);
+        return found;
+    }
+
+    void add_blocks(blocks const& before, blocks const& after) {  // both by address
+        auto b = before.begin();
+        auto a = after.begin();
+        while (b != before.end() || a != after.end()) {
+            if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
+            else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
+            else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);
+            else stayed(**a++), ++b;
+        }
+    }
+    void went(block_facts const& b) {
+        place_change& c = at(b.name, b.where);
+        count(c.before, c.blocks_before, b.size, 1);
+        count(c.went, c.went_blocks, b.size, 1);
+    }
+    void came(block_facts const& b) {
+        place_change& c = at(b.name, b.where);
+        count(c.after, c.blocks_after, b.size, 1);
+        count(c.came, c.came_blocks, b.size, 1);
+    }
+    void stayed(block_facts const& b) {
+        place_change& c = at(b.name, b.where);
+        count(c.before, c.blocks_before, b.size, 1);
+        count(c.after, c.blocks_after, b.size, 1);
+    }
+
+    // What came and went of them is not known, but for the difference.
+    void add_tags(pool_facts const& before, pool_facts const& after) {
+        std::map<std::string_view, std::pair<tag_facts, tag_facts>> tags;
+        for (tag_facts const& t : before.tags) tags[t.name.text()].first = t;
+        for (tag_facts const& t : after.tags) tags[t.name.text()].second = t;
+        for (auto const& [name, both] : tags) add_tag(both.first, both.second);
+    }
+    void add_tag(tag_facts const& b, tag_facts const& a) {
+        place_change& c = at(b.name.is_empty() ? a.name : b.name, {});
+        count(c.before, c.blocks_before, b.allocated, b.live_blocks);
+        count(c.after, c.blocks_after, a.allocated, a.live_blocks);
+        count(c.came, c.came_blocks, more(b.allocated, a.allocated), more(b.live_blocks, a.live_blocks));
+        count(c.went, c.went_blocks, more(a.allocated, b.allocated), more(a.live_blocks, b.live_blocks));
+    }
+    [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept {
+        return to > from ? to - from : 0;
+    }
+    static void count(std::size_t& bytes, std::size_t& blocks, std::size_t b, std::size_t n) noexcept {
+        bytes = saturating_add(bytes, b);
+        blocks = saturating_add(blocks, n);
+    }
+
+    [[nodiscard]] place_change& at(tag name, place where) {
+        auto const [found, is_new] = by_place_.try_emplace({name.text(), where.file, where.line});
+        if (is_new) found->second.name = name, found->second.where = where;
+        return found->second;
+    }
+    std::map<std::tuple<std::string_view, std::string_view, unsigned>, place_change> by_place_;
+};
+
+[[nodiscard]] inline pool_change change_of(pool_facts const* b, pool_facts const* a) {
+    pool_change c;
+    c.name = a ? a->name : b->name;
+    c.is_new = !b;
+    c.is_gone = !a;
+    if (b) c.allocated_before = b->stats.allocated, c.before = b->stats.reserved;
+    if (a) c.allocated_after = a->stats.allocated, c.after = a->stats.reserved;
+    return c;
+}
+
+[[nodiscard]] inline budget_change change_of(std::string path, budget_entry const* b, budget_entry const* a) {
+    budget_change c;
+    c.name = std::move(path);
+    c.is_new = !b;
+    c.is_gone = !a;
+    if (b) c.limit_before = b->facts.limit, c.before = b->facts.held;
+    if (a) c.limit_after = a->facts.limit, c.after = a->facts.held;
+    return c;
+}
+
+inline void add_budgets(memory_snapshot const& before, memory_snapshot const& after, snapshot_diff& to) {
+    std::vector<std::string> const paths_before = paths_of(before);
+    std::vector<std::string> const paths_after = paths_of(after);
+    auto const path = [&](bool is_before, std::size_t i) {
+        return std::string_view{(is_before ? paths_before : paths_after)[i]};
+    };
+    for_each_pair(before.budgets, after.budgets, path, [&](budget_entry const* b, budget_entry const* a) {
+        auto const index = static_cast<std::size_t>(a ? a - after.budgets.data() : b - before.budgets.data());
+        budget_change c = change_of((a ? paths_after : paths_before)[index], b, a);
+        if (c.is_new || c.is_gone || c.before != c.after || c.limit_before != c.limit_after)
+            to.budgets.push_back(std::move(c));
+    });
+    most_grown_first(to.budgets);
+}
+
+}  // namespace detail::changes
+
+/// What changed from `before` to `after`. Blocks with the same address, size and tag are the same block, wherever it was
+/// taken; so what came and went in between, and is at its place again, is not seen.
+///
+/// Pools are the same that have one name, device and kind of memory, budgets that have one path from the root; of
+/// several of one name the first is the first. Of a pool that has no segments in one of the snapshots only tags are
+/// known: their places are empty, and of what came and went the difference. Bytes are those of blocks, rounded up to
+/// the pool's granule; of pools what they reserved, of budgets what was held.
+/// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k places.
+[[nodiscard]] inline snapshot_diff diff(memory_snapshot const& before, memory_snapshot const& after) {
+    using namespace detail::changes;
+    snapshot_diff result{before.taken, after.taken};
+    auto const key = [&](bool is_before, std::size_t i) {
+        pool_facts const& p = (is_before ? before : after).pools[i];
+        return std::tuple{std::string_view{p.name}, p.device, p.memory};
+    };
+    class places found;
+    for_each_pair(before.pools, after.pools, key, [&](pool_facts const* b, pool_facts const* a) {
+        found.add(b, a);
+        pool_change c = change_of(b, a);
+        if (c.is_new || c.is_gone || c.before != c.after || c.allocated_before != c.allocated_after)
+            result.pools.push_back(std::move(c));
+    });
+    result.places = found.take();
+    most_grown_first(result.pools);
+    add_budgets(before, after, result);
+    return result;
+}
+
+}  // namespace cuota::inline v0

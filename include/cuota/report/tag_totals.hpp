@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What is live under each tag, in all pools of a snapshot together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/text.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+
+namespace cuota::inline v0 {
+
+/// What is live under one tag. Bytes.
+struct tag_total {
+    tag name{};
+    std::size_t pools = 0;       ///< how many of them know the tag
+    std::size_t first_pool = 0;  ///< the first of them: an index in memory_snapshot::pools
+    std::size_t live_blocks = 0;
+    std::size_t requested = 0;
+    std::size_t allocated = 0;  ///< rounded up to the pools' granules
+    std::size_t oldest = 0;     ///< how many steps have begun since the first of them was taken
+    /// The most that was allocated, since recorders look on; none where one of the pools has no recorder. Peaks of
+    /// several pools are of different moments: their sum, as it stands here, was perhaps never reached, and is never
+    /// less than what was.
+    std::optional<std::size_t> peak{};
+
+    /// True for the peak of one pool; of several, it is a bound.
+    [[nodiscard]] bool is_peak_exact() const noexcept { return pools <= 1; }
+};
+
+/// One entry for each tag: most bytes first, then the highest peak, then by name.
+/// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not looked at.
+[[nodiscard]] inline std::vector<tag_total> tag_totals(memory_snapshot const& all) {
+    std::map<std::string_view, tag_total> by_name;
+    for (std::size_t pool = 0; pool != all.pools.size(); ++pool)
+        for (tag_facts const& t : all.pools[pool].tags) {
+            tag_total& sum = by_name[t.name.text()];
+            if (sum.pools++ == 0) sum = {t.name, 1, pool, 0, 0, 0, 0, 0};
+            sum.live_blocks = detail::saturating_add(sum.live_blocks, t.live_blocks);
+            sum.requested = detail::saturating_add(sum.requested, t.requested);
+            sum.allocated = detail::saturating_add(sum.allocated, t.allocated);
+            sum.oldest = std::max(sum.oldest, t.oldest);
+            if (!t.peak || !sum.peak) sum.peak.reset();
+            else sum.peak = detail::saturating_add(*sum.peak, *t.peak);
+        }
+    std::vector<tag_total> most_first;
+    most_first.reserve(by_name.size());
+    for (auto const& [name, sum] : by_name) most_first.push_back(sum);
+    std::ranges::stable_sort(most_first, [](tag_total const& a, tag_total const& b) {
+        return std::pair{a.allocated, a.peak} > std::pair{b.allocated, b.peak};
+    });
+    return most_first;
+}
+
+}  // namespace cuota::inline v0
