@@ -118,13 +118,11 @@ private:
             found_.caption.push_back(line + '.');
         }
         if (!found_.refusals.empty()) found_.caption.push_back(refusal_words());
-        std::string lacks;
         if (all_.dropped != 0)
-            lacks = count_text(all_.dropped) + (all_.dropped == 1 ? " event" : " events") +
-                    " before these dropped; what lived then is known by its end or by the snapshot. ";
+            found_.caption.push_back(count_text(all_.dropped) + " earlier " +
+                                     (all_.dropped == 1 ? "event was" : "events were") + " dropped.");
         if (!left_out_.empty())
-            lacks += "Not shown, as it is host or managed memory: " + list_of(left_out_) + '.';
-        if (!lacks.empty()) found_.caption.push_back(lacks);
+            found_.caption.push_back("Not shown: host or managed memory (" + list_of(left_out_) + ").");
     }
     [[nodiscard]] std::string refusal_words() const {
         memory_event const& first = *found_.refusals.front();

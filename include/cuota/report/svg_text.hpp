@@ -112,6 +112,19 @@ namespace cuota::inline v0::detail {
     return head + "\xE2\x80\xA6" + std::string{tail};
 }
 
+/// The same, cut at its end: for sentences.
+[[nodiscard]] inline std::string fitted_head(std::string_view text, double width, double font_size) {
+    std::string const whole = drawable(text);
+    if (text_width(whole, font_size) <= width) return whole;
+    double left = width / font_size - 1.0;
+    std::size_t at = 0;
+    while (true) {
+        std::string_view const next{whole.data() + at, utf8_length(whole, at)};
+        if ((left -= em_of(next)) < 0) return whole.substr(0, at) + "\xE2\x80\xA6";
+        at += next.size();
+    }
+}
+
 /// A rectangle; y goes down.
 struct svg_box {
     double x = 0;
