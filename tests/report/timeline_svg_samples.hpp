@@ -66,8 +66,13 @@ private:
     void say(cuota::event_kind kind, std::uint16_t source, std::uint32_t site, std::uint64_t address,
              std::size_t bytes) {
         now_ += 40'000 + (seed_ = seed_ * 6364136223846793005ULL + 1442695040888963407ULL) % 90'000;
-        r_.events.push_back(
-            {.kind = kind, .source = source, .site = site, .at = now_, .address = address, .bytes = bytes, .size = bytes});
+        r_.events.push_back({.kind = kind,
+                             .source = source,
+                             .site = site,
+                             .at = now_,
+                             .address = address,
+                             .bytes = bytes,
+                             .size = bytes});
     }
     std::uint64_t take(std::uint32_t site, std::size_t bytes) {
         live_ += bytes;

@@ -79,10 +79,13 @@ protected:
     static constexpr double legend_width = 226;
     static constexpr double row_height = 19;
 
-    [[nodiscard]] double x_of(double at) const noexcept {
-        return left + (at - from_) / span_ * (right_ - left);
+    [[nodiscard]] double x_after(double nanoseconds) const noexcept {
+        return left + nanoseconds / span_ * (right_ - left);
     }
-    [[nodiscard]] double x_of(std::uint64_t at) const noexcept { return x_of(static_cast<double>(at)); }
+    // A difference of integers: times may be larger than what a double tells apart.
+    [[nodiscard]] double x_of(std::uint64_t at) const noexcept {
+        return x_after(static_cast<double>(at - facts_.all.from));
+    }
     [[nodiscard]] double y_of(double bytes) const noexcept {
         return bottom_ - bytes / highest_ * (bottom_ - top);
     }
@@ -104,9 +107,8 @@ protected:
     double bottom_;
     double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its times
     double highest_ = 1;                            // bytes, at `top`
-    double from_ = 0;                               // nanoseconds, at `left`
-    double span_ = 1;
-    std::vector<level_curve const*> layers_;  // from below
+    double span_ = 1;                               // nanoseconds, from `left` to the right
+    std::vector<level_curve const*> layers_;        // from below
     bool is_outlined_ = false;
     bool is_dense_ = false;
     bool has_lowest_ = false;
@@ -124,7 +126,6 @@ private:
             if (static_cast<double>(l.bytes) <= room)
                 highest_ = std::max(highest_, static_cast<double>(l.bytes));
         highest_ *= 1.08;
-        from_ = static_cast<double>(all.from);
         span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;  // the last level is seen
     }
     // What hardly changes lies below what comes and goes, so that its edges are straight; "others" on top.

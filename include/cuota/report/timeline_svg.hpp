@@ -59,12 +59,12 @@ private:
             add_text(left - 7, y + 4, t.value == 0 ? "0" : t.text + ' ' + bytes.unit, "quiet", "end");
         }
         // Where times would be long numbers, they begin at 0 with the picture.
-        bool const is_late = from_ > 20 * span_;
-        double const zero = is_late ? from_ : 0;
-
-        axis_ticks const times = time_ticks(from_ - zero, from_ - zero + span_, columns(76));
+        auto const from = static_cast<double>(facts_.all.from);
+        bool const is_late = from > 20 * span_;
+        double const first = is_late ? 0 : from;
+        axis_ticks const times = time_ticks(first, first + span_, columns(76));
         for (axis_tick const& t : times.ticks) {
-            double const x = x_of(t.value + zero);
+            double const x = x_after(t.value - first);
             add_line("axis", x, bottom_, x, bottom_ + 4);
             add_text(x, bottom_ + under_ + 18, t.text, "quiet", "middle");
         }
