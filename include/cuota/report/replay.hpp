@@ -105,6 +105,7 @@ private:
     }
     // A part of one, or several: what is left of them at both sides goes on.
     void end_segments(memory_event const& e) {
+        if (e.bytes == 0) return;  // nothing ends, so nothing is cut in two
         std::uint64_t const stop = e.address + e.bytes;
         std::uint64_t known = e.address;  // up to here there was one
         auto open = first_that_ends_after(e.source, e.address);

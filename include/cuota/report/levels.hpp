@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How many bytes were live at each moment of a recording, and for whom: step functions, exact.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/replay.hpp>
+
+namespace cuota::inline v0 {
+
+/// From `at` on (nanoseconds since recording::began) there are so many bytes, until the next point.
+struct level_point {
+    std::uint64_t at = 0;
+    std::size_t bytes = 0;
+
+    friend bool operator==(level_point, level_point) noexcept = default;
+};
+
+/// What blocks are told apart by.
+enum class levels_by {
+    tag,     ///< by its text
+    site,    ///< tag, file and line
+    source,  ///< pool or resource
+};
+
+/// What levels to make.
+struct levels_options {
+    levels_by by = levels_by::tag;
+    std::size_t most = 12;  ///< curves of their own, those of the highest peaks; the rest are summed
+    std::vector<std::uint16_t> sources{};  ///< whose blocks and segments: indices; empty: all
+};
+
+/// A step function over the whole recording. Its first point is at levels::from; those that follow are changes. Where
+/// several have one time they are in the order of the events, and the last of them holds. The order of the events is what counts:
+/// one whose time is before that of an earlier one happened no earlier than that.
+struct level_curve {
+    std::string name{};
+    std::vector<level_point> points{};
+    std::size_t peak = 0;       ///< bytes
+    std::uint64_t peak_at = 0;  ///< when it was first reached
+    std::size_t merged = 0;     ///< of "others": how many curves are summed in it
+};
+
+/// What one curve had at some moment.
+struct level_share {
+    std::string name{};
+    std::size_t bytes = 0;
+};
+
+/// Live bytes, with what their sources round up. The parts add up to `total` at all times.
+struct levels {
+    std::uint64_t from = 0;   ///< when the first event was
+    std::uint64_t until = 0;  ///< when the last one was
+    std::vector<level_curve>
+        parts{};             ///< the highest peak first, by name where peaks are equal; last "others", if any
+    level_curve total{};     ///< live
+    level_curve reserved{};  ///< segments and pages that pools hold
+    std::vector<level_share> at_peak{};  ///< of what `total` was made at its peak, the most bytes first
+};
+
+/// What the curve has at a moment: 0 before its first point. Cost: O(log n).
+[[nodiscard]] inline std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept {
+    auto const after = std::ranges::upper_bound(curve.points, at, {}, &level_point::at);
+    return after == curve.points.begin() ? 0 : (after - 1)->bytes;
+}
+
+namespace detail {
+
+class level_maker {
+public:
+    level_maker(recording const& r, levels_options const& options) : all_{r}, options_{options} {}
+
+    [[nodiscard]] levels run() {
+        chosen_.assign(all_.sources.size(), options_.sources.empty());
+        for (std::uint16_t const s : options_.sources) chosen_[s] = true;
+        collect_older();
+        if (!all_.events.empty()) made_.from = made_.until = all_.events.front().at;
+        for (memory_event const& e : all_.events) {
+            made_.until = std::max(made_.until, e.at);
+            if (chosen_[e.source]) collect(e, made_.until);
+        }
+        find_peaks();
+        choose_parts();
+        draw();
+        return std::move(made_);
+    }
+
+private:
+    struct change {
+        std::uint64_t at;
+        std::size_t group;
+        std::size_t bytes;
+        bool is_more;
+
+        [[nodiscard]] std::size_t after(std::size_t before) const noexcept {
+            return is_more ? before + bytes : before - bytes;
+        }
+    };
+    struct group {
+        std::string name;
+        std::size_t older = 0;  // bytes that were there before the first event
+        std::size_t now = 0;
+        std::size_t peak = 0;
+        std::size_t part = 0;  // an index in levels::parts
+    };
+    struct open_block {
+        std::size_t of;
+        std::size_t bytes;
+    };
+    using key = std::tuple<std::string_view, std::string_view, std::size_t>;
+
+    void collect_older() {
+        lives const all = replay(all_);
+        for (block_life const& b : all.blocks) {
+            if (b.from) break;
+            if (chosen_[b.source]) groups_[group_of(b.source, b.site)].older += b.size;
+        }
+        for (segment_life const& s : all.segments) {
+            if (s.from) break;
+            if (chosen_[s.source]) older_segments_ += s.bytes;
+        }
+    }
+    void collect(memory_event const& e, std::uint64_t at) {
+        switch (e.kind) {
+            case event_kind::allocated: {
+                open_block const b{group_of(e.source, e.site), e.size};
+                open_[{e.source, e.address}] = b;
+                blocks_.push_back({at, b.of, b.bytes, true});
+                return;
+            }
+            case event_kind::free_requested: {
+                open_block const b = close(e);
+                blocks_.push_back({at, b.of, b.bytes, false});
+                return;
+            }
+            case event_kind::segment_taken: segments_.push_back({at, 0, e.bytes, true}); return;
+            case event_kind::segment_returned: segments_.push_back({at, 0, e.bytes, false}); return;
+            default: return;
+        }
+    }
+    // As replay does: one that no event began is as its end tells.
+    [[nodiscard]] open_block close(memory_event const& e) {
+        auto const found = open_.find({e.source, e.address});
+        if (found == open_.end()) return {group_of(e.source, e.site), e.size};
+        open_block const b = found->second;
+        open_.erase(found);
+        return b;
+    }
+
+    [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site) {
+        key const k = key_of(source, site);
+        auto const [at, is_new] = found_.try_emplace(k, groups_.size());
+        if (is_new) groups_.push_back({name_of(source, site)});
+        return at->second;
+    }
+    [[nodiscard]] key key_of(std::uint16_t source, std::uint32_t site) const {
+        if (options_.by == levels_by::source) return {{}, {}, source};
+        event_site const& s = all_.sites[site];
+        if (options_.by == levels_by::tag) return {s.name.text(), {}, 0};
+        return {s.name.text(), s.where.file, s.where.line};
+    }
+    [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const {
+        if (options_.by == levels_by::source) return all_.sources[source].name;
+        event_site const& s = all_.sites[site];
+        std::string const name = s.name.is_empty() ? "untagged" : s.name.text();
+        std::string const where = options_.by == levels_by::site ? place_text(s.where) : "";
+        return where.empty() ? name : name + " (" + where + ')';
+    }
+
+    void find_peaks() {
+        for (group& g : groups_) g.peak = g.now = g.older;
+        for (change const& c : blocks_) {
+            group& g = groups_[c.group];
+            g.now = c.after(g.now);
+            g.peak = std::max(g.peak, g.now);
+        }
+    }
+    // Groups by their peaks; from `most` on all have the same part.
+    void choose_parts() {
+        std::vector<group*> order;
+        for (group& g : groups_) order.push_back(&g);
+        std::ranges::stable_sort(order, [](group const* a, group const* b) {
+            return std::tie(b->peak, a->name) < std::tie(a->peak, b->name);
+        });
+        for (std::size_t i = 0; i != order.size(); ++i) {
+            order[i]->part = std::min(i, options_.most);
+            if (i <= options_.most) made_.parts.emplace_back();
+            level_curve& part = made_.parts[order[i]->part];
+            part.name = i < options_.most ? order[i]->name : "others";
+            if (i >= options_.most) ++part.merged;
+        }
+    }
+
+    void draw() {
+        std::vector<std::size_t> now(made_.parts.size());
+        std::size_t total = 0;
+        for (group const& g : groups_) {
+            now[g.part] += g.older;
+            total += g.older;
+        }
+        for (std::size_t i = 0; i != now.size(); ++i) start(made_.parts[i], now[i]);
+        start(made_.total, total);
+        std::vector<std::size_t> at_peak = now;
+        for (change const& c : blocks_) {
+            std::size_t const part = groups_[c.group].part;
+            now[part] = c.after(now[part]);
+            total = c.after(total);
+            add(made_.parts[part], c.at, now[part]);
+            if (add(made_.total, c.at, total)) at_peak = now;
+        }
+        tell_peak(at_peak);
+        start(made_.reserved, older_segments_);
+        std::size_t reserved = older_segments_;
+        for (change const& c : segments_) add(made_.reserved, c.at, reserved = c.after(reserved));
+        made_.total.name = "total";
+        made_.reserved.name = "reserved";
+    }
+    void start(level_curve& curve, std::size_t bytes) const {
+        curve.points.push_back({made_.from, bytes});
+        curve.peak = bytes;
+        curve.peak_at = made_.from;
+    }
+    // True where that is more than ever before.
+    static bool add(level_curve& curve, std::uint64_t at, std::size_t bytes) {
+        if (curve.points.back().bytes != bytes) curve.points.push_back({at, bytes});
+        if (bytes <= curve.peak) return false;
+        curve.peak = bytes;
+        curve.peak_at = at;
+        return true;
+    }
+    void tell_peak(std::vector<std::size_t> const& bytes) {
+        for (std::size_t i = 0; i != bytes.size(); ++i)
+            if (bytes[i] != 0) made_.at_peak.push_back({made_.parts[i].name, bytes[i]});
+        std::ranges::stable_sort(made_.at_peak, std::greater{}, &level_share::bytes);
+    }
+
+    recording const& all_;
+    levels_options const& options_;
+    std::vector<bool> chosen_;  // by source
+    std::vector<change> blocks_;
+    std::vector<change> segments_;
+    std::size_t older_segments_ = 0;
+    std::vector<group> groups_;
+    std::map<key, std::size_t> found_;  // indices in groups_
+    std::map<std::pair<std::uint16_t, std::uint64_t>, open_block> open_;
+    levels made_;
+};
+
+}  // namespace detail
+
+/// The levels of a recording. Tags are one where their texts are. What was live before the first event is known as
+/// `replay` knows it: memory of a resource, or of a pool that is gone, only by its end.
+///
+/// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, and
+/// another O(p) for each time that the total is higher than ever before, p parts.
+[[nodiscard]] inline levels levels_of(recording const& r, levels_options const& options = {},
+                                      place where = place::here()) {
+    for (std::uint16_t const s : options.sources)
+        if (s >= r.sources.size())
+            throw misuse{"levels of source " + std::to_string(s) + ": the recording has " +
+                             std::to_string(r.sources.size()),
+                         where};
+    return detail::level_maker{r, options}.run();
+}
+
+namespace detail {
+
+// The first, the lowest, the highest and the last of a run, in their order, each once.
+inline void add_extremes(std::vector<level_point>& to, std::span<level_point const> run) {
+    auto const low = std::ranges::min_element(run, {}, &level_point::bytes);
+    auto const high = std::ranges::max_element(run, {}, &level_point::bytes);
+    std::ptrdiff_t kept[] = {0, low - run.begin(), high - run.begin(), std::ssize(run) - 1};
+    std::ranges::sort(kept);
+    auto const end = std::unique(std::begin(kept), std::end(kept));
+    for (auto at = std::begin(kept); at != end; ++at) to.push_back(run[static_cast<std::size_t>(*at)]);
+}
+
+// At most four points of each stretch of time.
+[[nodiscard]] inline std::vector<level_point> thinned(std::span<level_point const> points,
+                                                      std::size_t stretches) {
+    if (points.empty()) return {};
+    std::uint64_t const from = points.front().at;
+    double const per_time =
+        static_cast<double>(stretches) / (static_cast<double>(points.back().at - from) + 1.0);
+    auto const stretch_of = [&](level_point p) {
+        return std::min(static_cast<std::size_t>(static_cast<double>(p.at - from) * per_time), stretches - 1);
+    };
+    std::vector<level_point> result;
+    for (std::size_t at = 0; at != points.size();) {
+        std::size_t end = at + 1;
+        while (end != points.size() && stretch_of(points[end]) == stretch_of(points[at])) ++end;
+        add_extremes(result, points.subspan(at, end - at));
+        at = end;
+    }
+    return result;
+}
+
+}  // namespace detail
+
+/// At most n of the points (n is 4 or more): of each of n/4 stretches of time, all of one length, the first, the last,
+/// the lowest and the highest. So no peak is lost, and a picture n/4 pixels wide is the one that all points would give
+/// (Jugel et al., "M4", VLDB 2014). The points are in the order of their times; all of them, where they are no more
+/// than n.
+///
+/// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
+[[nodiscard]] inline std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
+                                                         place where = place::here()) {
+    if (n < 4) throw misuse{"downsample to " + std::to_string(n) + " points: 4 at least", where};
+    if (points.size() <= n) return {points.begin(), points.end()};
+    return detail::thinned(points, n / 4);
+}
+
+}  // namespace cuota::inline v0

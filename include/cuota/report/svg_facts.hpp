@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a picture of a recording has to say, before it is drawn.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/report/levels.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/svg_axis.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0::detail {
+
+struct svg_limit {
+    std::string name{};
+    std::size_t bytes = 0;
+};
+
+struct svg_step {
+    std::uint64_t from = 0;
+    std::uint64_t until = 0;
+};
+
+struct svg_facts {
+    levels all{};
+    std::string title{};
+    char const* by = "";
+    std::vector<svg_limit> limits{};  ///< the lowest first
+    std::vector<svg_step> steps{};    ///< of the pool that has most
+    std::vector<memory_event const*> refusals{};
+    std::vector<std::string> caption{};
+};
+
+class svg_fact_finder {
+public:
+    svg_fact_finder(recording const& r, levels_options options) : all_{r}, options_{std::move(options)} {}
+
+    [[nodiscard]] svg_facts run() {
+        choose_sources();
+        shown_.assign(all_.sources.size(), false);
+        for (std::uint16_t const s : options_.sources) shown_[s] = true;
+        found_.all = levels_of(all_, options_);
+        find_budgets();
+        find_steps();
+        for (memory_event const& e : all_.events)
+            if (e.kind == event_kind::refused && (e.source == 0 || shown_[e.source]))
+                found_.refusals.push_back(&e);
+        write_words();
+        return std::move(found_);
+    }
+
+private:
+    [[nodiscard]] static bool has_blocks(event_source const& s) {
+        return s.kind == source_kind::pool || s.kind == source_kind::resource;
+    }
+    void choose_sources() {
+        if (!options_.sources.empty()) return;
+        auto const is_device = [](event_source const& s) {
+            return has_blocks(s) && s.memory == memory_kind::device;
+        };
+        bool const any = std::ranges::any_of(all_.sources, is_device);
+        for (std::size_t i = 0; i != all_.sources.size(); ++i) {
+            event_source const& s = all_.sources[i];
+            if (!any || is_device(s)) options_.sources.push_back(static_cast<std::uint16_t>(i));
+            else if (has_blocks(s)) left_out_.push_back(s.name);
+        }
+    }
+    // Those that what is shown is charged to, and those above. Where that is not known: all.
+    void find_budgets() {
+        std::vector<bool> is_charged(all_.sources.size());
+        bool any = false;
+        for (std::uint16_t const s : options_.sources)
+            for (auto b = all_.sources[s].budget; b && !is_charged[*b]; b = all_.sources[*b].parent)
+                is_charged[*b] = any = true;
+        for (std::size_t i = 0; i != all_.sources.size(); ++i) {
+            event_source const& s = all_.sources[i];
+            if (s.kind != source_kind::budget || (any && !is_charged[i])) continue;
+            shown_[i] = true;
+            if (s.limit != unlimited) found_.limits.push_back({s.name, s.limit});
+        }
+        std::ranges::stable_sort(found_.limits, {}, &svg_limit::bytes);
+    }
+    void find_steps() {
+        std::vector<std::vector<svg_step>> of(all_.sources.size());
+        for (memory_event const& e : all_.events) {
+            auto& steps = of[e.source];
+            if (!shown_[e.source]) continue;
+            if (e.kind == event_kind::step_begun) {
+                steps.push_back({e.at, found_.all.until});
+            } else if (e.kind == event_kind::step_ended) {
+                if (steps.empty()) steps.push_back({found_.all.from, 0});  // begun before the first event
+                steps.back().until = e.at;
+            }
+        }
+        auto const most = std::ranges::max_element(of, {}, &std::vector<svg_step>::size);
+        if (most != of.end()) found_.steps = std::move(*most);
+    }
+
+    void write_words() {
+        static constexpr char const* words[] = {"tag", "site", "source"};
+        found_.by = words[static_cast<std::size_t>(options_.by)];
+        found_.title = std::string{"Live memory by "} + found_.by;
+        levels const& all = found_.all;
+        if (all.total.peak != 0) {
+            std::string line =
+                "At the peak, " + bytes_text(all.total.peak) + " at " + time_text(all.total.peak_at);
+            for (std::size_t i = 0; i != all.at_peak.size(); ++i)
+                line += (i == 0 ? ": " : ", ") + all.at_peak[i].name + ' ' + bytes_text(all.at_peak[i].bytes);
+            found_.caption.push_back(line + '.');
+        }
+        if (!found_.refusals.empty()) found_.caption.push_back(refusal_words());
+        if (all_.dropped != 0)
+            found_.caption.push_back(count_text(all_.dropped) + " earlier " +
+                                     (all_.dropped == 1 ? "event was" : "events were") + " dropped.");
+        if (!left_out_.empty())
+            found_.caption.push_back("Not shown: host or managed memory (" + list_of(left_out_) + ").");
+    }
+    [[nodiscard]] std::string refusal_words() const {
+        memory_event const& first = *found_.refusals.front();
+        tag const name = all_.sites[first.site].name;
+        return count_text(found_.refusals.size()) +
+               (found_.refusals.size() == 1 ? " refusal: " : " refusals, the first: ") +
+               bytes_text(first.bytes) + " for " + (name.is_empty() ? "untagged" : name.text()) + " by " +
+               all_.sources[first.source].name + " at " + time_text(first.at) + '.';
+    }
+    [[nodiscard]] static std::string list_of(std::vector<std::string> const& names) {
+        std::string result;
+        for (std::string const& n : names) result += (result.empty() ? "" : ", ") + n;
+        return result;
+    }
+
+    recording const& all_;
+    levels_options options_;
+    std::vector<bool> shown_;  // by source
+    std::vector<std::string> left_out_;
+    svg_facts found_;
+};
+
+[[nodiscard]] inline svg_facts svg_facts_of(recording const& r, levels_options options) {
+    return svg_fact_finder{r, std::move(options)}.run();
+}
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The plot of a recording: scales, stacked areas, and lines over them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/levels.hpp>
+#include <cuota/report/svg_canvas.hpp>
+#include <cuota/report/svg_facts.hpp>
+#include <cuota/report/svg_text.hpp>
+
+namespace cuota::inline v0 {
+
+/// What to draw, and how large.
+struct svg_options {
+    std::string title{};  ///< empty: what the picture shows
+    levels_by by = levels_by::tag;
+    std::size_t most = 12;  ///< areas of their own, and fewer where the legend has no room for them
+    std::vector<std::uint16_t>
+        sources{};  ///< as in levels_options; empty: all device memory, or all where none is
+    svg_theme theme = svg_theme::automatic;
+    unsigned width = 960;   ///< pixels; from 480 to 4096
+    unsigned height = 460;  ///< pixels; from 280 to 4096
+};
+
+namespace detail {
+
+class svg_plot : public svg_canvas {
+public:
+    svg_plot(svg_options const& options, svg_facts facts)
+        : svg_canvas{options.width, options.height, options.theme,
+                     options.title.empty() ? facts.title : options.title},
+          facts_{std::move(facts)},
+          width_{options.width * 1.0},
+          height_{options.height * 1.0},
+          right_{width_ - legend_width - 14},
+          bottom_{height_ - (facts_.steps.empty() ? 90 : 110)} {
+        choose_scale();
+    }
+
+    // As fine as the size of the picture allows. Where columns have no room for what happens in them, of each the moment
+    // with most bytes.
+    void add_areas() {
+        order_layers();
+        std::vector<level_point> const all = changes();
+        std::vector<level_point> const few = thinned(all, columns(column));
+        is_outlined_ = few.size() < columns(column);
+        is_dense_ = few.size() > 5 * columns(column) / 2;
+        std::string result;
+        for (double width = column; width < 100; width *= 1.5) {
+            result = areas(is_dense_ ? best_of_columns(all, width, std::greater{})
+                                     : with_width(thinned(all, columns(width)), width));
+            if (result.size() <= most_area_bytes) break;
+        }
+        add(result);
+        if (is_dense_) add_lowest(all);
+    }
+    void add_lines() {
+        for (svg_limit const& l : facts_.limits)
+            if (is_drawn(l)) add_line("line limit", left, y_of(l.bytes), right_, y_of(l.bytes));
+        if (is_outlined_ && facts_.all.total.peak != 0)
+            add("<path class=\"line total\" d=\"" + steps_of(facts_.all.total) + "\"/>");
+        if (facts_.all.reserved.peak != 0)
+            add("<path class=\"line reserved\" d=\"" + steps_of(facts_.all.reserved) + "\"/>");
+    }
+
+protected:
+    static constexpr double left = 76;
+    static constexpr double top = 60;
+    static constexpr double legend_width = 226;
+    static constexpr double row_height = 19;
+
+    [[nodiscard]] double x_after(double nanoseconds) const noexcept {
+        return left + nanoseconds / span_ * (right_ - left);
+    }
+    // A difference of integers: times may be larger than what a double tells apart.
+    [[nodiscard]] double x_of(std::uint64_t at) const noexcept {
+        return x_after(static_cast<double>(at - facts_.all.from));
+    }
+    [[nodiscard]] double y_of(double bytes) const noexcept {
+        return bottom_ - bytes / highest_ * (bottom_ - top);
+    }
+    [[nodiscard]] double y_of(std::size_t bytes) const noexcept { return y_of(static_cast<double>(bytes)); }
+    [[nodiscard]] std::size_t columns(double width) const {
+        return static_cast<std::size_t>((right_ - left) / width);
+    }
+    [[nodiscard]] bool is_drawn(svg_limit const& l) const noexcept {
+        return static_cast<double>(l.bytes) <= highest_;
+    }
+    [[nodiscard]] std::string colour_of(std::size_t layer) const {
+        return layers_[layer]->merged != 0 ? "others" : colour(layer);
+    }
+
+    svg_facts facts_;
+    double width_;
+    double height_;
+    double right_;
+    double bottom_;
+    double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its times
+    double highest_ = 1;                            // bytes, at `top`
+    double span_ = 1;                               // nanoseconds, from `left` to the right
+    std::vector<level_curve const*> layers_;        // from below
+    bool is_outlined_ = false;
+    bool is_dense_ = false;
+    bool has_lowest_ = false;
+
+private:
+    static constexpr double column = 2;          // of pixels, with at most four points each
+    static constexpr double least_width = 0.45;  // what lasts no time is seen nevertheless
+    static constexpr std::size_t most_area_bytes = 150'000;
+
+    void choose_scale() {
+        levels const& all = facts_.all;
+        highest_ = static_cast<double>(std::max({all.total.peak, all.reserved.peak, std::size_t{1}}));
+        double const room = 1.6 * highest_;  // a limit above that is said, not drawn
+        for (svg_limit const& l : facts_.limits)
+            if (static_cast<double>(l.bytes) <= room)
+                highest_ = std::max(highest_, static_cast<double>(l.bytes));
+        highest_ *= 1.08;
+        span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;  // the last level is seen
+    }
+    // What hardly changes lies below what comes and goes, so that its edges are straight; "others" on top.
+    void order_layers() {
+        std::vector<std::pair<double, std::size_t>> order;
+        for (std::size_t i = 0; i != facts_.all.parts.size(); ++i) {
+            level_curve const& part = facts_.all.parts[i];
+            if (part.peak == 0) continue;
+            std::size_t const least = std::ranges::min(part.points, {}, &level_point::bytes).bytes;
+            double const swing = 1.0 - static_cast<double>(least) / static_cast<double>(part.peak);
+            order.emplace_back(part.merged != 0 ? 2.0 : swing, i);
+        }
+        std::ranges::stable_sort(order, {}, &std::pair<double, std::size_t>::first);
+        for (auto const& [swing, i] : order) layers_.push_back(&facts_.all.parts[i]);
+    }
+    struct moment {
+        double x;
+        std::uint64_t at;
+    };
+    // When a part changes, with the total then.
+    [[nodiscard]] std::vector<level_point> changes() const {
+        std::vector<level_point> all;
+        for (level_curve const& part : facts_.all.parts)
+            all.insert(all.end(), part.points.begin(), part.points.end());
+        if (all.empty()) return all;
+        all.push_back({facts_.all.until, 0});
+        std::ranges::sort(all, {}, &level_point::at);
+        auto const is_same = [](level_point a, level_point b) { return a.at == b.at; };
+        all.erase(std::unique(all.begin(), all.end(), is_same), all.end());
+        for (level_point& p : all) p.bytes = level_at(facts_.all.total, p.at);
+        return all;
+    }
+    // Of each column of pixels what is `best` in it, from its left side on.
+    template <class Better>
+    [[nodiscard]] std::vector<moment> best_of_columns(std::vector<level_point> const& points, double width,
+                                                      Better better) const {
+        std::vector<moment> result;
+        std::size_t best = 0;
+        for (level_point const& p : points) {
+            double const x = left + std::floor((x_of(p.at) - left) / width) * width;
+            if (result.empty() || result.back().x != x) result.push_back({x, p.at});
+            else if (better(p.bytes, best)) result.back().at = p.at;
+            else continue;
+            best = p.bytes;
+        }
+        if (!result.empty()) result.push_back({std::min(result.back().x + width, right_), facts_.all.until});
+        return result;
+    }
+    [[nodiscard]] std::vector<moment> with_width(std::vector<level_point> const& points, double width) const {
+        std::vector<moment> result;
+        for (level_point const& p : points) {
+            double const least = result.empty() ? left : result.back().x + width / column * least_width;
+            result.push_back({std::min(std::max(x_of(p.at), least), right_), p.at});
+        }
+        return result;
+    }
+    // Where whole steps happen in a column: what is left between them.
+    void add_lowest(std::vector<level_point> const& all) {
+        std::vector<moment> const high = best_of_columns(all, column, std::greater{});
+        std::vector<moment> const low = best_of_columns(all, column, std::less{});
+        double between = 0;
+        std::string path;
+        for (std::size_t i = 0; i != low.size(); ++i) {
+            std::size_t const least = level_at(facts_.all.total, low[i].at);
+            between += static_cast<double>(level_at(facts_.all.total, high[i].at) - least);
+            std::string const y = svg_number(y_of(least));
+            path += i == 0 ? 'M' + svg_number(left) + ' ' + y : 'H' + svg_number(low[i].x) + 'V' + y;
+        }
+        auto const [least, most] = std::ranges::minmax(all, {}, &level_point::bytes);
+        double const swing = static_cast<double>(most.bytes - least.bytes);
+        has_lowest_ = between > swing / 2 * static_cast<double>(low.size());
+        if (has_lowest_) add("<path class=\"line total\" d=\"" + path + 'H' + svg_number(right_) + "\"/>");
+    }
+    // The uppermost first, each down to the bottom: those below are drawn over it, and no seam shows.
+    [[nodiscard]] std::string areas(std::vector<moment> const& when) const {
+        std::vector<std::vector<double>> tops(layers_.size() + 1, std::vector<double>(when.size()));
+        for (std::size_t k = 0; k != layers_.size(); ++k)
+            for (std::size_t i = 0; i != when.size(); ++i)
+                tops[k + 1][i] = tops[k][i] + static_cast<double>(level_at(*layers_[k], when[i].at));
+        std::string result;
+        for (std::size_t k = layers_.size(); k-- != 0;)
+            result += "<path class=\"area " + colour_of(k) + "\" d=\"" + area(when, tops[k], tops[k + 1]) +
+                      "\"><title>" + xml_text(layers_[k]->name) + "</title></path>\n";
+        return result;
+    }
+    [[nodiscard]] std::string area(std::vector<moment> const& when, std::vector<double> const& below,
+                                   std::vector<double> const& above) const {
+        std::string path;
+        for (std::size_t i = 0; i != when.size();) {
+            std::size_t end = i;
+            while (end != when.size() && above[end] > below[end]) ++end;
+            if (end != i) add_run(path, when, above, i, end);
+            i = end == i ? i + 1 : end;
+        }
+        return path;
+    }
+    void add_run(std::string& path, std::vector<moment> const& when, std::vector<double> const& bytes,
+                 std::size_t first, std::size_t end) const {
+        path += 'M' + svg_number(when[first].x) + ' ' + svg_number(bottom_);
+        std::string last;
+        for (std::size_t i = first; i != end; ++i) {
+            std::string const y = svg_number(y_of(bytes[i]));
+            if (y == last) continue;
+            if (i != first) path += 'H' + svg_number(when[i].x);
+            path += 'V' + y;
+            last = y;
+        }
+        path += 'H' + svg_number(end == when.size() ? right_ : when[end].x) + 'V' + svg_number(bottom_) + 'Z';
+    }
+    [[nodiscard]] std::string steps_of(level_curve const& curve) const {
+        std::vector<level_point> all = curve.points;
+        all.push_back({facts_.all.until, all.back().bytes});
+        auto const points = thinned(all, columns(column));
+        auto const when = with_width(points, column);
+        std::string path = 'M' + svg_number(left) + ' ' + svg_number(y_of(points.front().bytes));
+        for (std::size_t i = 1; i != points.size(); ++i)
+            if (points[i].bytes != points[i - 1].bytes)
+                path += 'H' + svg_number(when[i].x) + 'V' + svg_number(y_of(points[i].bytes));
+        return path + 'H' + svg_number(right_);
+    }
+};
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
