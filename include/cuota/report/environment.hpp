@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a program finds: toolkit, driver and devices; and in one sentence what to install when they do not fit.
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/runtime/cuda_state.hpp>
+#include <cuota/runtime/nvml.hpp>
+#include <cuota/runtime/simulated.hpp>
+
+namespace cuota::inline v0 {
+
+/// The oldest driver for Linux on which programs of a toolkit run, by NVIDIA's release notes: with 11 and later, any of the
+/// same major version will do. Null for toolkits that are not known here. A toolkit as CUDA counts: 13020 is 13.2.
+[[nodiscard]] constexpr char const* oldest_driver_for(int toolkit) noexcept {
+    switch (toolkit / 1000) {
+        case 11: return "450.80.02";
+        case 12: return "525.60.13";
+        case 13: return "580.65.06";
+        default: return nullptr;
+    }
+}
+
+/// Toolkit, runtime, driver and devices at one moment.
+struct environment_facts {
+    cuda_state cuda{};
+    bool is_simulated = false;
+    std::string driver_release{};   ///< "580.65.06"; empty where NVML does not tell
+    std::string why_no_nvml{};      ///< empty where it is there
+    std::string visible_devices{};  ///< CUDA_VISIBLE_DEVICES; of none that is set, empty
+    bool limits_devices = false;    ///< CUDA_VISIBLE_DEVICES is set, even to nothing
+
+    /// What is wrong and what to do, in one sentence; nothing when devices can be used.
+    [[nodiscard]] std::optional<std::string> complaint() const;
+    /// A line for the versions, one for each device, and the complaint where there is one.
+    [[nodiscard]] std::string text() const;
+};
+
+namespace detail {
+
+/// "13.2"
+[[nodiscard]] inline std::string cuda_version_text(int version) {
+    return std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+}
+
+[[nodiscard]] inline std::string driver_to_install(int toolkit) {
+    char const* const oldest = oldest_driver_for(toolkit);
+    return oldest ? "driver " + std::string{oldest} + " or newer"
+                  : "the driver that the release notes of CUDA " + cuda_version_text(toolkit) + " ask for";
+}
+
+[[nodiscard]] inline std::string no_driver_text(environment_facts const& e) {
+    std::string const built = cuda_version_text(e.cuda.built_with);
+    std::string const install = "install " + driver_to_install(e.cuda.built_with);
+    if (e.cuda.driver == 0)
+        return "no driver of NVIDIA's was found, and this program was built with CUDA " + built + ": " +
+               install + ", or in a container start it with the host's (--gpus all)";
+    std::string const driver = cuda_version_text(e.cuda.driver);
+    std::string const release = e.driver_release.empty() ? "" : ' ' + e.driver_release;
+    return "the driver" + release + " supports CUDA up to " + driver + ", this program was built with " +
+           built + ": " + install + ", or build with a toolkit of " + driver + " or older";
+}
+
+[[nodiscard]] inline std::string no_device_text(environment_facts const& e) {
+    if (e.limits_devices)
+        return "no device is visible, for CUDA_VISIBLE_DEVICES is \"" + printable(e.visible_devices) +
+               "\": unset it, or name a device that nvidia-smi -L lists";
+    return "the driver is there and finds no device: see that nvidia-smi -L lists one, and that a container "
+           "is "
+           "given it (--gpus all)";
+}
+
+[[nodiscard]] inline std::string mismatch_text(environment_facts const& e) {
+    return "the driver's library" + (e.driver_release.empty() ? "" : ' ' + e.driver_release) +
+           " and its kernel module are of different versions: restart the machine, as after every update of "
+           "the "
+           "driver, or in a container remove CUDA's compatibility package";
+}
+
+[[nodiscard]] inline std::string trouble_text(environment_facts const& e) {
+    switch (e.cuda.trouble) {
+        case cuda_trouble::none: return {};
+        case cuda_trouble::driver_missing_or_old: return no_driver_text(e);
+        case cuda_trouble::driver_is_stub:
+            return "the toolkit's stub of libcuda was found in place of the driver's: take the folder "
+                   "\"stubs\" out "
+                   "of LD_LIBRARY_PATH, and install " +
+                   driver_to_install(e.cuda.built_with) + " where there is none";
+        case cuda_trouble::no_device: return no_device_text(e);
+        case cuda_trouble::library_mismatch: return mismatch_text(e);
+        case cuda_trouble::no_forward_compatibility:
+            return "CUDA's compatibility package is installed, and this device does not support it: remove "
+                   "the "
+                   "package and install " +
+                   driver_to_install(e.cuda.built_with);
+        case cuda_trouble::not_ready:
+            return "the machine's services for its devices do not run: start nvidia-fabricmanager, of the "
+                   "same "
+                   "version as the driver, and wait until it is ready";
+        case cuda_trouble::not_permitted:
+            return "this user may not use the devices: give it access to /dev/nvidia*";
+        case cuda_trouble::other: break;
+    }
+    return "CUDA does not start, for " + e.cuda.error +
+           ": see whether nvidia-smi works, and restart the machine if the driver was updated";
+}
+
+}  // namespace detail
+
+/// Looks at the machine. Never an exception for what is missing: that is the answer.
+/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet.
+[[nodiscard]] inline environment_facts environment(nvml const& management = nvml::of_this_machine()) {
+    environment_facts found;
+    found.cuda = look_at_cuda();
+    found.is_simulated = is_simulated();
+    if (auto const release = management.driver_version()) found.driver_release = *release;
+    found.why_no_nvml = management.why_not();
+    char const* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    found.limits_devices = visible != nullptr;
+    found.visible_devices = visible ? visible : "";
+    return found;
+}
+
+inline std::optional<std::string> environment_facts::complaint() const {
+    if (std::string const trouble = detail::trouble_text(*this); !trouble.empty()) return trouble;
+    if (cuda.runtime == 0 || cuda.runtime / 1000 == cuda.built_with / 1000) return std::nullopt;
+    return "this program was built with CUDA " + detail::cuda_version_text(cuda.built_with) +
+           " and runs with the library of " + detail::cuda_version_text(cuda.runtime) +
+           ": let LD_LIBRARY_PATH lead to libcudart.so." + std::to_string(cuda.built_with / 1000);
+}
+
+inline std::string environment_facts::text() const {
+    std::string result = "built with CUDA " + detail::cuda_version_text(cuda.built_with);
+    if (is_simulated) result += ", on the simulated runtime: no GPU is involved";
+    else if (cuda.runtime != 0) result += ", runs with " + detail::cuda_version_text(cuda.runtime);
+    if (!is_simulated && cuda.driver != 0)
+        result += "; driver" + (driver_release.empty() ? "" : ' ' + driver_release) + " for CUDA up to " +
+                  detail::cuda_version_text(cuda.driver);
+    if (!is_simulated && !why_no_nvml.empty()) result += "; no NVML: " + detail::printable(why_no_nvml);
+    for (device_description const& d : cuda.devices)
+        result += "\n  device " + std::to_string(d.ordinal) + ": " + detail::printable(d.name) +
+                  ", compute capability " + std::to_string(d.major) + '.' + std::to_string(d.minor) + ", " +
+                  bytes_text(d.total) + ", at " + d.pci;
+    if (auto const what = complaint()) result += "\n  " + *what;
+    return result;
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Which other programs hold memory on a device, in words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/runtime/device.hpp>
+#include <cuota/runtime/nvml.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+[[nodiscard]] inline std::string process_text(nvml_process const& p) {
+    std::string const name = p.name.empty() ? "process" : shown(p.name, 24);
+    return name + " (" + std::to_string(p.pid) + ") " + (p.bytes ? bytes_text(*p.bytes) : "of unknown size");
+}
+
+}  // namespace detail
+
+/// "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB": the first `most` as they are listed, without this
+/// process. "at least" where the driver tells no bytes of one. "no other program uses it"; "other programs not known: why".
+/// Throws: std::bad_alloc.
+[[nodiscard]] inline std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
+                                                     std::size_t most = 4) {
+    if (!all) return "other programs not known: " + detail::printable(all.why_not());
+    std::string list;
+    std::size_t sum = 0, others = 0;
+    bool is_whole = true;
+    for (nvml_process const& p : *all) {
+        if (p.is_this) continue;
+        if (others++ < most) list += (list.empty() ? "" : ", ") + detail::process_text(p);
+        sum = detail::saturating_add(sum, p.bytes.value_or(0));
+        is_whole = is_whole && p.bytes;
+    }
+    if (others == 0) return "no other program uses it";
+    if (others > most) list += (list.empty() ? "" : " and ") + count_text(others - most) + " more";
+    std::string const held = is_whole   ? bytes_text(sum) + ": "
+                             : sum != 0 ? "at least " + bytes_text(sum) + ": "
+                                        : "";
+    return "other programs " + held + list;
+}
+
+/// Of a device, asked now. Throws: cuda_error for one that is not there; std::bad_alloc. Cost: as nvml's.
+[[nodiscard]] inline std::string other_programs_text(device d,
+                                                     nvml const& management = nvml::of_this_machine(),
+                                                     std::size_t most = 4) {
+    return other_programs_text(management.processes(pci_bus_id(d)), most);
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A snapshot as Prometheus and its kin scrape it: text, to be served at /metrics or written for a textfile collector.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+
+namespace cuota::inline v0 {
+
+/// How a snapshot is exposed.
+struct prometheus_options {
+    bool open_metrics = false;  ///< OpenMetrics 1.0 instead of Prometheus' text format 0.0.4
+    /// On every series, in front of its own labels: {{"rank", "3"}}. Values may be anything, names not: see prometheus_text.
+    std::vector<std::pair<std::string, std::string>> labels{};
+};
+
+/// What an HTTP answer with such a text says in Content-Type.
+[[nodiscard]] inline char const* prometheus_content_type(prometheus_options const& how = {}) noexcept {
+    return how.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                            : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+namespace detail {
+
+// A label's value between its quotes. What is no UTF-8 becomes U+FFFD; other control characters may stay as they are.
+[[nodiscard]] inline std::string prometheus_value(std::string_view text) {
+    std::string result;
+    for (std::size_t at = 0; at != text.size();) {
+        std::size_t const length = utf8_length(text, at);
+        if (length == 0) result += "\xEF\xBF\xBD";
+        else if (text[at] == '\n') result += "\\n";
+        else if (text[at] == '"' || text[at] == '\\') (result += '\\') += text[at];
+        else result += text.substr(at, length);
+        at += length == 0 ? 1 : length;
+    }
+    return result;
+}
+
+// Labels as they stand between the braces.
+[[nodiscard]] inline std::string with_label(std::string labels, std::string_view name,
+                                            std::string_view escaped) {
+    return ((((labels += labels.empty() ? "" : ",") += name) += "=\"") += escaped) += '"';
+}
+
+// Names of things among their like. Whoever comes second with a name is "name#2": compared as they are written, for two
+// names that are no UTF-8 may become one.
+class prometheus_names {
+public:
+    // `scope`: labels that tell them apart already.
+    [[nodiscard]] std::string fresh(std::string const& scope, std::string const& escaped) {
+        std::string name = escaped;
+        for (std::size_t n = 2; !used_.emplace(scope, name).second; ++n)
+            name = escaped + '#' + std::to_string(n);
+        return name;
+    }
+
+private:
+    std::set<std::pair<std::string, std::string>> used_;
+};
+
+class prometheus_writer {
+public:
+    using series = std::pair<std::string, std::size_t>;  // labels and a value
+
+    explicit prometheus_writer(bool open_metrics) noexcept : open_metrics_{open_metrics} {}
+
+    // A family that has no series is left out. A counter's name is without its _total.
+    void gauge(std::string const& name, char const* help, std::vector<series> const& all) {
+        family(name, name, "gauge", help, all);
+    }
+    void counter(std::string const& name, char const* help, std::vector<series> const& all) {
+        family(open_metrics_ ? name : name + "_total", name + "_total", "counter", help, all);
+    }
+    [[nodiscard]] std::string text() && {
+        if (open_metrics_) text_ += "# EOF\n";
+        return std::move(text_);
+    }
+
+private:
+    void family(std::string const& name, std::string const& sample, char const* type, char const* help,
+                std::vector<series> const& all) {
+        if (all.empty()) return;
+        text_ += "# HELP " + name + ' ' + help + "\n# TYPE " + name + ' ' + type + '\n';
+        if (open_metrics_ && name.ends_with("_bytes")) text_ += "# UNIT " + name + " bytes\n";
+        for (auto const& [labels, value] : all) {
+            text_ += sample;
+            if (!labels.empty()) ((text_ += '{') += labels) += '}';
+            ((text_ += ' ') += value == unlimited ? "+Inf" : std::to_string(value)) += '\n';
+        }
+    }
+    bool const open_metrics_;
+    std::string text_;
+};
+
+using pool_figure = std::size_t pool_stats::*;  // nvcc would put parentheses around it
+struct pool_metric {
+    char const* name;
+    char const* help;
+    pool_figure figure;
+};
+inline constexpr std::array<pool_metric, 12> pool_gauges{{
+    {"requested_bytes", "Live, as asked for.", &pool_stats::requested},
+    {"allocated_bytes", "Live, rounded up to the granule of the pool.", &pool_stats::allocated},
+    {"active_bytes", "Live, or free and perhaps still in use by enqueued work.", &pool_stats::active},
+    {"reserved_bytes", "Pages and segments taken of the device, and not given back.", &pool_stats::reserved},
+    {"requested_peak_bytes", "The most that was live at once, as asked for.", &pool_stats::peak_requested},
+    {"allocated_peak_bytes", "The most that was live at once, rounded up.", &pool_stats::peak_allocated},
+    {"active_peak_bytes", "The most that was active at once, as far as seen.", &pool_stats::peak_active},
+    {"reserved_peak_bytes", "The most that was reserved at once.", &pool_stats::peak_reserved},
+    {"largest_free_bytes", "The largest free block.", &pool_stats::largest_free},
+    {"segments", "Segments of a source, and runs of pages side by side.", &pool_stats::segments},
+    {"live_blocks", "Blocks that somebody has.", &pool_stats::live_blocks},
+    {"free_blocks", "Blocks that nobody has.", &pool_stats::free_blocks},
+}};
+inline constexpr std::array<pool_metric, 2> pool_counters{{
+    {"taken_again", "Allocations that a thread had of what it gave back, without a lock.",
+     &pool_stats::taken_again},
+    {"stream_waits", "Waits put into streams to hand memory from one to another.", &pool_stats::stream_waits},
+}};
+
+[[nodiscard]] inline char const* memory_name(memory_kind kind) noexcept {
+    return kind == memory_kind::device ? "device" : kind == memory_kind::pinned ? "pinned" : "managed";
+}
+
+class prometheus_text_of {
+public:
+    prometheus_text_of(memory_snapshot const& s, prometheus_options const& how)
+        : all_{s}, to_{how.open_metrics}, common_{checked_labels(how)} {
+        name_budgets();
+    }
+
+    [[nodiscard]] std::string run() && {
+        auto const since = std::chrono::duration_cast<std::chrono::seconds>(all_.taken.time_since_epoch());
+        auto const seconds = static_cast<std::size_t>(since.count() > 0 ? since.count() : 0);
+        to_.gauge("cuota_snapshot_timestamp_seconds", "When the snapshot was taken, since 1970.",
+                  {{common_, seconds}});
+        write_budgets();
+        write_holders();
+        write_pools();
+        write_tags();
+        write_devices();
+        return std::move(to_).text();
+    }
+
+private:
+    using all_series = std::vector<prometheus_writer::series>;
+
+    // The names that a label may have, and none that a series of ours has already.
+    [[nodiscard]] static std::string checked_labels(prometheus_options const& how) {
+        std::set<std::string_view> taken{"budget", "cached", "device", "holder",
+                                         "memory", "model",  "pool",   "tag"};
+        std::string labels;
+        for (auto const& [name, value] : how.labels) {
+            if (!is_label_name(name))
+                throw misuse{
+                    "\"" + printable(name) +
+                    "\" is no name for a label of Prometheus: letters, digits and _, no digit first, "
+                    "not __ first"};
+            if (!taken.insert(name).second)
+                throw misuse{"two labels of Prometheus have the name \"" + name + '"'};
+            labels = with_label(std::move(labels), name, prometheus_value(value));
+        }
+        return labels;
+    }
+    [[nodiscard]] static bool is_label_name(std::string_view name) noexcept {
+        if (name.empty() || name.starts_with("__") || (name[0] >= '0' && name[0] <= '9')) return false;
+        for (char const c : name)
+            if (!(c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
+                return false;
+        return true;
+    }
+    [[nodiscard]] static std::string name_or(std::string_view name, char const* other) {
+        return prometheus_value(name.empty() ? other : name);
+    }
+
+    void name_budgets() {
+        prometheus_names names;
+        for (budget_entry const& b : all_.budgets) {
+            std::string path = name_or(b.facts.name, "unnamed");
+            if (b.parent && *b.parent < paths_.size()) path = paths_[*b.parent] + '/' + path;
+            paths_.push_back(names.fresh("", path));
+        }
+    }
+    [[nodiscard]] std::string in_budget(std::size_t index) const {
+        return index < paths_.size() ? with_label(common_, "budget", paths_[index]) : common_;
+    }
+
+    void write_budgets() {
+        using fact = std::size_t budget_facts::*;
+        auto const write = [this](char const* name, char const* help, fact figure) {
+            all_series found;
+            for (std::size_t i = 0; i != all_.budgets.size(); ++i)
+                found.push_back({in_budget(i), all_.budgets[i].facts.*figure});
+            to_.gauge(name, help, found);
+        };
+        write("cuota_budget_limit_bytes", "The most that may be held of a budget.", &budget_facts::limit);
+        write("cuota_budget_held_bytes", "What is held of a budget and of those in it.", &budget_facts::held);
+        write("cuota_budget_peak_bytes", "The most that was held of a budget at once.", &budget_facts::peak);
+    }
+    // Places are left out, for a label of many values is a burden to who keeps them: bytes of one tag are added up.
+    void write_holders() {
+        std::map<std::string, std::size_t> sums;
+        for (holder_facts const& h : all_.holders)
+            for (holding const& held : h.holdings) {
+                std::string labels = with_label(in_budget(h.budget), "holder", name_or(h.name, "unnamed"));
+                labels = with_label(std::move(labels), "tag", name_or(held.name.text(), "untagged"));
+                labels = with_label(std::move(labels), "cached", held.is_cached ? "true" : "false");
+                std::size_t& sum = sums[labels];
+                sum = saturating_add(sum, held.bytes);
+            }
+        to_.gauge("cuota_holder_bytes", "What is held of a budget by others than pools.",
+                  {sums.begin(), sums.end()});
+    }
+    void write_pools() {
+        prometheus_names names;
+        for (pool_facts const& p : all_.pools) {
+            std::string labels = in_budget(p.budget);
+            if (p.device) labels = with_label(std::move(labels), "device", std::to_string(*p.device));
+            labels = with_label(std::move(labels), "memory", memory_name(p.memory));
+            std::string const name = names.fresh(labels, name_or(p.name, "unnamed"));
+            pools_.push_back(with_label(labels, "pool", name));
+        }
+        auto const series_of = [this](pool_metric const& m) {
+            all_series found;
+            for (std::size_t i = 0; i != pools_.size(); ++i)
+                found.push_back({pools_[i], all_.pools[i].stats.*m.figure});
+            return found;
+        };
+        for (pool_metric const& m : pool_gauges)
+            to_.gauge(std::string{"cuota_pool_"} + m.name, m.help, series_of(m));
+        for (pool_metric const& m : pool_counters)
+            to_.counter(std::string{"cuota_pool_"} + m.name, m.help, series_of(m));
+    }
+    void write_tags() {
+        all_series requested, allocated, peaks, blocks;
+        for (std::size_t i = 0; i != pools_.size(); ++i) {
+            prometheus_names names;
+            for (tag_facts const& t : all_.pools[i].tags) {
+                std::string const labels =
+                    with_label(pools_[i], "tag", names.fresh("", name_or(t.name.text(), "untagged")));
+                requested.push_back({labels, t.requested});
+                allocated.push_back({labels, t.allocated});
+                blocks.push_back({labels, t.live_blocks});
+                if (t.peak) peaks.push_back({labels, *t.peak});
+            }
+        }
+        to_.gauge("cuota_tag_requested_bytes", "Live in a pool under a tag, as asked for.", requested);
+        to_.gauge("cuota_tag_allocated_bytes", "Live in a pool under a tag, rounded up.", allocated);
+        to_.gauge("cuota_tag_peak_bytes", "The most allocated under a tag since a recorder looks on.", peaks);
+        to_.gauge("cuota_tag_live_blocks", "Live blocks of a pool under a tag.", blocks);
+    }
+    void write_devices() {
+        prometheus_names names;
+        std::array<all_series, 5> found;
+        for (device_facts const& d : all_.devices) {
+            std::string labels = with_label(common_, "model", name_or(d.name, "unnamed"));
+            labels = with_label(labels, "device", names.fresh(labels, std::to_string(d.ordinal)));
+            std::array<std::size_t, 5> const figures{d.total, d.free, d.ours, d.elsewhere(), d.overhead};
+            for (std::size_t i = 0; i != figures.size(); ++i) found[i].push_back({labels, figures[i]});
+        }
+        to_.gauge("cuota_device_total_bytes", "Memory of a device.", found[0]);
+        to_.gauge("cuota_device_free_bytes", "What its driver has left, for every program.", found[1]);
+        to_.gauge("cuota_device_ours_bytes", "Held through cuota by this process.", found[2]);
+        to_.gauge("cuota_device_elsewhere_bytes", "Gone, and not ours: other programs, context, libraries.",
+                  found[3]);
+        to_.gauge("cuota_device_overhead_bytes", "Of what is elsewhere, what was there at the start.",
+                  found[4]);
+    }
+
+    memory_snapshot const& all_;
+    prometheus_writer to_;
+    std::string const common_;
+    std::vector<std::string> paths_;  // of budgets, escaped
+    std::vector<std::string> pools_;  // their labels
+};
+
+}  // namespace detail
+
+/// The snapshot's budgets, holders, pools, tags and devices as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
+///
+/// A budget is named by its path, so that names may repeat in other branches. Where two things would be one series all
+/// the same (two pools of one name on one budget and device), the later one in the snapshot is "name#2": none is lost, and
+/// what keeps its place keeps its name. Bytes of holders are summed over places. `unlimited` is +Inf. Names may be any
+/// bytes: they are escaped, and what is no UTF-8 becomes U+FFFD. Counters: cuota_pool_taken_again_total and
+/// cuota_pool_stream_waits_total; all else is a gauge.
+///
+/// Throws: misuse for a label in `how` whose name Prometheus does not take, or that is there twice or in a series already;
+///         std::bad_alloc.
+/// Cost:   O(n log n) in budgets, pools and tags; blocks are not looked at, so a snapshot without them will do.
+[[nodiscard]] inline std::string prometheus_text(memory_snapshot const& s,
+                                                 prometheus_options const& how = {}) {
+    return detail::prometheus_text_of{s, how}.run();
+}
+
+}  // namespace cuota::inline v0

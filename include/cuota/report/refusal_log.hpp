@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Refusals as lines of a log, for programs that catch them and go on: whole, and never more than a disk can take.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/json.hpp>
+#include <cuota/core/refusal_json.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+/// "2026-01-31T23:59:59.123Z"
+[[nodiscard]] inline std::string utc_text(std::chrono::system_clock::time_point at) {
+    using namespace std::chrono;
+    auto const whole = floor<milliseconds>(at);
+    auto const day = floor<days>(whole);
+    year_month_day const date{day};
+    auto const rest = (whole - day).count();  // milliseconds
+    char text[64];
+    std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
+                  static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                  static_cast<int>(rest / 3'600'000), static_cast<int>(rest / 60'000 % 60),
+                  static_cast<int>(rest / 1000 % 60), static_cast<int>(rest % 1000));
+    return text;
+}
+
+}  // namespace detail
+
+/// How much a refusal_log writes, and by which clock.
+struct refusal_log_options {
+    std::chrono::nanoseconds window = std::chrono::seconds{10};  ///< one line for all that are alike
+    std::size_t most_kinds = 256;   ///< how many kinds are told apart in a window
+    std::size_t most_holders = 32;  ///< of a line: see refusal_json
+    std::function<std::chrono::system_clock::time_point()> now = [] {
+        return std::chrono::system_clock::now();
+    };
+};
+
+/// Writes refusals as lines of JSON, one for each, unless they are like one that was written just before.
+///
+///     refusal_log log{stderr};
+///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }   // and go on with less
+///
+/// Alike are refusals of one budget (by the names up to its root), tag and place: a loop that is refused a million times
+/// is one line, and then one line for each `window` that says how many more there were. That line comes with the next
+/// refusal of any kind after the window, by flush(), or at the end: the log has no thread of its own.
+///
+///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{what refusal_json gives}}
+///     {"time":...,"level":"warning","event":"refused_again","text":"and 1'204 more like it in 10 s","more":1204,...}
+///
+/// The level is "warning" where a budget refused, "error" where the device did. In each window there are no more lines
+/// than 2 * (most_kinds + 1), whatever is refused: kinds beyond that are taken for one.
+///
+/// Threads: any. The sink is called by one at a time, under the log's lock: it must not wait for others that may write.
+///          A refusal that the sink itself meets is counted as lost.
+/// Throws:  never while it logs. The first line that cannot be made or written goes to the error sink; all are counted.
+/// Cost:    of a refusal that is held back, a lock and a look-up; of a line, microseconds and what the sink takes.
+class refusal_log {
+public:
+    using clock = std::chrono::system_clock;
+    /// Takes a line without its end. What it throws is as if the line could not be written.
+    using sink = std::function<void(std::string_view line)>;
+
+    using options = refusal_log_options;
+    /// Refusals since the begin, and lines. seen == refusals written + held_back + lost.
+    struct counts {
+        std::uint64_t seen = 0;       ///< refusals
+        std::uint64_t lines = 0;      ///< written, of both kinds
+        std::uint64_t held_back = 0;  ///< refusals that another line stands for
+        std::uint64_t lost = 0;       ///< refusals whose line could not be made or written
+    };
+
+    /// Throws: misuse for no sink or no clock; std::bad_alloc.
+    explicit refusal_log(sink to, options how = {}, place where = place::here())
+        : to_{std::move(to)}, how_{std::move(how)} {
+        if (!to_ || !how_.now) throw misuse{"a refusal_log needs a sink and a clock", where};
+    }
+    /// To a file that stays open as long as the log lives. Every line is flushed.
+    explicit refusal_log(std::FILE* file, options how = {}, place where = place::here())
+        : refusal_log{sink_of(file, where), std::move(how), where} {}
+    /// To a stream that lives as long as the log. Every line is flushed.
+    explicit refusal_log(std::ostream& stream, options how = {}, place where = place::here())
+        : refusal_log{sink_of(stream), std::move(how), where} {}
+
+    refusal_log(refusal_log const&) = delete;  // budgets know it by its address
+    refusal_log& operator=(refusal_log const&) = delete;
+    ~refusal_log() { flush(); }
+
+    void write(refusal const& r) noexcept {
+        logging([&] { write_locked(r, how_.now()); }, true);
+    }
+    /// As an observer of budgets and pools.
+    void refused(out_of_memory const& e) noexcept { write(e.facts()); }
+
+    /// Says now how many were held back, and takes the next of each kind for a new one.
+    void flush() noexcept {
+        logging([&] { end_kinds(how_.now(), [](kind const&) { return true; }); }, false);
+    }
+
+    [[nodiscard]] counts count() const noexcept {
+        return {seen_.load(), lines_.load(), held_back_.load(), lost_.load()};
+    }
+
+private:
+    using kind_key = std::tuple<std::string, std::string, std::string, unsigned>;  // budget, tag, file, line
+    struct kind {
+        clock::time_point since;  // its line
+        clock::time_point last;
+        std::uint64_t more = 0;
+        std::size_t asked = 0;  // by those, bytes
+        char const* level = "";
+    };
+
+    [[nodiscard]] static sink sink_of(std::FILE* file, place where) {
+        if (!file) throw misuse{"a refusal_log needs a file", where};
+        return [file](std::string_view line) {
+            std::string const whole = std::string{line} + '\n';  // in one piece, for others may write there
+            if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
+                std::clearerr(file);
+                throw std::runtime_error{"cuota::refusal_log: a file took no line"};
+            }
+        };
+    }
+    [[nodiscard]] static sink sink_of(std::ostream& stream) {
+        return [&stream](std::string_view line) {
+            stream << line << '\n' << std::flush;
+            if (!stream) throw std::runtime_error{"cuota::refusal_log: a stream took no line"};
+        };
+    }
+
+    // Runs a step under the lock; the first error there ever is, is told outside of it.
+    template <class Step>
+    void logging(Step step, bool is_refusal) noexcept {
+        if (is_refusal) ++seen_;
+        std::exception_ptr failure;
+        if (busy_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {  // called by the sink
+            if (is_refusal) ++lost_;
+            return;
+        }
+        try {
+            std::scoped_lock const lock{guard_};
+            busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+            if (!attempt(step) && is_refusal) ++lost_;
+            busy_.store(std::thread::id{}, std::memory_order_relaxed);
+            if (failure_ && !std::exchange(has_told_, true)) failure = failure_;
+        } catch (...) {  // no lock, and nothing done
+            if (is_refusal) ++lost_;
+        }
+        if (failure) (void)report_failure_of([&] { std::rethrow_exception(failure); });
+    }
+    template <class Step>
+    bool attempt(Step step) noexcept {
+        try {
+            step();
+            return true;
+        } catch (...) {
+            if (!failure_) failure_ = std::current_exception();
+            return false;
+        }
+    }
+
+    void write_locked(refusal const& r, clock::time_point now) {
+        if (now >= next_end_ || now < latest_)
+            end_kinds(now, [&](kind const& k) { return now - k.since >= how_.window || now < k.since; });
+        latest_ = now;
+        kind_key key = key_of(r);
+        if (kinds_.size() >= how_.most_kinds && !kinds_.contains(key)) key = all_others();
+        auto const found = kinds_.find(key);
+        if (found != kinds_.end()) return hold_back(found->second, r, now);
+        char const* const level = r.missing() != 0 ? "warning" : "error";
+        std::string const line =
+            begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
+        next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
+        kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});  // were it to fail, it would again
+        to_line(line);
+    }
+    void hold_back(kind& k, refusal const& r, clock::time_point now) noexcept {
+        ++k.more;
+        k.asked = detail::saturating_add(k.asked, r.asked);
+        k.last = now;
+        ++held_back_;
+    }
+    template <class Which>
+    void end_kinds(clock::time_point now, Which ends) {
+        next_end_ = clock::time_point::max();
+        for (auto at = kinds_.begin(); at != kinds_.end();) {
+            if (!ends(at->second)) {
+                next_end_ = std::min(next_end_, at->second.since + how_.window);
+                ++at;
+                continue;
+            }
+            auto const ended = kinds_.extract(at++);
+            if (ended.mapped().more != 0)
+                attempt(
+                    [&] { tell_the_rest(ended.key(), ended.mapped(), now); });  // and go on with the others
+        }
+    }
+    void tell_the_rest(kind_key const& key, kind const& k, clock::time_point now) {
+        auto const& [budget, name, file, line] = key;
+        bool const is_mixed = key == all_others();
+        auto const span = std::chrono::ceil<std::chrono::seconds>(k.last - k.since).count();
+        auto const seconds = static_cast<std::uint64_t>(std::max(span, decltype(span){1}));
+        auto rest = begin_line(now, k.level, "refused_again");
+        rest.add("text", "and " + count_text(k.more) +
+                             (is_mixed ? " more of other kinds in " : " more like it in ") +
+                             count_text(seconds) + " s");
+        rest.add("more", static_cast<std::size_t>(k.more)).add("asked", k.asked);
+        rest.add("seconds", static_cast<std::size_t>(seconds)).add("budget", budget).add("tag", name);
+        rest.add_json("place", detail::json_place(is_mixed ? place{} : place{file.c_str(), line}));
+        to_line(rest.text());
+    }
+    [[nodiscard]] static detail::json_object begin_line(clock::time_point now, char const* level,
+                                                        char const* event) {
+        detail::json_object line;
+        line.add("time", detail::utc_text(now)).add("level", level).add("event", event);
+        return line;
+    }
+    void to_line(std::string const& line) {
+        to_(line);
+        ++lines_;
+    }
+    // What no refusal has.
+    [[nodiscard]] static kind_key all_others() { return {"", "", "", ~0U}; }
+    [[nodiscard]] static kind_key key_of(refusal const& r) {
+        std::string path;
+        for (budget_facts const& b : r.budgets) path.insert(0, path.empty() ? b.name : b.name + '/');
+        return {std::move(path), r.request.name.text(), r.request.where.file, r.request.where.line};
+    }
+
+    sink const to_;
+    options const how_;
+    std::mutex guard_;
+    std::map<kind_key, kind> kinds_;
+    clock::time_point next_end_ = clock::time_point::max();  // of a window
+    clock::time_point latest_ = clock::time_point::min();
+    std::exception_ptr failure_;  // the first
+    bool has_told_ = false;
+    std::atomic<std::thread::id> busy_{};  // who is in the sink
+    std::atomic<std::uint64_t> seen_ = 0;
+    std::atomic<std::uint64_t> lines_ = 0;
+    std::atomic<std::uint64_t> held_back_ = 0;
+    std::atomic<std::uint64_t> lost_ = 0;
+};
+
+}  // namespace cuota::inline v0

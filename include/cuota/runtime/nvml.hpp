@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Who else holds memory on a device: NVIDIA's management library, where the machine has one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cuota/runtime/call.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0 {
+
+/// What was asked for, or in words why it is not known. Not an error: many machines have no NVML.
+template <class T>
+class nvml_answer {
+public:
+    nvml_answer(T value) : value_{std::move(value)} {}
+    [[nodiscard]] static nvml_answer unknown(std::string why) {
+        nvml_answer answer;
+        answer.why_not_ = std::move(why);
+        return answer;
+    }
+
+    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }
+    /// Only when there is one.
+    [[nodiscard]] T const& operator*() const noexcept { return *value_; }
+    [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
+    /// "libnvidia-ml.so.1: cannot open shared object file: ..."; empty when there is a value.
+    [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
+
+private:
+    nvml_answer() = default;
+    std::optional<T> value_;
+    std::string why_not_;
+};
+
+/// A process that uses a device.
+struct nvml_process {
+    unsigned pid = 0;
+    std::optional<std::size_t> bytes{};  ///< of device memory; none where the driver does not tell
+    std::string name{};                  ///< of /proc, at most 15 bytes; empty where it is not to be seen
+    bool is_this = false;                ///< has the pid of the calling one
+};
+
+/// A device's memory, for every program. Bytes.
+struct nvml_memory {
+    std::size_t total = 0;
+    std::size_t free = 0;
+    std::size_t used = 0;  ///< with what the driver keeps for itself
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string pci_text(cudaDeviceProp const& p) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%08x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID),
+                  static_cast<unsigned>(p.pciBusID), static_cast<unsigned>(p.pciDeviceID));
+    return text;
+}
+
+}  // namespace detail
+
+/// "00000000:3b:00.0", where it is on the machine's PCI buses. CUDA_VISIBLE_DEVICES gives devices other ordinals in every
+/// process; this is the same in all, and what NVML knows it by. Of a part of a device (MIG), it is the whole one's.
+/// Throws: cuda_error.
+[[nodiscard]] inline std::string pci_bus_id(device d) {
+    cudaDeviceProp properties{};
+    rt::check(cudaGetDeviceProperties(&properties, d.ordinal()), "cudaGetDeviceProperties");
+    return detail::pci_text(properties);
+}
+
+namespace detail {
+
+// Of NVML's interface, what is used here: its numbers and layouts are the same in all drivers since 450.
+namespace nvml_abi {
+
+using result = int;
+using handle = struct nvml_device*;
+inline constexpr result success = 0;
+inline constexpr result insufficient_size = 7;
+inline constexpr unsigned long long not_available = ~0ULL;
+
+struct memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+};
+struct process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance;
+    unsigned compute_instance;
+};
+static_assert(sizeof(memory) == 24 && sizeof(process) == 24);
+
+using init_call = result();
+using error_call = char const*(result);
+using text_call = result(char*, unsigned);
+using find_call = result(char const*, handle*);
+using memory_call = result(handle, memory*);
+using processes_call = result(handle, unsigned*, process*);
+
+}  // namespace nvml_abi
+
+[[nodiscard]] inline std::string process_name(unsigned pid) {
+    std::ifstream file{"/proc/" + std::to_string(pid) + "/comm"};
+    std::string name;
+    std::getline(file, name);
+    return name;
+}
+
+}  // namespace detail
+
+/// NVML, opened when it is first needed: nothing is linked, and a machine without it only knows less.
+///
+/// Threads: any. Throws: std::bad_alloc; what NVML cannot tell is an answer without a value.
+/// Cost: of a question tens of microseconds to milliseconds: for reports, not for every allocation.
+class nvml {
+public:
+    using find_symbol = std::function<void*(char const* name)>;
+
+    /// The machine's own. Absent on the simulated runtime, whose devices are not the machine's.
+    [[nodiscard]] static nvml const& of_this_machine() {
+        static nvml const& one =  // never destroyed: reports at the very end of the program ask it
+            *(is_simulated() ? new nvml{find_symbol{}, "the device is simulated"} : new nvml);
+        return one;
+    }
+    /// Opens a library by its name or path.
+    explicit nvml(char const* library = "libnvidia-ml.so.1")
+        : library_{::dlopen(library, RTLD_LAZY | RTLD_LOCAL)} {
+        if (!library_) {
+            char const* const why = ::dlerror();
+            why_not_ = why ? why : std::string{library} + " cannot be opened";
+            return;
+        }
+        try {
+            start([this](char const* name) { return ::dlsym(library_, name); });
+        } catch (...) {
+            ::dlclose(library_);
+            throw;
+        }
+    }
+    /// One whose functions are found in another way.
+    explicit nvml(find_symbol const& find) { start(find); }
+
+    nvml(nvml const&) = delete;  // NVML counts who has begun with it
+    nvml& operator=(nvml const&) = delete;
+    ~nvml() {
+        if (is_there() && shutdown_) (void)shutdown_();
+        if (library_) ::dlclose(library_);
+    }
+
+    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }
+    /// Empty when it is there.
+    [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
+
+    /// "580.65.06"
+    [[nodiscard]] nvml_answer<std::string> driver_version() const {
+        char text[96] = "";
+        std::string why = asked("nvmlSystemGetDriverVersion", driver_version_,
+                                [&](auto* call) { return call(text, sizeof text); });
+        if (!why.empty()) return nvml_answer<std::string>::unknown(std::move(why));
+        text[sizeof text - 1] = '\0';
+        return std::string{text};
+    }
+    /// Of the device with that pci_bus_id.
+    [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const {
+        detail::nvml_abi::handle device = nullptr;
+        std::string why = found(pci, device);
+        detail::nvml_abi::memory m{};
+        if (why.empty())
+            why = asked("nvmlDeviceGetMemoryInfo", memory_, [&](auto* call) { return call(device, &m); });
+        if (!why.empty()) return nvml_answer<nvml_memory>::unknown(std::move(why));
+        return nvml_memory{m.total, m.free, m.used};
+    }
+    /// Who uses the device with that pci_bus_id, for computing or for pictures; the most bytes first, and those of whom it
+    /// is not known last. In a container the pids are those of the host: names may be missing or another's, and this
+    /// process not be known by its pid.
+    [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const {
+        using answer = nvml_answer<std::vector<nvml_process>>;
+        detail::nvml_abi::handle device = nullptr;
+        std::string why = found(pci, device);
+        std::vector<nvml_process> all;
+        if (why.empty()) why = list("nvmlDeviceGetComputeRunningProcesses", compute_, device, all);
+        if (!why.empty()) return answer::unknown(std::move(why));
+        (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // many have none
+        for (nvml_process& p : all) {
+            p.name = detail::process_name(p.pid);
+            p.is_this = p.pid == static_cast<unsigned>(::getpid());
+        }
+        std::ranges::stable_sort(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
+        return all;
+    }
+
+private:
+    nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
+
+    void start(find_symbol const& find) {
+        using namespace detail::nvml_abi;
+        auto* const init = as<init_call>(find("nvmlInit_v2"));
+        if (!init) {
+            why_not_ = "the library has no nvmlInit_v2";
+            return;
+        }
+        shutdown_ = as<init_call>(find("nvmlShutdown"));
+        error_ = as<error_call>(find("nvmlErrorString"));
+        driver_version_ = as<text_call>(find("nvmlSystemGetDriverVersion"));
+        find_ = as<find_call>(find("nvmlDeviceGetHandleByPciBusId_v2"));
+        memory_ = as<memory_call>(find("nvmlDeviceGetMemoryInfo"));
+        compute_ = newest(find, "nvmlDeviceGetComputeRunningProcesses");
+        graphics_ = newest(find, "nvmlDeviceGetGraphicsRunningProcesses");
+        if (result const code = init(); code != success) why_not_ = words("nvmlInit_v2", code);
+    }
+    template <class Call>
+    [[nodiscard]] static Call* as(void* symbol) noexcept {
+        return reinterpret_cast<Call*>(symbol);
+    }
+    // Both have this layout; the one without a number has another.
+    [[nodiscard]] static detail::nvml_abi::processes_call* newest(find_symbol const& find,
+                                                                  std::string const& name) {
+        auto* const third = find((name + "_v3").c_str());
+        return as<detail::nvml_abi::processes_call>(third ? third : find((name + "_v2").c_str()));
+    }
+    [[nodiscard]] std::string words(char const* name, detail::nvml_abi::result code) const {
+        char const* const text = error_ ? error_(code) : nullptr;
+        return std::string{name} + " said " + (text ? text : "error " + std::to_string(code));
+    }
+    // Why a call gave nothing; empty when it did.
+    template <class Call, class Ask>
+    [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
+        if (!is_there()) return why_not_;
+        if (!call) return std::string{"the library has no "} + name;
+        detail::nvml_abi::result const code = ask(call);
+        return code == detail::nvml_abi::success ? "" : words(name, code);
+    }
+    [[nodiscard]] std::string found(std::string const& pci, detail::nvml_abi::handle& device) const {
+        return asked("nvmlDeviceGetHandleByPciBusId_v2", find_,
+                     [&](auto* call) { return call(pci.c_str(), &device); });
+    }
+    // Adds those of a list to `all`; who is there already is in both, with all its bytes in each.
+    [[nodiscard]] std::string list(char const* name, detail::nvml_abi::processes_call* call,
+                                   detail::nvml_abi::handle device, std::vector<nvml_process>& all) const {
+        using namespace detail::nvml_abi;
+        std::vector<process> found;
+        std::string why = asked(name, call, [&](auto* ask) {
+            result code = insufficient_size;
+            unsigned count = 0;
+            for (int tries = 0; tries != 8 && code == insufficient_size;
+                 ++tries) {  // more may come meanwhile
+                found.resize(tries == 0 ? 0 : std::size_t{count} + 8);
+                count = static_cast<unsigned>(found.size());
+                code = ask(device, &count, found.empty() ? nullptr : found.data());
+            }
+            found.resize(code == success ? std::min(std::size_t{count}, found.size()) : 0);
+            return code;
+        });
+        for (process const& p : found) add(p, all);
+        return why;
+    }
+    static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all) {
+        auto const bytes =
+            p.bytes == detail::nvml_abi::not_available ? std::nullopt : std::optional<std::size_t>{p.bytes};
+        auto const same = std::ranges::find(all, p.pid, [](nvml_process const& known) { return known.pid; });
+        if (same == all.end()) all.push_back({p.pid, bytes, {}, false});
+        else same->bytes = std::max(same->bytes, bytes);
+    }
+
+    void* library_ = nullptr;
+    std::string why_not_;
+    detail::nvml_abi::init_call* shutdown_ = nullptr;
+    detail::nvml_abi::error_call* error_ = nullptr;
+    detail::nvml_abi::text_call* driver_version_ = nullptr;
+    detail::nvml_abi::find_call* find_ = nullptr;
+    detail::nvml_abi::memory_call* memory_ = nullptr;
+    detail::nvml_abi::processes_call* compute_ = nullptr;
+    detail::nvml_abi::processes_call* graphics_ = nullptr;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/runtime/nvml.hpp>
+
+#include <set>
+#include <string>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/fake_nvml.hpp"
+#include "support/sink.hpp"
+
+using cuota::nvml;
+using support::has;
+
+namespace {
+
+constexpr auto first_device = "00000000:01:00.0";
+
+// The fake machine as it is at first, before and after.
+struct fresh_nvml_machine {
+    fresh_nvml_machine() { fake_nvml = {}; }
+    ~fresh_nvml_machine() { fake_nvml = {}; }
+};
+
+nvml::find_symbol nvml_without(std::set<std::string> names) {
+    return [names = std::move(names)](char const* name) -> void* {
+        return names.contains(name) ? nullptr : ::dlsym(RTLD_DEFAULT, name);
+    };
+}
+
+}  // namespace
+
+TEST_CASE("nvml tells the driver's version and a device's memory", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    {
+        nvml const here;
+        REQUIRE(here.is_there());
+        CHECK(here.why_not().empty());
+        CHECK(fake_nvml.begun == 1);
+        CHECK(*here.driver_version() == "580.65.06");
+        auto const memory = here.memory(first_device);
+        REQUIRE(memory);
+        CHECK(memory->total == 1000);
+        CHECK(memory->free == 400);
+        CHECK(memory->used == 600);
+    }
+    CHECK(fake_nvml.begun == 0);
+}
+
+TEST_CASE("nvml lists every process of a device once, the most bytes first", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    auto const self = static_cast<unsigned>(::getpid());
+    fake_nvml.compute = {{4'000'000'001U, 5, 0, 0}, {self, 70, 0, 0}, {4'000'000'002U, ~0ULL, 0, 0}};
+    fake_nvml.graphics = {{4'000'000'003U, 30, 0, 0}, {self, 60, 0, 0}};
+
+    auto const all = nvml{}.processes(first_device);
+
+    REQUIRE(all);
+    REQUIRE(all->size() == 4);
+    CHECK(all->at(0).pid == self);
+    CHECK(all->at(0).bytes == 70);
+    CHECK(all->at(0).is_this);
+    CHECK(all->at(0).name == cuota::detail::process_name(self));
+    CHECK_FALSE(all->at(0).name.empty());
+    CHECK(all->at(1).pid == 4'000'000'003U);
+    CHECK_FALSE(all->at(1).is_this);
+    CHECK(all->at(1).name.empty());
+    CHECK(all->at(2).bytes == 5);
+    CHECK(all->at(3).bytes == std::nullopt);
+}
+
+TEST_CASE("nvml lists a device without processes, and one whose processes come while it asks",
+          "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    CHECK(nvml{}.processes(first_device)->empty());
+    fake_nvml.grows = true;
+    for (unsigned i = 0; i != 40; ++i) fake_nvml.compute.push_back({4'000'000'000U + i, i, 0, 0});
+
+    auto const all = nvml{}.processes(first_device);
+
+    REQUIRE(all);
+    CHECK(all->size() >= 40);
+}
+
+TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    nvml const here;
+    CHECK(here.memory("00000000:02:00.0").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 said Not Found");
+    fake_nvml.memory_error = 3;
+    fake_nvml.list_error = 999;
+    CHECK(here.memory(first_device).why_not() == "nvmlDeviceGetMemoryInfo said Not Supported");
+    CHECK(here.processes(first_device).why_not() == "nvmlDeviceGetComputeRunningProcesses said error 999");
+    fake_nvml.list_error = 7;  // for ever
+    CHECK_FALSE(here.processes(first_device));
+    fake_nvml.list_error = 0;
+    fake_nvml.graphics_error = 3;  // which many devices say
+    CHECK(here.processes(first_device));
+    CHECK(here.memory(first_device).has_value() == false);
+}
+
+TEST_CASE("nvml is absent where the library is not, is another, or does not start", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    nvml const none{"libcuota-has-no-such.so.1"};
+    CHECK_FALSE(none.is_there());
+    CHECK(has(none.why_not(), "libcuota-has-no-such.so.1"));
+    CHECK(none.driver_version().why_not() == none.why_not());
+    CHECK(none.memory(first_device).why_not() == none.why_not());
+    CHECK(none.processes(first_device).why_not() == none.why_not());
+
+    CHECK(nvml{"libm.so.6"}.why_not() == "the library has no nvmlInit_v2");
+
+    fake_nvml.init_error = 18;
+    {
+        nvml const broken;
+        CHECK(broken.why_not() == "nvmlInit_v2 said Driver/library version mismatch");
+        CHECK_FALSE(broken.processes(first_device));
+    }
+    CHECK(fake_nvml.begun == 0);  // what did not begin does not end
+}
+
+TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    fake_nvml.compute = {{4'000'000'001U, 5, 0, 0}};
+    nvml const older{nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlErrorString"})};
+    REQUIRE(older.processes(first_device));
+    CHECK(older.processes(first_device)->size() == 1);
+    CHECK(older.memory("x").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 said error 6");
+
+    nvml const oldest{
+        nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+                      "nvmlSystemGetDriverVersion", "nvmlDeviceGetMemoryInfo", "nvmlShutdown"})};
+    CHECK(oldest.processes(first_device).why_not() ==
+          "the library has no nvmlDeviceGetComputeRunningProcesses");
+    CHECK(oldest.driver_version().why_not() == "the library has no nvmlSystemGetDriverVersion");
+    CHECK(oldest.memory(first_device).why_not() == "the library has no nvmlDeviceGetMemoryInfo");
+}
+
+TEST_CASE("nvml cuts a version that is longer than it can be", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    fake_nvml.driver = std::string(500, '5');
+    CHECK(nvml{}.driver_version()->size() == 95);
+}
+
+TEST_CASE("A device's place on the bus does not depend on its ordinal's meaning", "[runtime][nvml]") {
+    cuota::simulator::reset({.devices = 3});
+    CHECK(cuota::pci_bus_id(cuota::device{0}) == "00000000:01:00.0");
+    CHECK(cuota::pci_bus_id(cuota::device{2}) == "00000000:03:00.0");
+    CHECK_THROWS_AS(cuota::pci_bus_id(cuota::device{3}), cuota::cuda_error);
+    cuota::simulator::reset();
+}
+
+TEST_CASE("The machine's NVML is not asked about simulated devices", "[runtime][nvml]") {
+    fresh_nvml_machine const machine;
+    nvml const& here = nvml::of_this_machine();
+    CHECK(here.why_not() == "the device is simulated");
+    CHECK_FALSE(here.processes(first_device));
+    CHECK(fake_nvml.begun == 0);
+}

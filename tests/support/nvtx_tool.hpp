@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What NVTX was told by this program: see nvtx_tool.cpp.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct nvtx_listener {
+    std::mutex guard;
+    std::vector<std::string>
+        lines;  ///< "cuota push #decode 4096": a domain, a call, a message (# registered), a payload
+    std::vector<std::string> strings;  ///< registered
+    std::vector<std::string> domains;
+    std::uint64_t ranges = 0;  ///< begun that end by their number
+
+    void told(std::string line) {
+        std::scoped_lock const lock{guard};
+        lines.push_back(std::move(line));
+    }
+};
+
+extern nvtx_listener& nvtx_tool;
