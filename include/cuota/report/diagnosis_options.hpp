@@ -19,10 +19,12 @@ struct diagnosis_options {
     // fragmentation: what is free between live blocks of segments that can only be given back as a whole
     std::size_t fragmentation_bytes = 64_MiB;  ///< so much is free there
     double fragmentation_largest = 0.25;       ///< and the largest free piece is at most this share of it
-    double fragmentation_price = 0.25;  ///< blocks that are named are at most this share of what they hold apart
+    double fragmentation_price =
+        0.25;  ///< blocks that are named are at most this share of what they hold apart
 
     // leak: of one tag and place, in one pool
-    std::size_t leak_steps = 3;      ///< it grew in each of so many steps, up to the last; from twice that on a problem
+    std::size_t leak_steps =
+        3;  ///< it grew in each of so many steps, up to the last; from twice that on a problem
     std::size_t leak_bytes = 1_MiB;  ///< and by so much in all
 
     // churn: of one tag and place, in one pool
@@ -31,15 +33,15 @@ struct diagnosis_options {
     double churn_reuse = 4;         ///< of so many times the bytes that there ever were at once
 
     // what was asked, and what it takes
-    std::size_t pinned_bytes = 16_MiB;  ///< pinned memory takes so much more
-    double pinned_ratio = 1.25;         ///< and so many times what was asked
+    std::size_t pinned_bytes = 16_MiB;    ///< pinned memory takes so much more
+    double pinned_ratio = 1.25;           ///< and so many times what was asked
     std::size_t rounding_bytes = 16_MiB;  ///< as these, of the live blocks of a tag in a pool
     double rounding_ratio = 1.25;
 
     // idle: what a pool has reserved and not used
-    std::size_t idle_steps = 10;        ///< in so many steps, up to the last
-    std::size_t idle_bytes = 64_MiB;    ///< it is so much
-    double idle_share = 0.25;           ///< and this share of what is reserved
+    std::size_t idle_steps = 10;      ///< in so many steps, up to the last
+    std::size_t idle_bytes = 64_MiB;  ///< it is so much
+    double idle_share = 0.25;         ///< and this share of what is reserved
 
     // pending: given back, and perhaps still in use by work that was enqueued before
     std::size_t pending_bytes = 64_MiB;

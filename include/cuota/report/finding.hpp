@@ -18,7 +18,7 @@ enum class finding_kind {
     refusals,       ///< requests were refused (most missing at once; most asked at once; refusals)
     leak,           ///< grows in every step (growth over `steps`; in the last of them; blocks that stayed)
     fragmentation,  ///< free in pieces (free; the largest piece; blocks that hold `in_one_piece` apart)
-    budget_full,    ///< nearly all of a limit is in use (what is left; the limit; 0)
+    budget_full,    ///< nearly all of a limit is in use (what is in use; the limit; 0)
     elsewhere,      ///< device memory outside cuota (what grew, or all of it; what cuota holds; 0)
     pinned,         ///< pinned memory takes more than was asked (what it takes more; what was asked; 0)
     rounding,       ///< blocks are rounded up by much (what is lost; what was asked; blocks)
@@ -31,9 +31,9 @@ enum class finding_kind {
 
 /// "leak": the name of the kind.
 [[nodiscard]] constexpr char const* name_of(finding_kind kind) noexcept {
-    constexpr char const* names[] = {"refusals", "leak",    "fragmentation", "budget_full",
+    constexpr char const* names[] = {"refusals",  "leak",   "fragmentation", "budget_full",
                                      "elsewhere", "pinned", "rounding",      "idle",
-                                     "pending",  "churn",   "untagged",      "peak"};
+                                     "pending",   "churn",  "untagged",      "peak"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -54,15 +54,16 @@ enum class severity {
 struct finding {
     finding_kind kind{};
     severity level = severity::note;
-    std::string text{};    ///< one line for people, with the figures that it rests on
+    std::string text{};     ///< one line for people, with the figures that it rests on
     std::size_t bytes = 0;  ///< what is at stake
     std::string whose{};    ///< the pool, resource, budget or device, by name
     tag name{};             ///< whose bytes, or most of them, where that is known
     place where{};          ///< from where in the program
     std::size_t of = 0;     ///< what `bytes` is to be compared with
     std::size_t count = 0;
-    std::size_t steps = 0;         ///< over how many steps it was seen; 0: it is of one moment
-    std::size_t in_one_piece = 0;  ///< of fragmentation: what would be free side by side without `count` blocks
+    std::size_t steps = 0;  ///< over how many steps it was seen; 0: it is of one moment
+    std::size_t in_one_piece =
+        0;  ///< of fragmentation: what would be free side by side without `count` blocks
 };
 
 /// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays

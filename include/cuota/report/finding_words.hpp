@@ -55,6 +55,8 @@ namespace cuota::inline v0::detail::diagnosis {
 }
 
 /// a - b, and no less than 0.
-[[nodiscard]] constexpr std::size_t beyond(std::size_t a, std::size_t b) noexcept { return a > b ? a - b : 0; }
+[[nodiscard]] constexpr std::size_t beyond(std::size_t a, std::size_t b) noexcept {
+    return a > b ? a - b : 0;
+}
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -83,7 +83,8 @@ private:
         if (begins_.empty() || now_.sum < begins_.back().sum) begins_.push_back(now_);
         now_.sum += price_ * static_cast<double>(size);
         now_.free += size;
-        auto const begin = std::ranges::lower_bound(begins_, -now_.sum, {}, [](border const& b) { return -b.sum; });
+        auto const begin =
+            std::ranges::lower_bound(begins_, -now_.sum, {}, [](border const& b) { return -b.sum; });
         if (begin == begins_.end()) return;
         free_window const found{&segment_,
                                 begin->index,
@@ -120,7 +121,8 @@ private:
         if (all.free == 0 || all.free == s.size) return;
         stuck += all.free;
         if (all.is_better_than(fullest)) fullest = all;
-        if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best)) best = *found;
+        if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best))
+            best = *found;
     }
     free_window measure(segment_facts const& s) {
         free_window all{&s, 0, 0, 0, 0, 0};
@@ -220,8 +222,8 @@ inline void find_fragmentation(pool_facts const& p, diagnosis_options const& o, 
         f.where = who.groups.front().where;
         f.text += is_cheap ? "; without " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) +
                                  ", " + bytes_text(shown_one.piece()) + " would be one piece"
-                           : "; in one segment " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) +
-                                 ", lie between " + bytes_text(shown_one.free);
+                           : "; in one segment " + words_for(shown_one, who) + ' ' +
+                                 bytes_text(shown_one.live) + ", lie between " + bytes_text(shown_one.free);
         if (who.strayed() * 2 > shown_one.blocks)
             f.text += "; they outlive their steps: take them from persistent()";
     }

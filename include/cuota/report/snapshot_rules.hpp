@@ -36,7 +36,8 @@ namespace cuota::inline v0::detail::diagnosis {
 
 /// Budgets of whose limit `budget_share` is in use, what lies free in pools and caches left out: that they give back. Of
 /// reservations none: they are meant to be full.
-inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to) {
+inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o,
+                              std::vector<finding>& to) {
     std::vector<std::size_t> const cached = cached_below(s);
     for (std::size_t i = 0; i != s.budgets.size(); ++i) {
         budget_facts const& b = s.budgets[i].facts;
@@ -47,7 +48,7 @@ inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const&
         f.text = words_for("budget", b.name) + " is nearly full: " + bytes_text(in_use) + " in use, " +
                  percent_text(in_use, b.limit) + " of its limit of " + bytes_text(b.limit) + "; " +
                  bytes_text(left) + (left == 1 ? " is left" : " are left");
-        f.bytes = left;
+        f.bytes = in_use;
         f.whose = b.name;
         f.of = b.limit;
         to.push_back(std::move(f));
@@ -62,10 +63,10 @@ inline void find_elsewhere(device_facts const& d, diagnosis_options const& o, st
     bool const grew = grown != 0 && grown >= o.elsewhere_growth;
     if (!grew && (all < o.elsewhere_bytes || !is_share(all, o.elsewhere_ratio, d.ours))) return;
     finding f{finding_kind::elsewhere, grew ? severity::warning : severity::note};
-    f.text = "device " + std::to_string(d.ordinal) + ": " + bytes_text(all) + " are held outside cuota, by the " +
-             "CUDA context, libraries or other programs" +
-             (grew ? "; at the start it was " + bytes_text(d.overhead)
-                   : "; cuota holds " + bytes_text(d.ours));
+    f.text =
+        "device " + std::to_string(d.ordinal) + ": " + bytes_text(all) + " are held outside cuota, by the " +
+        "CUDA context, libraries or other programs" +
+        (grew ? "; at the start it was " + bytes_text(d.overhead) : "; cuota holds " + bytes_text(d.ours));
     f.bytes = grew ? grown : all;
     f.whose = d.name;
     f.of = d.ours;
@@ -79,8 +80,8 @@ inline void find_rounding(pool_facts const& p, diagnosis_options const& o, std::
         std::size_t const lost = beyond(t.allocated, t.requested);
         if (lost < o.rounding_bytes || !is_share(t.allocated, o.rounding_ratio, t.requested)) continue;
         finding f{finding_kind::rounding, severity::note};
-        f.text = "rounding in " + words_for("pool", p.name) + ": " + counted(t.live_blocks, "block") + " of " +
-                 words_for(t.name) + " asked for " + bytes_text(t.requested) + " and take " +
+        f.text = "rounding in " + words_for("pool", p.name) + ": " + counted(t.live_blocks, "block") +
+                 " of " + words_for(t.name) + " asked for " + bytes_text(t.requested) + " and take " +
                  bytes_text(t.allocated) + ": take many in one";
         f.bytes = lost;
         f.whose = p.name;
@@ -92,13 +93,13 @@ inline void find_rounding(pool_facts const& p, diagnosis_options const& o, std::
 }
 
 /// Pinned memory that takes `pinned_bytes` and `pinned_ratio` times more than was asked for. `whose`: "pool work".
-inline void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
-                       diagnosis_options const& o, std::vector<finding>& to) {
+inline void add_pinned(std::string const& whose, std::string const& name, std::size_t asked,
+                       std::size_t taken, diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const more = beyond(taken, asked);
     if (asked == 0 || more < o.pinned_bytes || !is_share(taken, o.pinned_ratio, asked)) return;
     finding f{finding_kind::pinned, severity::warning};
-    f.text = "pinned memory of " + whose + " is " + ratio_text(taken, asked) + " what was asked: " +
-             bytes_text(taken) + " for " + bytes_text(asked);
+    f.text = "pinned memory of " + whose + " is " + ratio_text(taken, asked) +
+             " what was asked: " + bytes_text(taken) + " for " + bytes_text(asked);
     f.bytes = more;
     f.whose = name;
     f.of = asked;
