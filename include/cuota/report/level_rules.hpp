@@ -97,8 +97,10 @@ inline void find_idle(recording const& r, step_account const& steps, diagnosis_o
             auto const idle = static_cast<std::size_t>(seen[i].least_reserved - used);
             if (idle < o.idle_bytes || !is_share(idle, o.idle_share, reserved)) continue;
             finding f{finding_kind::idle, severity::warning};
-            f.text = words_for(r.sources[i]) + " keeps " + bytes_text(idle) + " that nothing has used " +
-                     last_steps_text(o.idle_steps) + " (" + bytes_text(reserved) + " reserved, at most " +
+            f.text = words_for(r.sources[i]) + " keeps " + bytes_text(idle) +
+                     " that nothing has used in the last " +
+                     (o.idle_steps == 1 ? "step" : counted(o.idle_steps, "step")) + " (" +
+                     bytes_text(reserved) + " reserved, at most " +
                      bytes_text(static_cast<std::size_t>(used)) +
                      " in use): trim it, or give it a release_threshold";
             f.bytes = idle;
