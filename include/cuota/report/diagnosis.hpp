@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A diagnosis in words: what is wrong with a program's memory, found by rules in what a recorder has seen.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/label.hpp>
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/fragmentation.hpp>
+#include <cuota/report/level_rules.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/peak_rules.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/snapshot_rules.hpp>
+#include <cuota/report/step_account.hpp>
+#include <cuota/report/step_rules.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail::diagnosis {
+
+inline void find_in(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to) {
+    find_full_budgets(s, o, to);
+    for (device_facts const& d : s.devices) find_elsewhere(d, o, to);
+    for (pool_facts const& p : s.pools) {
+        find_fragmentation(p, o, to);
+        find_pinned(p, o, to);
+        find_rounding(p, o, to);
+        find_pending(p, o, to);
+        find_untagged(p, o, to);
+    }
+}
+
+}  // namespace detail::diagnosis
+
+/// What one moment tells, the most severe first, and then what most bytes are at stake for: fragmentation and the blocks that
+/// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
+/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot.
+/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets.
+[[nodiscard]] inline std::vector<finding> diagnose(memory_snapshot const& s,
+                                                   diagnosis_options const& options = {},
+                                                   place where = place::here()) {
+    detail::diagnosis::check(options, where);
+    std::vector<finding> found;
+    detail::diagnosis::find_in(s, options, found);
+    sort_findings(found);
+    return found;
+}
+
+/// What a recording tells, in the same order: all that its end does, refusals, and what steps do: what leaks, churns, lies
+/// idle, and whose the peaks are. Events that were dropped before it make it no worse; what comes and goes without steps
+/// (`scoped_pool::begin_step`) is no leak and no churn.
+/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in events and blocks, some 0.1 s for
+/// 100'000 events.
+[[nodiscard]] inline std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
+                                                   place where = place::here()) {
+    detail::diagnosis::check(options, where);
+    std::vector<finding> found;
+    detail::diagnosis::find_in(r.at_end, options, found);
+    detail::diagnosis::find_refusals(r, found);
+    detail::diagnosis::find_in_peaks(r, options, found);
+    detail::diagnosis::step_account const steps{r};
+    if (steps.has_steps()) {
+        detail::diagnosis::find_leaks(r, steps, options, found);
+        detail::diagnosis::find_churn(r, steps, options, found);
+        detail::diagnosis::find_idle(r, steps, options, found);
+    }
+    sort_findings(found);
+    return found;
+}
+
+/// A line for each finding, in their order, under a line with their number; "nothing found" without any.
+///
+///     1 problem, 2 notes
+///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
+///
+/// Throws: std::bad_alloc.
+[[nodiscard]] inline std::string diagnosis_text(std::vector<finding> const& findings) {
+    std::size_t by_level[3] = {};
+    for (finding const& f : findings) ++by_level[static_cast<std::size_t>(f.level)];
+    std::string text;
+    for (severity const level : {severity::problem, severity::warning, severity::note})
+        if (std::size_t const count = by_level[static_cast<std::size_t>(level)]; count != 0)
+            text += (text.empty() ? "" : ", ") + detail::diagnosis::counted(count, name_of(level));
+    if (text.empty()) return "nothing found";
+    for (finding const& f : findings) text += "\n  " + detail::padded(name_of(f.level), 9) + f.text;
+    return text;
+}
+
+}  // namespace cuota::inline v0

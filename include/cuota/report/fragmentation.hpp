@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Fragmentation by name: which live blocks hold free memory apart, and what would be in one piece without them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+// Of what is still in use by work that was enqueued, none is free now, and all will be without anybody's doing.
+[[nodiscard]] inline bool will_be_free(block_facts const& b) noexcept {
+    return b.use == block_use::free || b.use == block_use::pending;
+}
+
+/// Blocks [first, last) of a segment: were the live ones among them gone, all of it would be one free piece.
+struct free_window {
+    segment_facts const* segment = nullptr;
+    std::size_t first = 0;
+    std::size_t last = 0;
+    std::size_t free = 0;  ///< bytes that are free in it already
+    std::size_t live = 0;  ///< bytes of the live blocks in it
+    std::size_t blocks = 0;
+
+    [[nodiscard]] std::size_t piece() const noexcept { return free + live; }
+    /// More free memory first; then the fewest bytes for it, then blocks.
+    [[nodiscard]] bool is_better_than(free_window const& other) const noexcept {
+        if (free != other.free) return free > other.free;
+        return live != other.live ? live < other.live : blocks < other.blocks;
+    }
+};
+
+/// Finds the window with the most free memory whose live blocks are at most `price` times that.
+///
+/// With v(block) = price * size of what is free, - size of what is live, it is a window whose v add up to 0 or more. Of the
+/// sums up to each border only those that are less than all before can be where it begins, and for each end the first
+/// of these that is no more than the sum there is the best: a binary search, so O(n log n) in the blocks.
+class window_search {
+public:
+    window_search(segment_facts const& s, double price) : segment_{s}, price_{price} {}
+
+    /// None where nothing is free.
+    [[nodiscard]] std::optional<free_window> run() {
+        for (std::size_t i = 0; i != segment_.blocks.size(); ++i) {
+            block_facts const& b = segment_.blocks[i];
+            if (b.use == block_use::leaving) begin_again();
+            else if (will_be_free(b)) add_free(i, b.size);
+            else add_live(b.size);
+        }
+        return best_;
+    }
+
+private:
+    struct border {
+        double sum = 0;  // of v
+        std::size_t index = 0;
+        std::size_t free = 0, live = 0, blocks = 0;  // of all before it
+    };
+
+    void begin_again() {  // nothing is side by side across this
+        begins_.clear();
+        now_ = {};
+    }
+    void add_live(std::size_t size) {
+        now_.sum -= static_cast<double>(size);
+        now_.live += size;
+        ++now_.blocks;
+    }
+    void add_free(std::size_t i, std::size_t size) {
+        now_.index = i;
+        if (begins_.empty() || now_.sum < begins_.back().sum) begins_.push_back(now_);
+        now_.sum += price_ * static_cast<double>(size);
+        now_.free += size;
+        auto const begin =
+            std::ranges::lower_bound(begins_, -now_.sum, {}, [](border const& b) { return -b.sum; });
+        if (begin == begins_.end()) return;
+        free_window const found{&segment_,
+                                begin->index,
+                                i + 1,
+                                now_.free - begin->free,
+                                now_.live - begin->live,
+                                now_.blocks - begin->blocks};
+        if (!best_ || found.is_better_than(*best_)) best_ = found;
+    }
+
+    segment_facts const& segment_;
+    double const price_;
+    border now_{};
+    std::vector<border> begins_{};  // their sums fall
+    std::optional<free_window> best_{};
+};
+
+/// What is free in the segments of a pool that only go back as a whole.
+struct free_pieces {
+    std::size_t stuck = 0;    ///< bytes beside live blocks
+    std::size_t largest = 0;  ///< of all pieces, also those that are segments
+    free_window best{};
+    free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
+
+    explicit free_pieces(pool_facts const& p, double price) {
+        for (segment_facts const& s : p.segments)
+            if (!s.is_paged) add(s, price);
+            else measure(s);  // pages that are free go back wherever they are
+    }
+
+private:
+    void add(segment_facts const& s, double price) {
+        free_window const all = measure(s);
+        if (all.free == 0 || all.free == s.size) return;
+        stuck += all.free;
+        if (all.is_better_than(fullest)) fullest = all;
+        if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best))
+            best = *found;
+    }
+    free_window measure(segment_facts const& s) {
+        free_window all{&s, 0, 0, 0, 0, 0};
+        std::size_t run = 0;
+        std::size_t live = 0, blocks = 0;  // behind the last free piece
+        for (std::size_t i = 0; i != s.blocks.size(); ++i) {
+            block_facts const& b = s.blocks[i];
+            if (!will_be_free(b)) {
+                run = 0;
+                if (b.use == block_use::live && all.free != 0) live += b.size, ++blocks;
+                continue;
+            }
+            if (all.free == 0) all.first = i;
+            all.last = i + 1;
+            all.free += b.size;
+            all.live += std::exchange(live, 0);
+            all.blocks += std::exchange(blocks, 0);
+            run += b.size;
+            largest = std::max(largest, run);
+        }
+        return all;
+    }
+};
+
+/// The live blocks of a window by tag and place; most of them first.
+struct window_holders {
+    struct group {
+        tag name{};
+        place where{};
+        std::size_t blocks = 0;
+        std::size_t bytes = 0;
+        std::size_t strayed = 0;  // scratch that outlived its step
+    };
+    std::vector<group> groups{};
+
+    explicit window_holders(free_window const& w) {
+        for (std::size_t i = w.first; i != w.last; ++i)
+            if (block_facts const& b = w.segment->blocks[i]; b.use == block_use::live) {
+                bool const strayed = b.meant == lifespan::scratch && b.age != 0;
+                groups.push_back({b.name, b.where, 1, b.size, strayed});
+            }
+        merge();
+        std::ranges::stable_sort(groups, [](group const& a, group const& b) {
+            return a.blocks != b.blocks ? a.blocks > b.blocks : a.bytes > b.bytes;
+        });
+    }
+    [[nodiscard]] std::size_t strayed() const noexcept {
+        std::size_t count = 0;
+        for (group const& g : groups) count += g.strayed;
+        return count;
+    }
+
+private:
+    static auto key(group const& g) {
+        return std::tuple{std::string_view{g.name.text()}, std::string_view{g.where.file}, g.where.line};
+    }
+    void merge() {
+        std::ranges::stable_sort(groups, [](group const& a, group const& b) { return key(a) < key(b); });
+        std::size_t kept = 0;
+        for (std::size_t i = 1; i < groups.size(); ++i) {
+            if (key(groups[i]) != key(groups[kept])) {
+                groups[++kept] = groups[i];
+                continue;
+            }
+            groups[kept].blocks += groups[i].blocks;
+            groups[kept].bytes += groups[i].bytes;
+            groups[kept].strayed += groups[i].strayed;
+        }
+        if (!groups.empty()) groups.resize(kept + 1);
+    }
+};
+
+// "3 blocks of log (train.cpp:17)", "3 blocks, most of log (train.cpp:17)".
+[[nodiscard]] inline std::string words_for(free_window const& w, window_holders const& who) {
+    window_holders::group const& most = who.groups.front();
+    return counted(w.blocks, "block") + (who.groups.size() == 1 ? " of " : ", most of them of ") +
+           words_for(most.name, most.where) + ',';
+}
+
+/// Free memory of a pool that no large request can have, because live blocks lie between its pieces: at least
+/// `fragmentation_bytes` of it in segments that hold something live, and no free piece anywhere in the pool of more than
+/// `fragmentation_largest` of that. What a segment on pages has free goes back by page, and does not count.
+/// Names the blocks whose end would make the largest piece, when they are few bytes beside what they hold apart
+/// (`fragmentation_price`) and that piece is twice the largest there is; else all that lie in the segment with most free.
+inline void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    free_pieces const free{p, o.fragmentation_price};
+    if (free.stuck < o.fragmentation_bytes) return;
+    if (static_cast<double>(free.largest) > o.fragmentation_largest * static_cast<double>(free.stuck)) return;
+    bool const is_cheap = free.best.blocks != 0 && free.best.piece() >= 2 * free.largest;
+    free_window const& shown_one = is_cheap ? free.best : free.fullest;
+    finding f{finding_kind::fragmentation, severity::warning};
+    f.text = "fragmentation of " + words_for("pool", p.name) + ": " + bytes_text(free.stuck) +
+             " lie free, the largest piece " + bytes_text(free.largest);
+    if (shown_one.blocks != 0) {
+        window_holders const who{shown_one};
+        f.name = who.groups.front().name;
+        f.where = who.groups.front().where;
+        f.text += is_cheap ? "; without " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) +
+                                 ", " + bytes_text(shown_one.piece()) + " would be one piece"
+                           : "; in one segment " + words_for(shown_one, who) + ' ' +
+                                 bytes_text(shown_one.live) + ", lie between " + bytes_text(shown_one.free);
+        if (who.strayed() * 2 > shown_one.blocks)
+            f.text += "; they outlive their steps: take them from persistent()";
+    }
+    f.bytes = free.stuck;
+    f.whose = p.name;
+    f.of = free.largest;
+    f.count = shown_one.blocks;
+    f.in_one_piece = is_cheap ? shown_one.piece() : 0;
+    to.push_back(std::move(f));
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What pools reserved and used in the course of a recording: what lay idle, and what was free when a budget refused.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/step_account.hpp>
+#include <cuota/report/step_rules.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+/// What a pool has, event by event. Known from its end backwards, so that nothing depends on what came before the recording;
+/// a pool that is gone is empty at its end.
+struct pool_level {
+    std::int64_t live = 0;  ///< bytes, rounded up
+    std::int64_t reserved = 0;
+
+    [[nodiscard]] std::size_t free() const noexcept {
+        return reserved > live ? static_cast<std::size_t>(reserved - std::max<std::int64_t>(live, 0)) : 0;
+    }
+    void apply(memory_event const& e, std::int64_t sign = 1) noexcept {
+        auto const by = [&](std::size_t bytes) { return sign * static_cast<std::int64_t>(bytes); };
+        switch (e.kind) {
+            case event_kind::allocated: live += by(e.size); break;
+            case event_kind::free_requested: live -= by(e.size); break;
+            case event_kind::segment_taken: reserved += by(e.bytes); break;
+            case event_kind::segment_returned: reserved -= by(e.bytes); break;
+            default: break;
+        }
+    }
+};
+
+/// The levels of all sources before the first event.
+[[nodiscard]] inline std::vector<pool_level> first_levels(recording const& r) {
+    std::vector<pool_level> levels(r.sources.size());
+    for (std::size_t i = 0; i != levels.size(); ++i)
+        if (auto const pool = r.sources[i].pool; pool && *pool < r.at_end.pools.size()) {
+            levels[i].live = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.allocated);
+            levels[i].reserved = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.reserved);
+        }
+    for (memory_event const& e : r.events)
+        if (e.source < levels.size()) levels[e.source].apply(e, -1);
+    return levels;
+}
+
+/// Pools that have, and had all through the last `idle_steps` steps, so much more reserved than was live at any time in them:
+/// `idle_bytes` and `idle_share` of what is reserved. What lies between live blocks at the busiest moment counts as idle.
+inline void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
+                      std::vector<finding>& to) {
+    struct extent {
+        std::size_t ends = 0;  // of steps, that have been
+        std::int64_t most_live = 0;
+        std::int64_t least_reserved = 0;
+    };
+    std::vector<pool_level> levels = first_levels(r);
+    std::vector<extent> seen(levels.size());
+    std::map<std::size_t, std::vector<std::size_t>> by_clock;  // who goes by whose steps
+    for (std::size_t i = 0; i != levels.size(); ++i)
+        if (r.sources[i].pool && *r.sources[i].pool < r.at_end.pools.size()) {
+            auto const source = static_cast<std::uint16_t>(i);
+            if (steps.steps_of(source) > o.idle_steps) by_clock[steps.clock_of(source)].push_back(i);
+        }
+    for (memory_event const& e : r.events) {
+        if (e.source >= levels.size()) continue;
+        pool_level& level = levels[e.source];
+        extent& s = seen[e.source];
+        level.apply(e);
+        s.most_live = std::max(s.most_live, level.live);
+        s.least_reserved = std::min(s.least_reserved, level.reserved);
+        if (e.kind != event_kind::step_ended) continue;
+        ++s.ends;
+        if (auto const followers = by_clock.find(e.source); followers != by_clock.end())
+            for (std::size_t const i : followers->second)
+                if (s.ends + o.idle_steps == steps.steps_of(e.source)) {
+                    seen[i].most_live = levels[i].live;
+                    seen[i].least_reserved = levels[i].reserved;
+                }
+    }
+    for (auto const& [clock, followers] : by_clock)
+        for (std::size_t const i : followers) {
+            std::size_t const reserved = r.at_end.pools[*r.sources[i].pool].stats.reserved;
+            std::int64_t const used = std::max<std::int64_t>(seen[i].most_live, 0);
+            if (seen[i].least_reserved <= used) continue;
+            auto const idle = static_cast<std::size_t>(seen[i].least_reserved - used);
+            if (idle < o.idle_bytes || !is_share(idle, o.idle_share, reserved)) continue;
+            finding f{finding_kind::idle, severity::warning};
+            f.text = words_for(r.sources[i]) + " keeps " + bytes_text(idle) +
+                     " that nothing has used in the last " +
+                     (o.idle_steps == 1 ? "step" : counted(o.idle_steps, "step")) + " (" +
+                     bytes_text(reserved) + " reserved, at most " +
+                     bytes_text(static_cast<std::size_t>(used)) +
+                     " in use): trim it, or give it a release_threshold";
+            f.bytes = idle;
+            f.whose = r.sources[i].name;
+            f.of = reserved;
+            f.steps = o.idle_steps;
+            to.push_back(std::move(f));
+        }
+}
+
+/// The refusals of a budget, as they are seen one after the other.
+struct refused_requests {
+    std::size_t count = 0;
+    std::size_t most_asked = 0;
+    std::size_t most_missing = 0;   ///< 0: the limit has been raised since, or the device refused
+    std::size_t free_in_pools = 0;  ///< how many of them pools below had the bytes free for
+    std::map<std::uint32_t, std::size_t> by_site{};
+
+    void add(memory_event const& e, std::size_t limit, std::size_t free) {
+        ++count;
+        most_asked = std::max(most_asked, e.bytes);
+        if (limit != unlimited) most_missing = std::max(most_missing, beyond(e.bytes, beyond(limit, e.size)));
+        free_in_pools += e.bytes != 0 && free >= e.bytes;
+        ++by_site[e.site];
+    }
+};
+
+// "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ..."
+[[nodiscard]] inline std::string words_for(refused_requests const& seen, std::string const& whose,
+                                           std::string const& top, std::size_t top_count) {
+    std::string text = whose + " refused " + counted(seen.count, "request");
+    text += seen.most_missing != 0
+                ? ", and lacked " + bytes_text(seen.most_missing) + (seen.count == 1 ? "" : " at most")
+                : " of " + bytes_text(seen.most_asked) + (seen.count == 1 ? "" : " at most");
+    text += "; " +
+            (top_count == seen.count ? std::string{seen.count == 1 ? "" : "all "}
+                                     : count_text(top_count) + " of them ") +
+            "for " + top;
+    if (seen.free_in_pools == 0) return text;
+    return text + "; " +
+           (seen.free_in_pools == seen.count
+                ? std::string{seen.count == 1 ? "then" : "each time"}
+                : count_text(seen.free_in_pools) + (seen.free_in_pools == 1 ? " time" : " times")) +
+           " its pools had as much free, in pieces or not finished";
+}
+
+/// Refusals, one finding for each budget: how often, what was missing at most, for whom most often; and how often pools below
+/// it had so many bytes free and could not give them back, because they lie in pieces or are still in use. Any is a problem.
+/// What was missing is reckoned with the limit at the end.
+inline void find_refusals(recording const& r, std::vector<finding>& to) {
+    std::vector<pool_level> levels = first_levels(r);
+    std::vector<std::vector<std::size_t>> above(levels.size());  // the budgets of each pool, up to the root
+    std::vector<std::size_t> free_below(levels.size());
+    for (std::size_t i = 0; i != levels.size(); ++i)
+        for (auto b = r.sources[i].budget; b && *b < levels.size() && above[i].size() < levels.size();
+             b = r.sources[*b].parent) {
+            above[i].push_back(*b);
+            free_below[*b] += levels[i].free();
+        }
+    std::map<std::uint16_t, refused_requests> by_budget;
+    for (memory_event const& e : r.events) {
+        if (e.source >= levels.size()) continue;
+        if (e.kind == event_kind::refused) {
+            by_budget[e.source].add(e, r.sources[e.source].limit, free_below[e.source]);
+            continue;
+        }
+        std::size_t const before = levels[e.source].free();
+        levels[e.source].apply(e);
+        for (std::size_t const b : above[e.source]) free_below[b] += levels[e.source].free() - before;
+    }
+    for (auto const& [source, seen] : by_budget) {
+        auto const top = std::ranges::max_element(
+            seen.by_site, [](auto const& a, auto const& b) { return a.second < b.second; });
+        event_site const site = top->first < r.sites.size() ? r.sites[top->first] : event_site{};
+        event_source const& s = r.sources[source];
+        finding f{finding_kind::refusals, severity::problem};
+        std::string const whose = s.kind == source_kind::budget ? words_for("budget", s.name) : words_for(s);
+        f.text = words_for(seen, whose, words_for(site.name, site.where), top->second);
+        f.bytes = seen.most_missing != 0 ? seen.most_missing : seen.most_asked;
+        f.whose = s.name;
+        f.name = site.name;
+        f.where = site.where;
+        f.of = seen.most_asked;
+        f.count = seen.count;
+        to.push_back(std::move(f));
+    }
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the peaks of a recording tell: whose they are, and how much of pinned memory was asked for.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/replay.hpp>
+#include <cuota/report/snapshot_rules.hpp>
+#include <cuota/report/step_rules.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+/// What was live in a pool or resource when that was most.
+struct recorded_peak {
+    std::size_t size = 0;             ///< rounded up
+    std::size_t bytes = 0;            ///< as asked for
+    std::vector<std::size_t> blocks;  ///< indices in lives::blocks
+};
+
+/// The peaks of all sources, by their index. What was given back when something was taken made room for it.
+[[nodiscard]] inline std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
+    struct change {
+        std::uint64_t at;  // 0: before all
+        bool is_taken;
+        std::size_t block;
+    };
+    std::vector<change> changes;
+    for (std::size_t i = 0; i != all.blocks.size(); ++i) {
+        block_life const& b = all.blocks[i];
+        if (b.source >= r.sources.size()) continue;
+        if (b.from && b.until && *b.until <= *b.from) continue;  // gone within a tick of the clock
+        changes.push_back({b.from ? *b.from + 1 : 0, true, i});
+        if (b.until) changes.push_back({*b.until + 1, false, i});
+    }
+    std::ranges::stable_sort(changes, [](change const& a, change const& b) {
+        return a.at != b.at ? a.at < b.at : a.is_taken < b.is_taken;
+    });
+
+    std::vector<std::size_t> now(r.sources.size());
+    std::vector<std::size_t> peak_after(r.sources.size());  // so many changes
+    std::vector<recorded_peak> peaks(r.sources.size());
+    for (std::size_t i = 0; i != changes.size(); ++i) {
+        block_life const& b = all.blocks[changes[i].block];
+        std::size_t& level = now[b.source];
+        level = changes[i].is_taken ? saturating_add(level, b.size) : beyond(level, b.size);
+        if (level <= peaks[b.source].size) continue;
+        peaks[b.source].size = level;
+        peak_after[b.source] = i + 1;
+    }
+    std::vector<std::size_t> ends(all.blocks.size(), changes.size());
+    for (std::size_t i = 0; i != changes.size(); ++i)
+        if (!changes[i].is_taken) ends[changes[i].block] = i;
+    for (std::size_t i = 0; i != changes.size(); ++i) {
+        block_life const& b = all.blocks[changes[i].block];
+        std::size_t const after = peak_after[b.source];
+        if (!changes[i].is_taken || i >= after || ends[changes[i].block] < after) continue;
+        peaks[b.source].bytes = saturating_add(peaks[b.source].bytes, b.bytes);
+        peaks[b.source].blocks.push_back(changes[i].block);
+    }
+    return peaks;
+}
+
+/// The tag that has `peak_share` of a pool's peak in the recording, and `peak_bytes`, when another has a part of it, too.
+inline void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
+                      diagnosis_options const& o, std::vector<finding>& to) {
+    struct sum {
+        event_site first{};
+        std::size_t size = 0;
+        std::size_t blocks = 0;
+        bool is_one_place = true;
+    };
+    std::map<std::string_view, sum> by_tag;
+    for (std::size_t const i : peak.blocks) {
+        block_life const& b = all.blocks[i];
+        event_site const site = b.site < r.sites.size() ? r.sites[b.site] : event_site{};
+        auto const [known, is_new] = by_tag.try_emplace(site.name.text(), sum{site});
+        sum& s = known->second;
+        s.size = saturating_add(s.size, b.size);
+        ++s.blocks;
+        s.is_one_place &=
+            std::string_view{s.first.where.file} == site.where.file && s.first.where.line == site.where.line;
+    }
+    if (by_tag.size() < 2) return;
+    auto const most = std::ranges::max_element(
+        by_tag, [](auto const& a, auto const& b) { return a.second.size < b.second.size; });
+    sum const& s = most->second;
+    if (s.first.name.is_empty() || s.size < o.peak_bytes || !is_share(s.size, o.peak_share, peak.size))
+        return;
+    place const where = s.is_one_place ? s.first.where : place{};
+    finding f{finding_kind::peak, severity::note};
+    f.text = words_for(r.sources[source]) + ": at its peak of " + bytes_text(peak.size) + ", " +
+             percent_text(s.size, peak.size) + " was " + words_for(s.first.name, where) + ": " +
+             bytes_text(s.size) + " in " + counted(s.blocks, "block");
+    f.bytes = s.size;
+    f.whose = r.sources[source].name;
+    f.name = s.first.name;
+    f.where = where;
+    f.of = peak.size;
+    f.count = s.blocks;
+    to.push_back(std::move(f));
+}
+
+/// The rules on peaks, for each source. Of pinned memory, resources: pools are seen in the snapshot.
+inline void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to) {
+    lives const all = replay(r);
+    std::vector<recorded_peak> const peaks = peaks_of(r, all);
+    for (std::size_t i = 0; i != peaks.size(); ++i) {
+        event_source const& source = r.sources[i];
+        find_peak(r, all, static_cast<std::uint16_t>(i), peaks[i], o, to);
+        if (source.kind == source_kind::resource && source.memory == memory_kind::pinned)
+            add_pinned(words_for(source), source.name, peaks[i].bytes, peaks[i].size, o, to);
+    }
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis

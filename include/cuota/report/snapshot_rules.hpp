@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What one moment tells: budgets that are nearly full, memory outside cuota, rounding, what is pending, what has no tag.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/memory_snapshot.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+/// What pools, caches and loaders below each budget hold free: charged to it, and theirs to give when it is short.
+[[nodiscard]] inline std::vector<std::size_t> cached_below(memory_snapshot const& s) {
+    std::vector<std::size_t> cached(s.budgets.size());
+    auto const add = [&](std::size_t budget, std::size_t bytes) {
+        if (budget < cached.size()) cached[budget] = saturating_add(cached[budget], bytes);
+    };
+    for (pool_facts const& p : s.pools) add(p.budget, beyond(p.stats.reserved, p.stats.active));
+    for (holder_facts const& h : s.holders)
+        for (holding const& one : h.holdings)
+            if (one.is_cached) add(h.budget, one.bytes);
+    for (std::size_t i = cached.size(); i-- != 0;)  // children come after their parents
+        if (auto const parent = s.budgets[i].parent; parent && *parent < i) add(*parent, cached[i]);
+    return cached;
+}
+
+/// Budgets of whose limit `budget_share` is in use, what lies free in pools and caches left out: that they give back. Of
+/// reservations none: they are meant to be full.
+inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o,
+                              std::vector<finding>& to) {
+    std::vector<std::size_t> const cached = cached_below(s);
+    for (std::size_t i = 0; i != s.budgets.size(); ++i) {
+        budget_facts const& b = s.budgets[i].facts;
+        std::size_t const in_use = beyond(b.held, cached[i]);
+        if (b.limit == unlimited || b.is_prepaid || !is_share(in_use, o.budget_share, b.limit)) continue;
+        std::size_t const left = beyond(b.limit, in_use);
+        finding f{finding_kind::budget_full, severity::warning};
+        f.text = words_for("budget", b.name) + " is nearly full: " + bytes_text(in_use) + " in use, " +
+                 percent_text(in_use, b.limit) + " of its limit of " + bytes_text(b.limit) + "; " +
+                 bytes_text(left) + (left == 1 ? " is left" : " are left");
+        f.bytes = in_use;
+        f.whose = b.name;
+        f.of = b.limit;
+        to.push_back(std::move(f));
+    }
+}
+
+/// Device memory that neither this process's budgets nor pools took. It grew by `elsewhere_growth` since the start, where
+/// budget::learn_overhead looked then; or else it is `elsewhere_bytes` and `elsewhere_ratio` times what cuota holds.
+inline void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to) {
+    std::size_t const all = d.elsewhere();
+    std::size_t const grown = d.overhead == 0 ? 0 : beyond(all, d.overhead);
+    bool const grew = grown != 0 && grown >= o.elsewhere_growth;
+    if (!grew && (all < o.elsewhere_bytes || !is_share(all, o.elsewhere_ratio, d.ours))) return;
+    finding f{finding_kind::elsewhere, grew ? severity::warning : severity::note};
+    f.text =
+        "device " + std::to_string(d.ordinal) + ": " + bytes_text(all) + " are held outside cuota, by the " +
+        "CUDA context, libraries or other programs" +
+        (grew ? "; at the start it was " + bytes_text(d.overhead) : "; cuota holds " + bytes_text(d.ours));
+    f.bytes = grew ? grown : all;
+    f.whose = d.name;
+    f.of = d.ours;
+    to.push_back(std::move(f));
+}
+
+/// Tags of a pool whose live blocks take `rounding_bytes` and `rounding_ratio` times more than they asked for.
+inline void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    if (p.memory == memory_kind::pinned) return;  // another rule's
+    for (tag_facts const& t : p.tags) {
+        std::size_t const lost = beyond(t.allocated, t.requested);
+        if (lost < o.rounding_bytes || !is_share(t.allocated, o.rounding_ratio, t.requested)) continue;
+        finding f{finding_kind::rounding, severity::note};
+        f.text = "rounding in " + words_for("pool", p.name) + ": " + counted(t.live_blocks, "block") +
+                 " of " + words_for(t.name) + " asked for " + bytes_text(t.requested) + " and take " +
+                 bytes_text(t.allocated) + ": take many in one";
+        f.bytes = lost;
+        f.whose = p.name;
+        f.name = t.name;
+        f.of = t.requested;
+        f.count = t.live_blocks;
+        to.push_back(std::move(f));
+    }
+}
+
+/// Pinned memory that takes `pinned_bytes` and `pinned_ratio` times more than was asked for. `whose`: "pool work".
+inline void add_pinned(std::string const& whose, std::string const& name, std::size_t asked,
+                       std::size_t taken, diagnosis_options const& o, std::vector<finding>& to) {
+    std::size_t const more = beyond(taken, asked);
+    if (asked == 0 || more < o.pinned_bytes || !is_share(taken, o.pinned_ratio, asked)) return;
+    finding f{finding_kind::pinned, severity::warning};
+    f.text = "pinned memory of " + whose + " is " + ratio_text(taken, asked) +
+             " what was asked: " + bytes_text(taken) + " for " + bytes_text(asked);
+    f.bytes = more;
+    f.whose = name;
+    f.of = asked;
+    to.push_back(std::move(f));
+}
+
+/// Pinned pools: what they reserved at most, and what was asked for at most.
+inline void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    if (p.memory != memory_kind::pinned) return;
+    add_pinned(words_for("pool", p.name), p.name, p.stats.peak_requested, p.stats.peak_reserved, o, to);
+}
+
+/// Memory that was given back, and that work enqueued before may still use: `pending_bytes` of it, `pending_share` of what is
+/// live or pending. Names the stream that holds most of it, where blocks tell.
+inline void find_pending(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    std::size_t const pending = beyond(p.stats.active, p.stats.allocated);
+    if (pending < o.pending_bytes || !is_share(pending, o.pending_share, p.stats.active)) return;
+    std::map<std::uint64_t, std::size_t> by_stream;
+    std::size_t blocks = 0;
+    for (segment_facts const& s : p.segments)
+        for (block_facts const& b : s.blocks)
+            if (b.use == block_use::pending) {
+                ++blocks;
+                if (b.stream) by_stream[*b.stream] += b.size;
+            }
+    finding f{finding_kind::pending, severity::note};
+    f.text = words_for("pool", p.name) + ": " + bytes_text(pending) +
+             " were given back, and work that was enqueued before may still use them";
+    if (!by_stream.empty()) {
+        auto const most = std::ranges::max_element(
+            by_stream, [](auto const& a, auto const& b) { return a.second < b.second; });
+        f.text += ": " + bytes_text(most->second) + " wait for stream " + std::to_string(most->first);
+    }
+    f.bytes = pending;
+    f.whose = p.name;
+    f.of = p.stats.active;
+    f.count = blocks;
+    to.push_back(std::move(f));
+}
+
+/// Pools where `untagged_share` of what is live has no tag, and `untagged_bytes`.
+inline void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    for (tag_facts const& t : p.tags) {
+        if (!t.name.is_empty() || t.allocated < o.untagged_bytes) continue;
+        if (!is_share(t.allocated, o.untagged_share, p.stats.allocated)) continue;
+        finding f{finding_kind::untagged, severity::note};
+        f.text = words_for("pool", p.name) + ": " + percent_text(t.allocated, p.stats.allocated) +
+                 " of what is live has no tag (" + bytes_text(t.allocated) + " in " +
+                 counted(t.live_blocks, "block") + "): name it where it is taken";
+        f.bytes = t.allocated;
+        f.whose = p.name;
+        f.of = p.stats.allocated;
+        f.count = t.live_blocks;
+        to.push_back(std::move(f));
+    }
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis

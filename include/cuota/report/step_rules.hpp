@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the steps of a recording tell: what grows in each of them, and what is taken over and over.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/report/diagnosis_options.hpp>
+#include <cuota/report/finding.hpp>
+#include <cuota/report/finding_words.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/step_account.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+/// How many steps in a row, up to the last that ended, are in the account and fulfil something. Number 0 never counts: it may
+/// hold what a program sets up, and its begin may be missing.
+template <class IsSo>
+[[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
+    std::size_t run = 0;
+    for (auto s = a.steps.rbegin(); s != a.steps.rend() && s->step != 0; ++s) {
+        if (s->step + run + 1 != steps || !is_so(*s)) break;
+        ++run;
+    }
+    return run;
+}
+
+/// "in each of the last 10 steps", "in the last step".
+[[nodiscard]] inline std::string last_steps_text(std::size_t steps) {
+    return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
+}
+
+/// "pool work", "resource host".
+[[nodiscard]] inline std::string words_for(event_source const& s) {
+    return words_for(s.kind == source_kind::pool ? "pool" : "resource", s.name);
+}
+
+/// Tags and places that leak: in each of the last steps (`leak_steps` or more, in a row, up to the last that ended) more was
+/// taken than given back, and something that was taken in it was live when the last step ended; `leak_bytes` in all.
+/// So what grows and stops is none, nor what takes turns (the old one goes), nor a full cache (as much goes as comes),
+/// nor what is taken anew in each step and a little larger. A cache that is still filling looks the same as a leak: from
+/// twice `leak_steps` on it is called a problem, before that a warning.
+inline void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
+                       std::vector<finding>& to) {
+    for (site_account const& a : steps.sites()) {
+        std::size_t const run = last_steps_that(
+            a, steps.steps_of(a.source), [](site_step const& s) { return s.growth > 0 && s.stayed != 0; });
+        if (run < o.leak_steps) continue;
+        std::size_t grown = 0, stayed = 0, least = unlimited, most = 0;
+        for (auto s = a.steps.end() - static_cast<std::ptrdiff_t>(run); s != a.steps.end(); ++s) {
+            auto const growth = static_cast<std::size_t>(s->growth);
+            grown = saturating_add(grown, growth);
+            least = std::min(least, growth);
+            most = std::max(most, growth);
+            stayed += s->stayed;
+        }
+        if (grown < o.leak_bytes) continue;
+        event_source const& source = r.sources[a.source];
+        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        std::string const low = bytes_text(least), high = bytes_text(most);
+        finding f{finding_kind::leak, run / 2 >= o.leak_steps ? severity::problem : severity::warning};
+        f.text = "leak in " + words_for(source) + ": " + words_for(site.name, site.where) + " grew by " +
+                 (low == high ? low : low + " to " + high) + ' ' + last_steps_text(run) + ", " +
+                 bytes_text(grown) + " in all; " + counted(stayed, "block") + " stayed";
+        f.bytes = grown;
+        f.whose = source.name;
+        f.name = site.name;
+        f.where = site.where;
+        f.of = static_cast<std::size_t>(a.steps.back().growth);
+        f.count = stayed;
+        f.steps = run;
+        to.push_back(std::move(f));
+    }
+}
+
+/// Tags and places that take `churn_count` blocks or more in each of the last `churn_steps` steps or more, give all of them
+/// back in the same step, and never have more than a `churn_reuse`-th of their bytes at once: so much taken once would do.
+inline void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
+                       std::vector<finding>& to) {
+    for (site_account const& a : steps.sites()) {
+        std::size_t const run = last_steps_that(a, steps.steps_of(a.source), [&](site_step const& s) {
+            return s.taken >= o.churn_count && s.given == s.taken && s.given_older == 0 &&
+                   is_share(s.taken_bytes, o.churn_reuse, s.at_once);
+        });
+        if (run < o.churn_steps) continue;
+        std::size_t least = unlimited, at_once = 0, bytes = 0;
+        for (auto s = a.steps.end() - static_cast<std::ptrdiff_t>(run); s != a.steps.end(); ++s) {
+            least = std::min(least, s->taken);
+            at_once = std::max(at_once, s->at_once);
+            bytes = std::max(bytes, s->taken_bytes);
+        }
+        event_source const& source = r.sources[a.source];
+        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        finding f{finding_kind::churn, severity::note};
+        f.text = "churn in " + words_for(source) + ": " + words_for(site.name, site.where) +
+                 " was taken and given back " + counted(least, "time") + " or more " + last_steps_text(run) +
+                 ", and never more than " + bytes_text(at_once) + " at once: take that once";
+        f.bytes = at_once;
+        f.whose = source.name;
+        f.name = site.name;
+        f.where = site.where;
+        f.of = bytes;
+        f.count = least;
+        f.steps = run;
+        to.push_back(std::move(f));
+    }
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis
