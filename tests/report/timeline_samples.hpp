@@ -195,4 +195,27 @@ private:
     pool main_{out_, 3, 0x7f40'0000'0000, 1_GiB};
 };
 
+/// A recording all of whose names try to break out of the page that shows them.
+[[nodiscard]] inline recording hostile() {
+    recording r;
+    r.sites = {{},
+               {"</script><script>window.broken=1</script>", {"</title><img src=x onerror='window.broken=2'>.cpp", 1}},
+               {"<!--<script>", {"a\"b'c`d${window.broken=3}\\", 2}},
+               {"line\xE2\x80\xA8" "ends\xE2\x80\xA9" "here", {"", 3}},
+               {"bell\a null? \x1B[31m \x7F\r\n\t", {"tab\t.cpp", 4}},
+               {"not utf-8 \xFF\xC0\xAF\xED\xA0\x80", {"\xFE.cpp", 5}},
+               {"__proto__", {"constructor", 6}},
+               {"&lt;b&gt; & \xE2\x80\xAEtfel", {"x.cpp", 7}}};
+    r.sources = {{.kind = source_kind::program},
+                 {.kind = source_kind::pool, .name = "</option><script>window.broken=4</script>", .budget = 2, .pool = {}},
+                 {.kind = source_kind::budget, .name = "<b>budget</b>", .limit = 2_MiB}};
+    for (std::uint32_t site = 0; site != r.sites.size(); ++site)
+        r.events.push_back({event_kind::allocated, 1, site, 1000 * (site + 1), 4096 * (site + 1), 4000, 4096});
+    for (std::uint32_t site = 1; site != r.sites.size(); ++site) {
+        r.events.push_back({event_kind::noted, 0, site, 20'000 + 1000 * site});
+        r.events.push_back({event_kind::refused, 2, site, 40'000 + 1000 * site, 0, 4_MiB, 1_MiB});
+    }
+    return r;
+}
+
 }  // namespace timeline_samples

@@ -47,7 +47,7 @@ function drawChart() {
   drawByteAxis(context);
   drawTimeAxis(context);
   clipped(context, () => {
-    drawStack(context, columns.most, columns.width, 0.42);
+    drawStack(context, columns.most, columns.width, 0.58);
     drawStack(context, columns.least, columns.width, 1);
     drawReserved(context, scale);
   });
@@ -74,7 +74,7 @@ function drawStack(context, sums, width, alpha) {
     const isDim = state.emphasised !== null && !band.tags.includes(state.emphasised);
     context.globalAlpha = alpha * (isDim ? 0.22 : 1);
     fillBetween(context, below, above, band.colour);
-    if (alpha === 1) strokeSteps(context, above, colour("card"), 0.75);
+    if (alpha === 1) strokeLevels(context, above, colour("card"));
     below = above;
   });
   context.globalAlpha = 1;
@@ -108,6 +108,22 @@ function strokeSteps(context, values, stroke, width) {
   eachCorner(values, false, (x, y) => context.lineTo(x, y));
   context.strokeStyle = stroke;
   context.lineWidth = width;
+  context.stroke();
+}
+
+// A thin line between two bands, where it is level: the risers of many short lives would cover the bands themselves.
+function strokeLevels(context, values, stroke) {
+  context.beginPath();
+  let last = null;
+  eachCorner(values, false, (x, y) => {
+    if (last !== null && last.y === y && x - last.x >= 3) {
+      context.moveTo(last.x, y);
+      context.lineTo(x, y);
+    }
+    last = {x, y};
+  });
+  context.strokeStyle = stroke;
+  context.lineWidth = 0.75;
   context.stroke();
 }
 
@@ -153,10 +169,10 @@ function strokeLine(context, x0, y0, x1, y1, dash = []) {
 // A limit far above what was used is said at the top edge: drawn to scale it would press all else to the ground.
 function drawLimits(context) {
   const right = area.left + area.width - 4;
-  let beyond = [];
+  const beyond = [];
   for (const limit of model.limits) {
     if (limit.bytes > model.top) {
-      beyond.push(`${cutText(limit.name, 24)} ${bytesText(limit.bytes)}`);
+      beyond.push(limit);
       continue;
     }
     const y = yOf(limit.bytes);
@@ -172,7 +188,9 @@ function drawLimits(context) {
 
 function sayBeyond(context, beyond, right) {
   const options = {align: "right", colour: colour("quiet"), ground: colour("card")};
-  const texts = [`↑ above the scale: limits of ${beyond.join(", ")}`, `↑ ${counted(beyond.length, "limit")} above the scale`];
+  const names = beyond.map((limit) => `${cutText(limit.name, 24)} ${bytesText(limit.bytes)}`).join(", ");
+  const texts = [`↑ ${beyond.length === 1 ? "a limit" : "limits"} above the scale: ${names}`,
+    `↑ ${counted(beyond.length, "limit")} above the scale`];
   if (beyond.length > 0) texts.some((text) => [10, 27, 44].some((at) => placeLabel(context, text, right, area.top + at, options)));
 }
 
@@ -218,21 +236,31 @@ function drawSteps(context) {
   const right = area.left + area.width;
   const between = area.width / seen.length;
   const stride = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5].find((n) => n * between > 60) ?? 1e6;
+  for (const step of seen) drawStep(context, step, between);
   for (const step of seen) {
     const x0 = clamp(xOf(step.from), area.left, right);
-    const x1 = clamp(xOf(step.until), area.left, right);
-    context.fillStyle = colour(step.number % 2 === 0 ? "grid" : "step");
-    context.fillRect(x0, area.top, x1 - x0, area.height);
-    context.fillStyle = colour(step.number % 2 === 0 ? "line" : "grid");
-    context.fillRect(x0, 0, Math.max(x1 - x0 - 0.5, 0.5), 20);
-    if (stride === 1 || step.number % stride === 0)
-      placeLabel(context, `step ${step.number}`, x0 + 4, laneOfSteps, {colour: colour("quiet")});
+    const text = `step ${step.number}`;
+    const hasRoom = stride > 1 || xOf(step.until) - x0 > context.measureText(text).width + 6;
+    if (step.number % stride === 0 && hasRoom) placeLabel(context, text, x0 + 4, laneOfSteps);
   }
+}
+
+// Stripes of two greys; where they would be too narrow to be told apart, one grey.
+function drawStep(context, step, between) {
+  const right = area.left + area.width;
+  const x0 = clamp(xOf(step.from), area.left, right);
+  const x1 = clamp(xOf(step.until), area.left, right);
+  const isOdd = between < 8 || step.number % 2 === 1;
+  context.fillStyle = colour(isOdd ? "step" : "grid");
+  context.fillRect(x0, area.top, x1 - x0, area.height);
+  context.fillStyle = colour(isOdd ? "grid" : "line");
+  context.fillRect(x0, 0, x1 - x0, 20);
 }
 
 function drawMarks(context) {
   const taken = new Set();  // one of a kind for each pixel
-  for (const mark of drawnMarks()) {
+  const rank = {reclaimed: 0, noted: 1, refused: 2};  // what matters most lies on top
+  for (const mark of drawnMarks().sort((a, b) => rank[a.kind] - rank[b.kind])) {
     const x = xOf(mark.at);
     const key = `${mark.kind} ${Math.round(x)}`;
     if (!isInView(mark.at) || taken.has(key)) continue;
@@ -245,15 +273,18 @@ function drawMarks(context) {
     drawShape(context, markLooks[mark.kind].shape, x, laneOfMarks);
     labels.push({text: "", x: x - 6, y: laneOfMarks - 6, width: 12, height: 12, isGlyph: true});
   }
-  for (const mark of drawnMarks()) if (isInView(mark.at)) labelMark(context, mark);
+  const seen = drawnMarks().filter((mark) => isInView(mark.at));
+  for (const kind of ["refused", "noted"])
+    for (const mark of seen.filter((m) => m.kind === kind).slice(0, 2000)) labelMark(context, mark);
 }
 
 function labelMark(context, mark) {
-  const text = mark.kind === "noted" ? cutText(data.tags[siteOf(mark.site).tag], 22)
-    : mark.kind === "refused" ? `${bytesText(mark.bytes)} refused` : "";
+  const isNote = mark.kind === "noted";
+  const texts = isNote ? [cutText(data.tags[siteOf(mark.site).tag], 22)] : [`${bytesText(mark.bytes)} refused`, bytesText(mark.bytes)];
   const options = {colour: colour(markLooks[mark.kind].colour)};
-  if (text === "" || placeLabel(context, text, xOf(mark.at) + 10, laneOfMarks, options)) return;
-  placeLabel(context, text, xOf(mark.at) - 10, laneOfMarks, {...options, align: "right"});
+  const x = xOf(mark.at);
+  texts.some((text) => [10, 16, 22].some((d) => placeLabel(context, text, x + d, laneOfMarks, options)) ||
+    placeLabel(context, text, x - 10, laneOfMarks, {...options, align: "right"}));
 }
 
 function drawShape(context, shape, x, y) {

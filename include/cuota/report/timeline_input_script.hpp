@@ -63,7 +63,7 @@ function select(t) {
 function setView(from, to) {
   const span = clamp(to - from, Math.min(100, whole.to - whole.from), whole.to - whole.from);
   const begin = clamp((from + to) / 2 - span / 2, whole.from, whole.to - span);
-  state.view = {from: begin, to: begin + span};
+  state.view = span < whole.to - whole.from ? {from: begin, to: begin + span} : {...whole};
   hideTip(byId("tip"));
   drawSoon();
   fillReadout();

@@ -87,11 +87,11 @@ function looseRow(loose, i) {
 
 function withGaps(row) {
   row.gaps = [];
-  row.live = 0;
+  row.live = row.pending = 0;
   let known = 0;
   const gap = (until) => { if (until > known) row.gaps.push({offset: known, bytes: until - known}); };
   for (const block of row.blocks) {
-    if (block.use === "live") row.live += block.bytes;
+    row[block.use] += block.bytes;
     gap(block.offset);
     known = Math.max(known, block.offset + block.bytes);
   }
@@ -145,7 +145,9 @@ function mapSummary(rows) {
   const gaps = sum((row) => row.gaps.length);
   const largest = held.reduce((most, row) => Math.max(most, row.largestGap), 0);
   const more = rows.length > mapLooks.mostRows ? ` The first ${mapLooks.mostRows} are drawn.` : "";
-  const head = `${counted(held.length, "segment")} of ${bytesText(sum((row) => row.bytes))}, ${bytesText(sum((row) => row.live))} live`;
+  const pending = sum((row) => row.pending);
+  const waiting = pending > 0 ? `, ${bytesText(pending)} given back and perhaps in use` : "";
+  const head = `${counted(held.length, "segment")} of ${bytesText(sum((row) => row.bytes))}, ${bytesText(sum((row) => row.live))} live${waiting}`;
   if (free === 0) return `${head}; nothing free in between.${more}`;
   return `${head}; ${bytesText(free)} free in ${counted(gaps, "gap")}, the largest ${bytesText(largest)}` +
     ` (${Math.round(100 * (1 - largest / free))} % of what is free lies outside of it).${more}`;
@@ -183,17 +185,22 @@ function drawBlock(context, row, block) {
   context.fillStyle = block.use === "live" ? colourOfTag(tag) : hatch(context);
   context.fillRect(x, row.box.y, width > 3 ? width - 0.75 : width, row.box.height);
   context.globalAlpha = 1;
-  if (block.use === "live" && width > 60) labelBlock(context, tagName(tag), x, row.box.y, width);
+  if (block.use === "live" && width > 60) labelBlock(context, tag, x, row.box.y, width);
 }
 
-function labelBlock(context, text, x, y, width) {
+function labelBlock(context, tag, x, y, width) {
+  const text = tagName(tag);
   fontOf(context, 11);
   const fitted = fittedText(context, text, width - 10);
   if (fitted.length < 3 && fitted !== text) return;
-  context.fillStyle = "#10141b";
-  context.globalAlpha = 0.82;
+  context.fillStyle = isLight(colourOfTag(tag)) ? "#10141b" : "#ffffff";
   context.fillText(fitted, x + 5, y + mapLooks.bar / 2 + 0.5);
-  context.globalAlpha = 1;
+}
+
+// Whether dark letters are read better on it: by its luminance, as WCAG has it.
+function isLight(hex) {
+  const [r, g, b] = [1, 3, 5].map((i) => (parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2;
 }
 
 function fittedText(context, text, width) {

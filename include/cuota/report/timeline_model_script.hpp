@@ -163,15 +163,14 @@ function sumsAfter(history, count) {
 const sumsAt = (history, t) => sumsAfter(history, changesUntil(history.changes, t));
 const total = (sums) => sums.reduce((a, b) => a + b, 0);
 
-// The most of each group and of all together, with the time of it; and the mean of each over the whole time.
+// The most of each group and of all together, with the time of it; and how many bytes of each came and went.
 function peaksOf(history) {
   const {changes, groups} = history;
-  const peaks = {most: new Float64Array(groups), mean: new Float64Array(groups), total: 0, at: whole.from};
+  const peaks = {most: new Float64Array(groups), churn: new Float64Array(groups), total: 0, at: whole.from};
   const since = new Float64Array(groups).fill(whole.from);
   const sums = new Float64Array(groups);
   const settle = (group, t) => {
     peaks.most[group] = Math.max(peaks.most[group], sums[group]);
-    peaks.mean[group] += sums[group] * (t - since[group]) / (whole.to - whole.from);
     since[group] = t;
   };
   let all = 0;
@@ -179,7 +178,9 @@ function peaksOf(history) {
     const time = Math.max(changes.time[i], whole.from);
     const group = history.groupOf(changes.life[i]);
     if (group >= 0 && time > since[group]) settle(group, time);
-    all += apply(history, i, sums);
+    const delta = apply(history, i, sums);
+    all += delta;
+    if (group >= 0 && time > whole.from) peaks.churn[group] += Math.abs(delta);
     const isLast = i + 1 === changes.count || changes.time[i + 1] !== changes.time[i];
     if (isLast && all > peaks.total) Object.assign(peaks, {total: all, at: time});
   }

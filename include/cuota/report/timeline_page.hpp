@@ -57,7 +57,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 
 main { display: grid; gap: 12px; grid-template-columns: minmax(0, 1fr); }
 @media (min-width: 1080px) {
-  main { grid-template-columns: minmax(0, 1fr) clamp(380px, 27vw, 560px); }
+  main { grid-template-columns: minmax(0, 1fr) clamp(340px, 25vw, 520px); }
   #map-section, #marks-section, #notes-section { grid-column: 1 / -1; }
 }
 .bar { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; }
@@ -95,7 +95,7 @@ th, td { padding: 4px 8px; border-bottom: 1px solid var(--grid); vertical-align:
 th:first-child, td:first-child { padding-left: 2px; }
 .number { text-align: right; white-space: nowrap; }
 .place { color: var(--quiet); overflow-wrap: anywhere; font-size: 12px; }
-.place span { display: block; }
+td > .place { padding-left: 20px; line-height: 1.35; }
 .alarm { color: var(--alarm); }
 tr.tag { cursor: pointer; }
 tr.tag:hover, tr.is-emphasised { background: var(--row); }
@@ -122,6 +122,9 @@ tr.is-hidden .swatch { opacity: .25; }
   body { padding: 14px 10px 30px; }
   section { padding: 10px; }
   .wide { display: none; }
+  button { padding: 3px 8px; }
+  h2 { font-size: 14px; }
+  .bar { gap: 5px; }
   #figures { grid-template-columns: 1fr 1fr; gap: 8px; }
   #figures dd { font-size: 17px; }
 }
@@ -175,8 +178,8 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
   <section id="legend-section" aria-labelledby="legend-title">
     <h2 id="legend-title">Tags</h2>
     <div class="scrolled"><table id="legend" aria-describedby="legend-title">
-      <thead><tr><th scope="col">tag</th><th scope="col" class="number" id="legend-at">at the end</th>
-        <th scope="col" class="number">peak</th><th scope="col" class="wide">places</th></tr></thead>
+      <thead><tr><th scope="col">tag and places</th><th scope="col" class="number" id="legend-at">at the end</th>
+        <th scope="col" class="number">peak</th></tr></thead>
       <tbody></tbody></table></div>
     <p class="keys">A click on a tag hides or shows it; pointing at it makes it stand out.</p>
   </section>

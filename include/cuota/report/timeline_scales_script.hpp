@@ -39,9 +39,9 @@ function pickPools(indices) {
 // Those with the highest peaks have a band of their own. Those that change least lie at the bottom, so that what
 // changes is seen against a level ground.
 function makeBands() {
-  const {most, mean} = model.tagPeaks;
+  const {most, churn} = model.tagPeaks;
   const large = model.tags.slice(0, model.tags.length > bandColours.length + 1 ? bandColours.length : bandColours.length + 1);
-  const own = large.slice().sort((a, b) => (most[a] - mean[a]) - (most[b] - mean[b]));
+  const own = large.slice().sort((a, b) => churn[a] - churn[b] || most[b] - most[a]);
   const colours = bandColours.concat(otherColour);
   model.bands = own.map((tag, i) => ({name: tagName(tag), tags: [tag], colour: colours[i]}));
   const others = model.tags.slice(large.length);

@@ -24,7 +24,7 @@ function makeLegend() {
   if (model.hasSegments) rows.push(totalRow("reserved by pools", "reserved", model.reservedPeaks.total));
   for (const tag of model.tags.slice(0, 200)) rows.push(tagRow(tag));
   const more = model.tags.length - 200;
-  if (more > 0) rows.push(element("tr", {}, element("td", {textContent: `and ${groups(more)} more tags`, colSpan: 4})));
+  if (more > 0) rows.push(element("tr", {}, element("td", {textContent: `and ${groups(more)} more tags`, colSpan: 3})));
   byId("legend").tBodies[0].replaceChildren(...rows);
   fillLegend();
 }
@@ -33,7 +33,7 @@ function totalRow(name, key, peak) {
   const swatch = element("i", {className: key === "reserved" ? "swatch line" : "swatch"});
   const cell = element("span", {className: "name"}, swatch, name);
   const row = element("tr", {className: "total"}, element("td", {}, cell), element("td", {className: "number"}),
-    element("td", {className: "number", textContent: bytesText(peak)}), element("td", {className: "wide"}));
+    element("td", {className: "number", textContent: bytesText(peak)}));
   row.dataset.key = key;
   return row;
 }
@@ -43,9 +43,9 @@ function tagRow(tag) {
   swatch.style.background = colourOfTag(tag);
   const button = element("button", {className: "name", type: "button"}, swatch, cutText(tagName(tag), 60));
   button.setAttribute("aria-pressed", String(!state.hidden.has(tag)));
-  const row = element("tr", {className: `tag${state.hidden.has(tag) ? " is-hidden" : ""}`}, element("td", {}, button),
-    element("td", {className: "number"}),
-    element("td", {className: "number", textContent: bytesText(model.tagPeaks.most[tag])}), placesCell(tag));
+  const row = element("tr", {className: `tag${state.hidden.has(tag) ? " is-hidden" : ""}`},
+    element("td", {}, button, placesLine(tag)), element("td", {className: "number"}),
+    element("td", {className: "number", textContent: bytesText(model.tagPeaks.most[tag])}));
   row.dataset.tag = tag;
   row.addEventListener("click", () => toggleTag(tag));
   row.addEventListener("pointerenter", () => emphasise(tag));
@@ -55,12 +55,11 @@ function tagRow(tag) {
   return row;
 }
 
-function placesCell(tag) {
+function placesLine(tag) {
   const places = placesOf(tag);
-  const cell = element("td", {className: "place wide", title: places.map((site) => shownText(placeText(site, true))).join("\n")});
-  for (const site of places.slice(0, 2)) cell.append(element("span", {textContent: cutText(placeText(site), 40)}));
-  if (places.length > 2) cell.append(element("span", {textContent: `and ${places.length - 2} more`}));
-  return cell;
+  const more = places.length > 2 ? ` and ${groups(places.length - 2)} more` : "";
+  return element("div", {className: "place", title: places.map((site) => shownText(placeText(site, true))).join("\n"),
+    textContent: places.slice(0, 2).map((site) => cutText(placeText(site), 40)).join(", ") + more});
 }
 
 let sitesOfTags = null;
@@ -88,7 +87,7 @@ function fillLegend() {
   const values = {total: total(sums), reserved: sumsAt(model.reserved, t)[0]};
   byId("legend-at").textContent = t === whole.to ? "at the end" : `at ${momentText(t)}`;
   for (const row of byId("legend").tBodies[0].rows) {
-    if (row.cells.length < 4) continue;
+    if (row.cells.length < 3) continue;
     row.cells[1].textContent = bytesText(row.dataset.key ? values[row.dataset.key] : sums[row.dataset.tag]);
   }
 }
