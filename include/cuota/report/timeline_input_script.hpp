@@ -78,6 +78,7 @@ function zoom(factor, around = (state.view.from + state.view.to) / 2) {
 function goTo(t) {
   const span = state.view.to - state.view.from;
   if (t < state.view.from + span * 0.02 || t > state.view.to - span * 0.02) setView(t - span / 2, t + span / 2);
+  hideTip(byId("tip"));
   setCursor(t);
   byId("plot").scrollIntoView({block: "nearest"});
 }
@@ -320,7 +321,7 @@ function makeFilter() {
 }
 
 function factsAt(t) {
-  const tags = {};
+  const tags = Object.create(null);  // a tag may be called __proto__
   for (const [tag, bytes] of largestAt(t)) tags[data.tags[tag]] = bytes;
   return {at: t, total: total(sumsAt(model.byTag, t)), reserved: sumsAt(model.reserved, t)[0], tags};
 }
