@@ -53,11 +53,12 @@ public:
         for (auto const& [address, size] : segments_) {
             cuota::segment_facts segment{address, size, false, {}};
             std::uint64_t known = address;
-            for (auto at = taken_.lower_bound(address); at != taken_.end() && at->first < address + size; ++at) {
+            for (auto at = taken_.lower_bound(address); at != taken_.end() && at->first < address + size;
+                 ++at) {
                 if (known < at->first) segment.blocks.push_back({known, at->first - known});
-                segment.blocks.push_back({at->first, at->second.size, at->second.bytes, cuota::block_use::live,
-                                          out_.sites[at->second.site].name, out_.sites[at->second.site].where,
-                                          cuota::lifespan::scratch, 0, 7});
+                segment.blocks.push_back({at->first, at->second.size, at->second.bytes,
+                                          cuota::block_use::live, out_.sites[at->second.site].name,
+                                          out_.sites[at->second.site].where, cuota::lifespan::scratch, 0, 7});
                 known = at->first + at->second.size;
             }
             if (known < address + size) segment.blocks.push_back({known, address + size - known});
@@ -110,7 +111,19 @@ public:
     [[nodiscard]] recording const& result() const noexcept { return out_; }
 
 private:
-    enum : std::uint32_t { nobody, weights, adam, acts, attention, work, grads, staged, logits, resume, said };
+    enum : std::uint32_t {
+        nobody,
+        weights,
+        adam,
+        acts,
+        attention,
+        work,
+        grads,
+        staged,
+        logits,
+        resume,
+        said
+    };
 
     void name_everything() {
         out_.began = std::chrono::system_clock::time_point{std::chrono::seconds{1'790'000'000}};
@@ -125,20 +138,20 @@ private:
                       {"logits", {"/home/me/net/head.cpp", 33}},
                       {"activations", {"/home/me/net/checkpoint.cpp", 75}},
                       {"warm-up over", {"/home/me/net/train.cpp", 210}}};
-        out_.sources = {{.kind = source_kind::program},
-                        {.kind = source_kind::budget, .name = "GPU 0", .device = 0, .limit = 80_GiB},
-                        {.kind = source_kind::budget, .name = "training", .device = 0, .limit = 10_GiB, .parent = 1},
-                        {.kind = source_kind::pool, .name = "main", .device = 0, .budget = 2, .pool = 0},
-                        {.kind = source_kind::resource,
-                         .name = "staging",
-                         .memory = cuota::memory_kind::pinned}};
+        out_.sources = {
+            {.kind = source_kind::program},
+            {.kind = source_kind::budget, .name = "GPU 0", .device = 0, .limit = 80_GiB},
+            {.kind = source_kind::budget, .name = "training", .device = 0, .limit = 10_GiB, .parent = 1},
+            {.kind = source_kind::pool, .name = "main", .device = 0, .budget = 2, .pool = 0},
+            {.kind = source_kind::resource, .name = "staging", .memory = cuota::memory_kind::pinned}};
     }
     void before() {
         for (std::size_t i = 0; i != layers_; ++i) main_.take(0, weights, 48_MiB + i % 3 * 4_MiB, false);
         for (std::size_t i = 0; i != layers_; ++i) main_.take(0, adam, 96_MiB + i % 3 * 8_MiB, false);
     }
     [[nodiscard]] std::uint64_t tick() { return now_ += 180'000 + random_() % 240'000; }
-    void add(event_kind kind, std::uint16_t source, std::uint32_t site, std::size_t bytes = 0, std::size_t held = 0) {
+    void add(event_kind kind, std::uint16_t source, std::uint32_t site, std::size_t bytes = 0,
+             std::size_t held = 0) {
         out_.events.push_back({kind, source, site, tick(), 0, bytes, held});
     }
     void run_step(std::uint64_t step) {
@@ -158,7 +171,8 @@ private:
     }
     void stage(std::uint64_t step) {
         std::uint64_t const slot = 0x7f20'0000'0000 + step % 2 * 64_MiB;
-        if (step >= 2) out_.events.push_back({event_kind::free_requested, 4, staged, tick(), slot, 48_MiB, 48_MiB});
+        if (step >= 2)
+            out_.events.push_back({event_kind::free_requested, 4, staged, tick(), slot, 48_MiB, 48_MiB});
         out_.events.push_back({event_kind::allocated, 4, staged, tick(), slot, 48_MiB, 48_MiB});
     }
     void forward(std::vector<std::uint64_t>& kept, std::uint64_t step) {
@@ -199,18 +213,26 @@ private:
 [[nodiscard]] inline recording hostile() {
     recording r;
     r.sites = {{},
-               {"</script><script>window.broken=1</script>", {"</title><img src=x onerror='window.broken=2'>.cpp", 1}},
+               {"</script><script>window.broken=1</script>",
+                {"</title><img src=x onerror='window.broken=2'>.cpp", 1}},
                {"<!--<script>", {"a\"b'c`d${window.broken=3}\\", 2}},
-               {"line\xE2\x80\xA8" "ends\xE2\x80\xA9" "here", {"", 3}},
+               {"line\xE2\x80\xA8"
+                "ends\xE2\x80\xA9"
+                "here",
+                {"", 3}},
                {"bell\a null? \x1B[31m \x7F\r\n\t", {"tab\t.cpp", 4}},
                {"not utf-8 \xFF\xC0\xAF\xED\xA0\x80", {"\xFE.cpp", 5}},
                {"__proto__", {"constructor", 6}},
                {"&lt;b&gt; & \xE2\x80\xAEtfel", {"x.cpp", 7}}};
     r.sources = {{.kind = source_kind::program},
-                 {.kind = source_kind::pool, .name = "</option><script>window.broken=4</script>", .budget = 2, .pool = {}},
+                 {.kind = source_kind::pool,
+                  .name = "</option><script>window.broken=4</script>",
+                  .budget = 2,
+                  .pool = {}},
                  {.kind = source_kind::budget, .name = "<b>budget</b>", .limit = 2_MiB}};
     for (std::uint32_t site = 0; site != r.sites.size(); ++site)
-        r.events.push_back({event_kind::allocated, 1, site, 1000 * (site + 1), 4096 * (site + 1), 4000, 4096});
+        r.events.push_back(
+            {event_kind::allocated, 1, site, 1000 * (site + 1), 4096 * (site + 1), 4000, 4096});
     for (std::uint32_t site = 1; site != r.sites.size(); ++site) {
         r.events.push_back({event_kind::noted, 0, site, 20'000 + 1000 * site});
         r.events.push_back({event_kind::refused, 2, site, 40'000 + 1000 * site, 0, 4_MiB, 1_MiB});

@@ -31,12 +31,13 @@ namespace detail {
 
 [[nodiscard]] inline std::string timeline_html(recording const& r, timeline_options const& options) {
     std::string page;
-    for (std::string_view const part : {timeline_head, timeline_style, timeline_layout, timeline_body}) page += part;
+    for (std::string_view const part : {timeline_head, timeline_style, timeline_layout, timeline_body})
+        page += part;
     page += timeline_data{r, options.title}.json();
     for (std::string_view const part :
-         {timeline_script_begin, timeline_units, timeline_model, timeline_lives, timeline_scales, timeline_chart,
-          timeline_marks, timeline_map, timeline_map_rows, timeline_legend, timeline_texts, timeline_input,
-          timeline_start, timeline_script_end})
+         {timeline_script_begin, timeline_units, timeline_model, timeline_lives, timeline_scales,
+          timeline_chart, timeline_marks, timeline_map, timeline_map_rows, timeline_legend, timeline_texts,
+          timeline_input, timeline_start, timeline_script_end})
         page += part;
     return page;
 }

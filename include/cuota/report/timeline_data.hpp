@@ -69,7 +69,8 @@ public:
         auto const is_after = [&](timeline_region const& r) {
             return r.source != source ? r.source > source : r.first > address;
         };
-        auto const after = std::ranges::partition_point(regions_, [&](auto const& r) { return !is_after(r); });
+        auto const after =
+            std::ranges::partition_point(regions_, [&](auto const& r) { return !is_after(r); });
         return static_cast<std::size_t>(after - regions_.begin()) - 1;
     }
 
@@ -111,7 +112,8 @@ public:
         : all_{r}, title_{title}, lives_{replay(r)}, regions_{lives_} {}
 
     [[nodiscard]] std::string json() {
-        auto const began = std::chrono::duration_cast<std::chrono::milliseconds>(all_.began.time_since_epoch());
+        auto const began =
+            std::chrono::duration_cast<std::chrono::milliseconds>(all_.began.time_since_epoch());
         json_object page;
         page.add("format", std::size_t{1}).add("title", title_);
         page.add_json("began", std::to_string(began.count()));
@@ -228,7 +230,8 @@ private:
         auto const completed = [](block_life const& b) { return number(b.completed); };
         return where_and_when(lives_.blocks)
             .add_json("size", column(lives_.blocks, size))
-            .add_json("site", column(lives_.blocks, [](block_life const& b) { return std::to_string(b.site); }))
+            .add_json("site",
+                      column(lives_.blocks, [](block_life const& b) { return std::to_string(b.site); }))
             .add_json("stream", column(lives_.blocks, stream))
             .add_json("completed", column(lives_.blocks, completed))
             .text();

@@ -86,7 +86,7 @@ kbd { font: inherit; font-size: 11px; border: 1px solid var(--line); border-radi
 .tip .alarm { color: var(--alarm); }
 .tip .quiet { color: var(--quiet); }
 )html"
-R"html(
+                                                   R"html(
 .scrolled { overflow-x: auto; overflow-y: auto; max-height: 640px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; color: var(--quiet); font-weight: 500; font-size: 12px; position: sticky; top: 0;
@@ -209,7 +209,8 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
 <p id="said" class="unseen" role="status"></p>
 )html";
 
-inline constexpr std::string_view timeline_body = R"html(<script type="application/json" id="cuota-data">)html";
+inline constexpr std::string_view timeline_body =
+    R"html(<script type="application/json" id="cuota-data">)html";
 
 inline constexpr std::string_view timeline_script_begin = R"html(</script>
 <script>

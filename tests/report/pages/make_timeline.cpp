@@ -33,8 +33,8 @@ namespace {
 [[nodiscard]] std::string held_json(cuota::recording const& r) {
     std::string text;
     auto const add = [&](std::uint64_t address, std::size_t size, char const* what) {
-        text += (text.empty() ? "\n[" : ",\n[") + std::to_string(address) + ',' + std::to_string(size) + ",\"" +
-                what + "\"]";
+        text += (text.empty() ? "\n[" : ",\n[") + std::to_string(address) + ',' + std::to_string(size) +
+                ",\"" + what + "\"]";
     };
     for (cuota::pool_facts const& p : r.at_end.pools)
         for (cuota::segment_facts const& s : p.segments) {
@@ -46,7 +46,8 @@ namespace {
 }
 [[nodiscard]] std::string json(cuota::recording const& r) {
     return "{\"sites\":" + cuota::detail::json_list(r.sites, site_json) +
-           ",\n\"events\":" + cuota::detail::json_list(r.events, event_json) + ",\n\"held\":[" + held_json(r) + "]}\n";
+           ",\n\"events\":" + cuota::detail::json_list(r.events, event_json) + ",\n\"held\":[" +
+           held_json(r) + "]}\n";
 }
 
 [[nodiscard]] cuota::recording sample(std::string const& which) {
