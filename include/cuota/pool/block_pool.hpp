@@ -339,9 +339,9 @@ private:
     // --- all that follows under the lock ---
 
     [[nodiscard]] pool_stats stats_now() const noexcept {
-        pool_stats now = heap_.stats();
-        now.taken_again = fronts_.taken();
         if (watch_) watch_->settle(heap_.order());
+        pool_stats now = heap_.stats();  // last: whoever looks at blocks now goes by its look at the streams
+        now.taken_again = fronts_.taken();
         return now;
     }
     // --- in a pool that is closed, or observed: out of the way of all others ---

@@ -128,7 +128,11 @@ template <class AtThatInstant>
         heap_view const view{heap, peaks};
         facts.stats = now;
         facts.tags = view.tags();
-        if (with_blocks) facts.segments = view.segments();
+        if (with_blocks) {
+            facts.segments = view.segments();
+            facts.stats.segments =
+                facts.segments.size();  // its own count takes pages that are about to come for there
+        }
         at_that_instant();
     });
     return facts;

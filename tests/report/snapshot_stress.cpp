@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// That what a snapshot says adds up, whatever threads do meanwhile.
+#include <atomic>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/report/check_snapshot.hpp>
+#include <cuota/report/recorder.hpp>
+#include <cuota/report/snapshot.hpp>
+
+#include "support/catch.hpp"
+
+using namespace cuota::literals;
+
+namespace {
+
+constexpr cuota::tag names[]{"weights", "activations", "workspace", "batch"};
+
+// Takes and gives back until it is over, of sizes that make threads keep blocks ready, and of such that make pools grow.
+void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& shared, std::atomic<int>& begun,
+           std::atomic<bool> const& is_over) {
+    cuota::stream const stream;
+    std::mt19937 random{seed};
+    cuota::scoped_pool own{budget, {.name = "own"}};
+    struct block {
+        cuota::scoped_pool* from;
+        void* at;
+        std::size_t bytes;
+    };
+    std::vector<block> held;
+    ++begun;
+    while (!is_over.load(std::memory_order_relaxed)) {
+        if (held.size() < 60 && random() % 2 == 0) {
+            cuota::scoped_pool& from = random() % 4 == 0 ? own : shared;
+            std::size_t const bytes = 1 + random() % (random() % 4 == 0 ? 3'000'000 : 5'000);
+            try {
+                held.push_back({&from, from.allocate(stream, bytes, 256, names[random() % 4]), bytes});
+            } catch (cuota::out_of_memory const&) {
+            }  // the budget is small: reclaims and refusals belong to it
+        } else if (!held.empty()) {
+            std::swap(held[random() % held.size()], held.back());
+            held.back().from->deallocate(stream, held.back().at, held.back().bytes);
+            held.pop_back();
+        }
+        if (random() % 500 == 0) (void)shared.trim(8_MiB);
+        if (random() % 100 == 0) (void)budget.now();
+    }
+    for (block const& b : held) b.from->deallocate(stream, b.at, b.bytes);
+}
+
+}  // namespace
+
+TEST_CASE("snapshots taken 10,000 times under four threads add up, each of them",
+          "[report][snapshot][stress][threads]") {
+    cuota::budget root{"root", 96_MiB};
+    cuota::budget part{"part", 64_MiB, root};
+    cuota::scoped_pool pool{part, {.name = "shared"}};
+    std::atomic<int> begun = 0;
+    std::atomic<bool> is_over = false;
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t != 4; ++t)
+        threads.emplace_back([&, t] { churn(t, t % 2 == 0 ? root : part, pool, begun, is_over); });
+    std::size_t blocks = 0;
+    while (begun.load() != 4) std::this_thread::yield();
+    std::size_t failed = 0;
+    std::string why;
+    auto const look = [&](int times) {
+        for (int i = 0; i != times && failed == 0; ++i) {
+            cuota::memory_snapshot const now = cuota::snapshot_of(root);
+            try {
+                cuota::check_snapshot(now);
+            } catch (cuota::misuse const& wrong) {
+                ++failed;
+                why = wrong.what();
+            }
+            for (cuota::pool_facts const& p : now.pools) blocks += p.stats.live_blocks;
+            std::this_thread::yield();  // else threads that wait for the locks hardly get them
+        }
+    };
+    look(5'000);
+    {
+        cuota::recorder const recorder{root, {.capacity = 1024}};
+        look(5'000);
+    }
+    is_over = true;
+    for (std::thread& t : threads) t.join();
+    INFO(why);
+    REQUIRE(failed == 0);
+    REQUIRE(blocks > 10'000);  // there was something to add up
+}
