@@ -196,12 +196,16 @@ TEST_CASE("a reader among writers sees whole events in order, and all are accoun
                 for (std::uint64_t i = 0; i != each; ++i) ring.put(ring_event(t << 32 | i));
                 --at_work;
             });
-        std::uint64_t torn = 0, disordered = 0, unaccounted = 0;
+        std::uint64_t torn = 0, disordered = 0, unaccounted = 0, full_of_holes = 0;
         while (at_work != 0) {
             ring_reading const r = ring.read();
             unaccounted += r.dropped + r.events.size() > ring.next();
             std::array<std::uint64_t, threads> next{};
             std::uint64_t next_ticket = r.dropped;
+            if (!r.events.empty()) {  // each thread may have been writing one
+                std::uint64_t const span = r.events.back().ticket + 1 - r.dropped;
+                full_of_holes += span > r.events.size() + threads;
+            }
             for (numbered_event const& e : r.events) {
                 if (!is_whole(e.what)) {
                     ++torn;
@@ -219,6 +223,7 @@ TEST_CASE("a reader among writers sees whole events in order, and all are accoun
         CHECK(torn == 0);
         CHECK(disordered == 0);
         CHECK(unaccounted == 0);
+        CHECK(full_of_holes == 0);
         ring_reading const last = ring.read();
         CHECK(ring.next() == threads * each);
         CHECK(last.dropped + last.events.size() == threads * each);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 #include "support/thrown.hpp"
 
 using cuota::event_kind;
@@ -76,6 +77,14 @@ TEST_CASE("a recorder can pause, and goes on", "[report][recorder]") {
     r.note("after");
     CHECK(notes_in(r.read()) == "before, after");
     CHECK(r.read().sites.size() == 3);  // what was not recorded took no site
+}
+
+TEST_CASE("a note that is not recorded is not kept either", "[report][recorder]") {
+    recorder r{{.capacity = 8}};
+    r.pause();
+    support::failing_heap const heap{0};
+    r.note("said by nobody else, and longer than a string has room for");
+    CHECK(heap.refused() == 0);
 }
 
 TEST_CASE("a recorder can be cleared, and its clock goes on", "[report][recorder]") {

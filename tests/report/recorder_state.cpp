@@ -198,6 +198,16 @@ TEST_CASE("events are timed from the begin, and were all before they are read", 
     CHECK(std::chrono::nanoseconds{r.events[1].at} <= took + std::chrono::milliseconds{10});
 }
 
+TEST_CASE("an event is never before the one that drew its ticket first", "[report][recorder_state]") {
+    std::vector<cuota::detail::numbered_event> events(5);
+    std::array<std::uint64_t, 5> const ticks{110, 105, 130, 120, 131};
+    for (std::size_t i = 0; i != 5; ++i) events[i].what.at = ticks[i];
+    recorder_state::set_times(events, {100, 10, 20});
+    numbers shown;
+    for (auto const& e : events) shown.push_back(e.what.at);
+    CHECK(shown == numbers{20, 20, 60, 60, 62});
+}
+
 TEST_CASE("an event takes nothing from the heap, its first site neither", "[report][recorder_state]") {
     recorder_state state{8, 2, place::here()};
     support::failing_heap const heap{0};  // it would end the program: put throws nothing

@@ -3,6 +3,7 @@
 
 #include <cuota/report/site_table.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -100,6 +101,13 @@ TEST_CASE("a full table finds each of its sites", "[report][site_table]") {
         REQUIRE(table.intern("weights", {"train.cpp", line}) == line);
     CHECK(table.intern("weights", {"train.cpp", 4097}) == 0);
     CHECK(table.size() == 4097);
+
+    site_table of_files{4096};
+    std::string const files(4096, 'x');  // each of its ends is a file's name
+    for (unsigned i = 0; i != 4096; ++i) REQUIRE(of_files.intern("weights", {files.c_str() + i, 1}) == i + 1);
+    site_table of_tags{4096};
+    for (unsigned i = 0; i != 4096; ++i)
+        REQUIRE(of_tags.intern(tag::named(std::to_string(i)), {"train.cpp", 1}) == i + 1);
 }
 
 TEST_CASE("a table of more sites than can be numbered is refused", "[report][site_table]") {
@@ -118,10 +126,11 @@ TEST_CASE("threads agree about the numbers of sites", "[report][site_table]") {
     site_table table{room};
     std::vector<std::vector<std::uint32_t>> seen(threads, std::vector<std::uint32_t>(lines));
     std::vector<std::thread> workers;
+    std::atomic<unsigned> ready = 0;
     for (unsigned t = 0; t != threads; ++t)
         workers.emplace_back([&, t] {
-            for (unsigned i = 0; i != lines; ++i) {
-                unsigned const line = t % 2 ? lines - 1 - i : i;
+            for (++ready; ready != threads;) std::this_thread::yield();
+            for (unsigned line = 0; line != lines; ++line) {
                 seen[t][line] = table.intern("weights", {file, line + 1});
             }
         });

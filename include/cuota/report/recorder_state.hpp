@@ -81,25 +81,29 @@ public:
     /// of `cuts`, all. Times never go back: an event between two others is between them in time, too.
     /// Throws: std::bad_alloc. Cost: some 20 ns an event; writers go on.
     [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const {
-        ring_reading const found = ring_.read(begin_.load(std::memory_order_acquire));
+        ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
         // All that these events speak of is there by now, and all of their ticks are past.
-        tick_scale const scale = clock_.scale();
+        set_times(found.events, clock_.scale());
         merged_sites known = sites_.merged();
         recording r;
         r.began = clock_.began();
         r.dropped = found.dropped;
         r.sources = sources();
         r.events.reserve(found.events.size());
-        std::uint64_t latest = 0;
         for (numbered_event const& e : found.events) {
-            latest = std::max(latest, scale.nanoseconds(e.what.at));
             if (e.what.source < cuts.size() && e.ticket >= cuts[e.what.source]) continue;
             r.events.push_back(e.what);
-            r.events.back().at = latest;
             r.events.back().site = known.index_of[e.what.site];
         }
         r.sites = std::move(known.sites);
         return r;
+    }
+
+    /// Nanoseconds for ticks. Whose clock was looked at earlier than the one's that drew before him is given that one's
+    /// time: it is between his look and his ticket.
+    static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept {
+        std::uint64_t latest = 0;
+        for (numbered_event& e : events) e.what.at = latest = std::max(latest, scale.nanoseconds(e.what.at));
     }
 
 private:
