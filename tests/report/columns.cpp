@@ -34,7 +34,7 @@ TEST_CASE("a name is cut in its middle, by columns and not by bytes", "[report][
     CHECK(screen::fitted("äöüäöüäöü", 8) == "äöü...öü");
     CHECK(screen::fitted("予算予算", 8) == "予算予算");
     CHECK(screen::fitted("予算予算a", 8) == "予...a");
-    CHECK(screen::fitted(std::string(10'000'000, 'x'), 5) == "x...x");
+    CHECK(screen::fitted(std::string(100'000, 'x'), 5) == "x...x");
 }
 
 TEST_CASE("no name is wider than it may be, and no character broken", "[report][columns]") {
