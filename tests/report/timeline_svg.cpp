@@ -304,7 +304,7 @@ TEST_CASE("a picture of many events is small, and shows their peak", "[report][t
         if (live[i] == 0) svg_event(noise, event_kind::allocated, at * 1000, i, live[i] = bytes, site, 3);
         else svg_event(noise, event_kind::free_requested, at * 1000, i, std::exchange(live[i], 0), site, 3);
     }
-    for (unsigned const width : {480U, 960U, 4096U}) {
+    for (unsigned const width : {560U, 960U, 4096U}) {
         std::string const picture = svg_of(noise, {.width = width});
         CHECK(picture.size() < 200 * 1024);
         CHECK(picture.size() > 10 * 1024);
@@ -374,7 +374,7 @@ TEST_CASE("no label of a picture touches another, whatever there is to say", "[r
         folder.write("random" + std::to_string(seed) + ".svg",
                      svg_of(r, {.title = std::string(up_to(200), 'T'),
                                 .most = up_to(30),
-                                .width = static_cast<unsigned>(480 + up_to(1) * up_to(1000)),
+                                .width = static_cast<unsigned>(560 + up_to(1) * up_to(1000)),
                                 .height = static_cast<unsigned>(280 + up_to(1) * up_to(500))}));
     }
     CHECK(what_is_wrong(folder) == "");
@@ -434,7 +434,7 @@ TEST_CASE("a picture that cannot be written is said to be so", "[report][timelin
     CHECK_NOTHROW(cuota::write_timeline_svg(to, r));
 
     std::ostringstream none;
-    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 479}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 559}), cuota::misuse);
     CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 4097}), cuota::misuse);
     CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.height = 279}), cuota::misuse);
     auto const refused =

@@ -28,7 +28,7 @@ struct svg_options {
     std::vector<std::uint16_t>
         sources{};  ///< as in levels_options; empty: all device memory, or all where none is
     svg_theme theme = svg_theme::automatic;
-    unsigned width = 960;   ///< pixels; from 480 to 4096
+    unsigned width = 960;   ///< pixels; from 560 to 4096
     unsigned height = 460;  ///< pixels; from 280 to 4096
 };
 
@@ -42,7 +42,7 @@ public:
           facts_{std::move(facts)},
           width_{options.width * 1.0},
           height_{options.height * 1.0},
-          right_{width_ - legend_width - 14},
+          right_{width_ - std::clamp(width_ / 4, 190.0, 240.0)},  // then the legend
           bottom_{height_ - (facts_.steps.empty() ? 90 : 110)} {
         choose_scale();
     }
@@ -76,7 +76,6 @@ public:
 protected:
     static constexpr double left = 76;
     static constexpr double top = 60;
-    static constexpr double legend_width = 226;
     static constexpr double row_height = 19;
 
     [[nodiscard]] double x_after(double nanoseconds) const noexcept {

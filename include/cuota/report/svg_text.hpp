@@ -145,6 +145,7 @@ class label_board {
 public:
     explicit label_board(svg_box whole) : whole_{whole} {}
 
+    void take(svg_box b) { taken_.push_back(b); }
     /// Takes the first of the boxes that lies in the whole and touches none taken before; none where all would.
     [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes) {
         for (svg_box const& b : wishes) {
