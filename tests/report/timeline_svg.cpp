@@ -56,7 +56,8 @@ TIMES = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
 
 def text_box(t):
     size = next((SIZES[c] for c in t.get("class", "").split() if c in SIZES), 12)
-    width = sum(1.0 if ord(c) > 0x2E80 else 0.52 for c in t.text or "") * size
+    width = sum(1.0 if ord(c) > 0x2E80 or c in "mwMW" else 0.35 if c in " .,:;'|!ijltfI()-/" else 0.6
+                for c in t.text or "") * size
     x, y = float(t.get("x")), float(t.get("y"))
     x -= {"middle": width / 2, "end": width}.get(t.get("text-anchor"), 0)
     return x, y - 0.75 * size, x + width, y + 0.2 * size
@@ -97,7 +98,7 @@ def check_values(root, expected):
     number, unit = text.split()
     per_pixel = float(number) * BYTES[unit] / (bottom - top)
     middle = [t for t in quiet if t.get("text-anchor") == "middle"]
-    unit = TIMES[middle[-1].text]
+    unit = TIMES[middle[-1].text.split()[0]]
     ticks = [(float(t.get("x")), float(t.text) * unit) for t in middle[:-1]]
     (x1, t1), (x2, t2) = ticks[0], ticks[-1]
     areas = [(p.find(S + "title").text, heights(p.get("d"))) for p in root.iter(S + "path")

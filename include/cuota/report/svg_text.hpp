@@ -72,7 +72,7 @@ namespace cuota::inline v0::detail {
     constexpr std::string_view wide = "mwMWQO@%+=<>~_&";
     char const c = character[0];
     if (character.size() == 1) {
-        if (narrow.find(c) != narrow.npos) return 0.42;
+        if (narrow.find(c) != narrow.npos) return 0.38;
         if (wide.find(c) != wide.npos) return 1.0;
         return c >= 'A' && c <= 'Z' ? 0.76 : 0.65;
     }

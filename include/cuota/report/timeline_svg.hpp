@@ -68,9 +68,9 @@ private:
             add_line("axis", x, bottom_, x, bottom_ + 4);
             add_text(x, bottom_ + under_ + 18, t.text, "quiet", "middle");
         }
-        std::string const unit = std::string{times.unit};
-        add_text((left + right_) / 2, bottom_ + under_ + 34,
-                 is_late ? unit + ", from " + time_text(facts_.all.from) + " on" : unit, "quiet", "middle");
+        std::string const since =
+            is_late ? " from " + time_text(facts_.all.from) + " on" : " since the recording began";
+        add_text((left + right_) / 2, bottom_ + under_ + 34, times.unit + since, "quiet", "middle");
     }
     void add_steps() {
         if (facts_.steps.empty()) return;
