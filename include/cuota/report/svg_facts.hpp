@@ -91,15 +91,16 @@ private:
     }
     void find_steps() {
         std::vector<std::vector<svg_step>> of(all_.sources.size());
+        std::vector<bool> is_open(all_.sources.size());
         for (memory_event const& e : all_.events) {
+            bool const begins = e.kind == event_kind::step_begun;
+            if (!shown_[e.source] || (!begins && e.kind != event_kind::step_ended)) continue;
             auto& steps = of[e.source];
-            if (!shown_[e.source]) continue;
-            if (e.kind == event_kind::step_begun) {
-                steps.push_back({e.at, found_.all.until});
-            } else if (e.kind == event_kind::step_ended) {
-                if (steps.empty()) steps.push_back({found_.all.from, 0});  // begun before the first event
-                steps.back().until = e.at;
-            }
+            if (is_open[e.source]) steps.back().until = e.at;
+            else if (!begins && steps.empty())
+                steps.push_back({found_.all.from, e.at});  // begun before the first event
+            if (begins) steps.push_back({e.at, found_.all.until});
+            is_open[e.source] = begins;
         }
         auto const most = std::ranges::max_element(of, {}, &std::vector<svg_step>::size);
         if (most != of.end()) found_.steps = std::move(*most);

@@ -28,7 +28,7 @@ struct svg_options {
     std::vector<std::uint16_t>
         sources{};  ///< as in levels_options; empty: all device memory, or all where none is
     svg_theme theme = svg_theme::automatic;
-    unsigned width = 960;   ///< pixels; from 480 to 4096
+    unsigned width = 960;   ///< pixels; from 560 to 4096
     unsigned height = 460;  ///< pixels; from 280 to 4096
 };
 
@@ -42,7 +42,7 @@ public:
           facts_{std::move(facts)},
           width_{options.width * 1.0},
           height_{options.height * 1.0},
-          right_{width_ - legend_width - 14},
+          right_{width_ - std::clamp(width_ / 4, 190.0, 240.0)},  // then the legend
           bottom_{height_ - (facts_.steps.empty() ? 90 : 110)} {
         choose_scale();
     }
@@ -76,7 +76,6 @@ public:
 protected:
     static constexpr double left = 76;
     static constexpr double top = 60;
-    static constexpr double legend_width = 226;
     static constexpr double row_height = 19;
 
     [[nodiscard]] double x_after(double nanoseconds) const noexcept {
@@ -128,18 +127,25 @@ private:
         highest_ *= 1.08;
         span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;  // the last level is seen
     }
-    // What hardly changes lies below what comes and goes, so that its edges are straight; "others" on top.
+    // What is there nearly all the time lies below what comes and goes, so that its edges are straight; "others" on top.
     void order_layers() {
-        std::vector<std::pair<double, std::size_t>> order;
-        for (std::size_t i = 0; i != facts_.all.parts.size(); ++i) {
-            level_curve const& part = facts_.all.parts[i];
-            if (part.peak == 0) continue;
-            std::size_t const least = std::ranges::min(part.points, {}, &level_point::bytes).bytes;
-            double const swing = 1.0 - static_cast<double>(least) / static_cast<double>(part.peak);
-            order.emplace_back(part.merged != 0 ? 2.0 : swing, i);
+        std::vector<std::pair<double, level_curve const*>> order;
+        for (level_curve const& part : facts_.all.parts)
+            if (part.peak != 0) order.emplace_back(part.merged != 0 ? 2.0 : 1.0 - mean_of_peak(part), &part);
+        std::ranges::stable_sort(order, {}, &std::pair<double, level_curve const*>::first);
+        for (auto const& [swing, part] : order) layers_.push_back(part);
+    }
+    // Over time.
+    [[nodiscard]] double mean_of_peak(level_curve const& curve) const noexcept {
+        double area = 0;
+        for (std::size_t i = 0; i != curve.points.size(); ++i) {
+            bool const is_last = i + 1 == curve.points.size();
+            std::uint64_t const until = is_last ? facts_.all.until : curve.points[i + 1].at;
+            double const time = static_cast<double>(until - curve.points[i].at) + (is_last ? 1.0 : 0.0);
+            area += time * static_cast<double>(curve.points[i].bytes);
         }
-        std::ranges::stable_sort(order, {}, &std::pair<double, std::size_t>::first);
-        for (auto const& [swing, i] : order) layers_.push_back(&facts_.all.parts[i]);
+        double const whole = static_cast<double>(facts_.all.until - facts_.all.from) + 1.0;
+        return area / whole / static_cast<double>(curve.peak);
     }
     struct moment {
         double x;

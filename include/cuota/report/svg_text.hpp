@@ -72,7 +72,7 @@ namespace cuota::inline v0::detail {
     constexpr std::string_view wide = "mwMWQO@%+=<>~_&";
     char const c = character[0];
     if (character.size() == 1) {
-        if (narrow.find(c) != narrow.npos) return 0.42;
+        if (narrow.find(c) != narrow.npos) return 0.38;
         if (wide.find(c) != wide.npos) return 1.0;
         return c >= 'A' && c <= 'Z' ? 0.76 : 0.65;
     }
@@ -145,6 +145,7 @@ class label_board {
 public:
     explicit label_board(svg_box whole) : whole_{whole} {}
 
+    void take(svg_box b) { taken_.push_back(b); }
     /// Takes the first of the boxes that lies in the whole and touches none taken before; none where all would.
     [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes) {
         for (svg_box const& b : wishes) {

@@ -62,15 +62,15 @@ private:
         auto const from = static_cast<double>(facts_.all.from);
         bool const is_late = from > 20 * span_;
         double const first = is_late ? 0 : from;
-        axis_ticks const times = time_ticks(first, first + span_, columns(76));
+        axis_ticks const times = time_ticks(first, first + span_, columns(60));
         for (axis_tick const& t : times.ticks) {
             double const x = x_after(t.value - first);
             add_line("axis", x, bottom_, x, bottom_ + 4);
             add_text(x, bottom_ + under_ + 18, t.text, "quiet", "middle");
         }
-        std::string const unit = std::string{times.unit};
-        add_text((left + right_) / 2, bottom_ + under_ + 34,
-                 is_late ? unit + ", from " + time_text(facts_.all.from) + " on" : unit, "quiet", "middle");
+        std::string const since =
+            is_late ? " from " + time_text(facts_.all.from) + " on" : " since the recording began";
+        add_text((left + right_) / 2, bottom_ + under_ + 34, times.unit + since, "quiet", "middle");
     }
     void add_steps() {
         if (facts_.steps.empty()) return;
@@ -126,12 +126,14 @@ private:
     }
     void add_labels() {
         board_ = label_board{{left + 2, top + 1, right_ - left - 4, bottom_ - top - 2}};
+        for (svg_limit const& l : facts_.limits)  // on another's line it would be taken for its label
+            if (is_drawn(l)) board_.take({left, y_of(l.bytes) - 1, right_ - left, 2});
         add_peak();
         for (svg_limit const& l : facts_.limits) {
             if (!is_drawn(l)) continue;
             std::string const drawn = fitted("limit of " + l.name, 230, 11) + ": " + bytes_text(l.bytes);
             if (!put_label(drawn, y_of(l.bytes), left + 8, right_ - 8, "halo warning"))
-                unsaid_limits_ += (unsaid_limits_.empty() ? "Lines without a label: " : ", ") + drawn;
+                unsaid_limits_ += (unsaid_limits_.empty() ? "Lines without a name: " : ", ") + drawn;
         }
     }
     void add_peak() {
@@ -236,7 +238,7 @@ inline void write_timeline_svg(std::ostream& to, recording const& r, svg_options
                              std::to_string(least) + " to 4096",
                          where};
     };
-    check("wide", options.width, 480);
+    check("wide", options.width, 560);
     check("high", options.height, 280);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
