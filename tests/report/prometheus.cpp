@@ -283,6 +283,7 @@ TEST_CASE(
 
 TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus]") {
     CHECK(metrics_of({}) == "cuota_snapshot_timestamp_seconds {} 0\n");
+    CHECK_FALSE(has(prometheus_text({}), "budget"));  // nor a type or a help of what is not there
     CHECK(metrics_of({}, {.open_metrics = true}) == "cuota_snapshot_timestamp_seconds {} 0\n");
 }
 

@@ -160,6 +160,27 @@ TEST_CASE("refusal_log says what it held back when another kind comes, when it i
     CHECK(has(by_hand.lines->at(5), R"("event":"refused_again")"));
 }
 
+TEST_CASE("refusal_log ends each kind's window when it is over, not when another's is",
+          "[report][refusal_log]") {
+    log_by_hand by_hand;
+    refusal_log log{by_hand.sink(), by_hand.options()};
+    auto const twice = [&](cuota::tag name) {
+        log.write(a_refusal_for(name));
+        log.write(a_refusal_for(name));
+    };
+    twice("a");
+    *by_hand.now += 5s;
+    twice("b");
+    *by_hand.now += 5500ms;
+    twice("c");
+    CHECK(by_hand.lines->size() == 4);  // a, b, more of a, c
+    *by_hand.now += 5s;
+    log.write(a_refusal_for("c"));
+
+    REQUIRE(by_hand.lines->size() == 5);
+    CHECK(has(by_hand.lines->at(4), R"("tag":"b")"));
+}
+
 TEST_CASE("refusal_log writes a bounded number of lines, whatever kinds there are", "[report][refusal_log]") {
     log_by_hand by_hand;
     auto how = by_hand.options();
