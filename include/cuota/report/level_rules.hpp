@@ -56,59 +56,78 @@ struct pool_level {
     return levels;
 }
 
-/// Pools that have, and had all through the last `idle_steps` steps, so much more reserved than was live at any time in them:
-/// `idle_bytes` and `idle_share` of what is reserved. What lies between live blocks at the busiest moment counts as idle.
-inline void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
-                      std::vector<finding>& to) {
+/// The most that was live, and the least that was reserved, in each pool since the last `window` steps began. Pools that have
+/// not seen more steps than that are left out.
+class idle_watch {
+public:
     struct extent {
-        std::size_t ends = 0;  // of steps, that have been
+        std::size_t source = 0;
         std::int64_t most_live = 0;
         std::int64_t least_reserved = 0;
     };
-    std::vector<pool_level> levels = first_levels(r);
-    std::vector<extent> seen(levels.size());
-    std::map<std::size_t, std::vector<std::size_t>> by_clock;  // who goes by whose steps
-    for (std::size_t i = 0; i != levels.size(); ++i)
-        if (r.sources[i].pool && *r.sources[i].pool < r.at_end.pools.size()) {
+
+    idle_watch(recording const& r, step_account const& steps, std::size_t window)
+        : levels_{first_levels(r)}, seen_(levels_.size()), begins_(levels_.size()), ends_(levels_.size()) {
+        for (std::size_t i = 0; i != levels_.size(); ++i) {
             auto const source = static_cast<std::uint16_t>(i);
-            if (steps.steps_of(source) > o.idle_steps) by_clock[steps.clock_of(source)].push_back(i);
+            std::size_t const all = steps.steps_of(source);
+            if (!r.sources[i].pool || *r.sources[i].pool >= r.at_end.pools.size() || all <= window) continue;
+            begins_[steps.clock_of(source)] = all - window;
+            followers_[steps.clock_of(source)].push_back(i);
         }
-    for (memory_event const& e : r.events) {
-        if (e.source >= levels.size()) continue;
-        pool_level& level = levels[e.source];
-        extent& s = seen[e.source];
+        for (memory_event const& e : r.events)
+            if (e.source < levels_.size()) apply(e);
+    }
+
+    [[nodiscard]] std::vector<extent> extents() const {
+        std::vector<extent> some;
+        for (auto const& [clock, who] : followers_)
+            for (std::size_t const i : who) some.push_back(seen_[i]);
+        return some;
+    }
+
+private:
+    void apply(memory_event const& e) {
+        pool_level& level = levels_[e.source];
         level.apply(e);
+        extent& s = seen_[e.source];
         s.most_live = std::max(s.most_live, level.live);
         s.least_reserved = std::min(s.least_reserved, level.reserved);
-        if (e.kind != event_kind::step_ended) continue;
-        ++s.ends;
-        if (auto const followers = by_clock.find(e.source); followers != by_clock.end())
-            for (std::size_t const i : followers->second)
-                if (s.ends + o.idle_steps == steps.steps_of(e.source)) {
-                    seen[i].most_live = levels[i].live;
-                    seen[i].least_reserved = levels[i].reserved;
-                }
+        if (e.kind == event_kind::step_ended && ++ends_[e.source] == begins_[e.source])
+            for (std::size_t const i : followers_[e.source])
+                seen_[i] = {i, levels_[i].live, levels_[i].reserved};
     }
-    for (auto const& [clock, followers] : by_clock)
-        for (std::size_t const i : followers) {
-            std::size_t const reserved = r.at_end.pools[*r.sources[i].pool].stats.reserved;
-            std::int64_t const used = std::max<std::int64_t>(seen[i].most_live, 0);
-            if (seen[i].least_reserved <= used) continue;
-            auto const idle = static_cast<std::size_t>(seen[i].least_reserved - used);
-            if (idle < o.idle_bytes || !is_share(idle, o.idle_share, reserved)) continue;
-            finding f{finding_kind::idle, severity::warning};
-            f.text = words_for(r.sources[i]) + " keeps " + bytes_text(idle) +
-                     " that nothing has used in the last " +
-                     (o.idle_steps == 1 ? "step" : counted(o.idle_steps, "step")) + " (" +
-                     bytes_text(reserved) + " reserved, at most " +
-                     bytes_text(static_cast<std::size_t>(used)) +
-                     " in use): trim it, or give it a release_threshold";
-            f.bytes = idle;
-            f.whose = r.sources[i].name;
-            f.of = reserved;
-            f.steps = o.idle_steps;
-            to.push_back(std::move(f));
-        }
+
+    std::vector<pool_level> levels_;
+    std::vector<extent> seen_;
+    std::vector<std::size_t> begins_;  // of each clock: how many of its ends come before the window
+    std::vector<std::size_t> ends_;    // of steps, that have been
+    std::map<std::size_t, std::vector<std::size_t>> followers_;  // who goes by whose steps
+};
+
+/// Pools that have, and had all through the last `idle_steps` steps, so much more reserved than was live at any time in
+/// them: `idle_bytes` and `idle_share` of what is reserved. What lies between live blocks at the busiest moment counts as
+/// idle.
+inline void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
+                      std::vector<finding>& to) {
+    for (idle_watch::extent const& seen : idle_watch{r, steps, o.idle_steps}.extents()) {
+        event_source const& source = r.sources[seen.source];
+        std::size_t const reserved = r.at_end.pools[*source.pool].stats.reserved;
+        std::int64_t const used = std::max<std::int64_t>(seen.most_live, 0);
+        if (seen.least_reserved <= used) continue;
+        auto const idle = static_cast<std::size_t>(seen.least_reserved - used);
+        if (idle < o.idle_bytes || !is_share(idle, o.idle_share, reserved)) continue;
+        finding f{finding_kind::idle, severity::warning};
+        f.text = words_for(source) + " keeps " + bytes_text(idle) + " that nothing has used in the last " +
+                 (o.idle_steps == 1 ? "step" : counted(o.idle_steps, "step")) + " (" + bytes_text(reserved) +
+                 " reserved, at most " + bytes_text(static_cast<std::size_t>(used)) +
+                 " in use): trim it, or give it a release_threshold";
+        f.bytes = idle;
+        f.whose = source.name;
+        f.of = reserved;
+        f.steps = o.idle_steps;
+        to.push_back(std::move(f));
+    }
 }
 
 /// The refusals of a budget, as they are seen one after the other.

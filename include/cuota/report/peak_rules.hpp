@@ -30,14 +30,16 @@ struct recorded_peak {
     std::vector<std::size_t> blocks;  ///< indices in lives::blocks
 };
 
-/// The peaks of all sources, by their index. What was given back when something was taken made room for it.
-[[nodiscard]] inline std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
-    struct change {
-        std::uint64_t at;  // 0: before all
-        bool is_taken;
-        std::size_t block;
-    };
-    std::vector<change> changes;
+/// A block that comes or goes.
+struct block_change {
+    std::uint64_t at = 0;  ///< 0: before all; else nanoseconds and one more
+    bool is_taken = false;
+    std::size_t block = 0;  ///< an index in lives::blocks
+};
+
+/// In the order of their times; what was given back when something was taken made room for it.
+[[nodiscard]] inline std::vector<block_change> changes_of(recording const& r, lives const& all) {
+    std::vector<block_change> changes;
     for (std::size_t i = 0; i != all.blocks.size(); ++i) {
         block_life const& b = all.blocks[i];
         if (b.source >= r.sources.size()) continue;
@@ -45,24 +47,28 @@ struct recorded_peak {
         changes.push_back({b.from ? *b.from + 1 : 0, true, i});
         if (b.until) changes.push_back({*b.until + 1, false, i});
     }
-    std::ranges::stable_sort(changes, [](change const& a, change const& b) {
+    std::ranges::stable_sort(changes, [](block_change const& a, block_change const& b) {
         return a.at != b.at ? a.at < b.at : a.is_taken < b.is_taken;
     });
+    return changes;
+}
 
+/// The peaks of all sources, by their index.
+[[nodiscard]] inline std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
+    std::vector<block_change> const changes = changes_of(r, all);
     std::vector<std::size_t> now(r.sources.size());
     std::vector<std::size_t> peak_after(r.sources.size());  // so many changes
     std::vector<recorded_peak> peaks(r.sources.size());
+    std::vector<std::size_t> ends(all.blocks.size(), changes.size());
     for (std::size_t i = 0; i != changes.size(); ++i) {
         block_life const& b = all.blocks[changes[i].block];
         std::size_t& level = now[b.source];
         level = changes[i].is_taken ? saturating_add(level, b.size) : beyond(level, b.size);
+        if (!changes[i].is_taken) ends[changes[i].block] = i;
         if (level <= peaks[b.source].size) continue;
         peaks[b.source].size = level;
         peak_after[b.source] = i + 1;
     }
-    std::vector<std::size_t> ends(all.blocks.size(), changes.size());
-    for (std::size_t i = 0; i != changes.size(); ++i)
-        if (!changes[i].is_taken) ends[changes[i].block] = i;
     for (std::size_t i = 0; i != changes.size(); ++i) {
         block_life const& b = all.blocks[changes[i].block];
         std::size_t const after = peak_after[b.source];
@@ -73,30 +79,33 @@ struct recorded_peak {
     return peaks;
 }
 
+/// What one tag has of a peak.
+struct peak_share_of_tag {
+    event_site first{};
+    std::size_t size = 0;
+    std::size_t blocks = 0;
+    bool is_one_place = true;
+
+    void add(block_life const& b, place where) {
+        size = saturating_add(size, b.size);
+        ++blocks;
+        is_one_place &= std::string_view{first.where.file} == where.file && first.where.line == where.line;
+    }
+};
+
 /// The tag that has `peak_share` of a pool's peak in the recording, and `peak_bytes`, when another has a part of it, too.
 inline void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
                       diagnosis_options const& o, std::vector<finding>& to) {
-    struct sum {
-        event_site first{};
-        std::size_t size = 0;
-        std::size_t blocks = 0;
-        bool is_one_place = true;
-    };
-    std::map<std::string_view, sum> by_tag;
+    std::map<std::string_view, peak_share_of_tag> by_tag;
     for (std::size_t const i : peak.blocks) {
         block_life const& b = all.blocks[i];
         event_site const site = b.site < r.sites.size() ? r.sites[b.site] : event_site{};
-        auto const [known, is_new] = by_tag.try_emplace(site.name.text(), sum{site});
-        sum& s = known->second;
-        s.size = saturating_add(s.size, b.size);
-        ++s.blocks;
-        s.is_one_place &=
-            std::string_view{s.first.where.file} == site.where.file && s.first.where.line == site.where.line;
+        by_tag.try_emplace(site.name.text(), peak_share_of_tag{site}).first->second.add(b, site.where);
     }
     if (by_tag.size() < 2) return;
     auto const most = std::ranges::max_element(
         by_tag, [](auto const& a, auto const& b) { return a.second.size < b.second.size; });
-    sum const& s = most->second;
+    peak_share_of_tag const& s = most->second;
     if (s.first.name.is_empty() || s.size < o.peak_bytes || !is_share(s.size, o.peak_share, peak.size))
         return;
     place const where = s.is_one_place ? s.first.where : place{};

@@ -41,7 +41,7 @@ template <class IsSo>
     return words_for(s.kind == source_kind::pool ? "pool" : "resource", s.name);
 }
 
-/// Tags and places that leak: in each of the last steps (`leak_steps` or more, in a row, up to the last that ended) more was
+/// Tags and places that leak: in each of the last steps (`leak_steps` or more in a row, up to the last that ended) more was
 /// taken than given back, and something that was taken in it was live when the last step ended; `leak_bytes` in all.
 /// So what grows and stops is none, nor what takes turns (the old one goes), nor a full cache (as much goes as comes),
 /// nor what is taken anew in each step and a little larger. A cache that is still filling looks the same as a leak: from
