@@ -398,6 +398,19 @@ def check_hostile(driver, path, events):
     check("no name breaks out of tips and maps", page.ask("window.broken === undefined"))
 
 
+def check_crowded(driver, path, events):
+    page = Page(driver, path)
+    facts = page.ask("cuotaTimeline.at(cuotaTimeline.data.to)")
+    check("all forty tags are counted", len(facts["tags"]) == 40 and facts["total"] == events.total(events.times[-2]), facts)
+    check("those dropped are said", "1'234 events before the first one here were dropped" in page.text("notes"))
+    check("a pool that is gone is said", "Gone before the end: segments" in page.text("notes"), page.text("notes"))
+    rows = page.ask("cuotaTimeline.map(cuotaTimeline.data.to)")
+    check("pages side by side are one row", [(r["source"], r["bytes"]) for r in rows] == [
+        ("pages", 8 * 2**20), ("segments", 2 * 2**20)], [(r["source"], r["bytes"]) for r in rows])
+    check("with all that is live in it", sum(r["live"] for r in rows) == events.total(events.times[-2]))
+    check_looks(driver, path)
+
+
 def browser():
     options = Options()
     options.binary_location = BROWSER
@@ -439,6 +452,8 @@ with tempfile.TemporaryDirectory() as scratch:
             check_silence(driver)
         path, events = make(scratch, "hostile")
         check_hostile(driver, path, events)
+        path, events = make(scratch, "crowded")
+        check_crowded(driver, path, events)
         path, _ = make(scratch, 0)
         page = Page(driver, path)
         check("an empty recording says so", page.find("nothing").is_displayed() and not page.find("plot").is_displayed())

@@ -74,7 +74,11 @@ function collectSites() {
   const bytes = new Float64Array(data.sites.length);
   for (let i = 0; i < blocks.count; ++i) bytes[blocks.site[i]] += blocks.size[i];
   const found = new Map();
-  data.sites.forEach((site, i) => { if (bytes[i] > 0) found.set(site.tag, (found.get(site.tag) ?? []).concat(i)); });
+  data.sites.forEach((site, i) => {
+    if (bytes[i] === 0) return;
+    if (found.has(site.tag)) found.get(site.tag).push(i);
+    else found.set(site.tag, [i]);
+  });
   for (const sites of found.values()) sites.sort((a, b) => bytes[b] - bytes[a]);
   return found;
 }
