@@ -40,7 +40,7 @@ if not BROWSER or not DRIVER:
     print("SKIPPED: timeline_in_browser needs chromium and chromedriver, which are not here")
     sys.exit(77)
 
-ALLOCATED, FREED, _, SEGMENT, _, REFUSED, RECLAIMED, _, _, NOTED = range(10)
+ALLOCATED, FREED, COMPLETED, SEGMENT, _, REFUSED, RECLAIMED, _, _, NOTED = range(10)
 
 
 def check(claim, holds, *shown):
@@ -69,15 +69,20 @@ class Recording:
         self.events = known["events"]
         self.lives = []  # source, address, size, tag, from, until
         self.segments = []  # address, size, from
-        opened = {}
+        self.waiting = []  # address, size, given back at, completed at
+        opened, ended = {}, {}
         for kind, source, site, at, address, size_asked, size in self.events:
             if kind == ALLOCATED:
                 opened[source, address] = len(self.lives)
                 self.lives.append([source, address, size, self.sites[site][0], at, math.inf])
             elif kind == FREED and (source, address) in opened:
-                self.lives[opened.pop((source, address))][5] = at
+                ended[source, address] = opened.pop((source, address))
+                self.lives[ended[source, address]][5] = at
             elif kind == FREED:
                 self.lives.append([source, address, size, self.sites[site][0], -math.inf, at])
+            elif kind == COMPLETED and (source, address) in ended:
+                life = self.lives[ended.pop((source, address))]
+                self.waiting.append((address, life[2], life[5], at))
             elif kind == SEGMENT:
                 self.segments.append((address, size_asked, at))
         taken = {address for address, _, _ in self.segments}
@@ -118,6 +123,9 @@ class Recording:
 
     def live(self, t):
         return sorted((address, size, tag) for _, address, size, tag, begin, end in self.lives if begin <= t < end)
+
+    def pending(self, t):
+        return sorted((address, size) for address, size, given, done in self.waiting if given <= t < done)
 
     def reserved(self, t):
         return sum(size for _, size, begin in self.segments if begin <= t)
@@ -233,6 +241,8 @@ def check_map(page, events):
         rows = page.ask("cuotaTimeline.shownMap()")
         blocks = sorted((int(b["address"], 16), b["bytes"], b["tag"]) for r in rows for b in r["blocks"] if b["use"] == "live")
         check("the map has the blocks that were live", blocks == events.live(pinned), len(blocks), len(events.live(pinned)))
+        pending = sorted((int(b["address"], 16), b["bytes"]) for r in rows for b in r["blocks"] if b["use"] == "pending")
+        check("and those that work may still use", pending == events.pending(pinned), pending, events.pending(pinned))
         rows = [r for r in rows if not r["isLoose"]]
         segments = sorted((int(r["address"], 16), r["bytes"]) for r in rows)
         check("and the segments", segments == sorted(s[:2] for s in events.segments if s[2] <= pinned), segments)
@@ -248,6 +258,15 @@ def check_map(page, events):
           page.text("map-tip"), block)
     ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
     check("Escape closes it", not page.find("map-section").is_displayed() and page.state()["pinned"] is None)
+
+
+def check_pending(page, events):
+    pick = random.Random(5)
+    for _, _, given, done in pick.sample(events.waiting, 20):
+        t = (given + done) / 2
+        rows = page.ask("cuotaTimeline.map(arguments[0])", t)
+        found = sorted((int(b["address"], 16), b["bytes"]) for r in rows for b in r["blocks"] if b["use"] == "pending")
+        check("what work may still use is in the map", found == events.pending(t) != [], t, found, events.pending(t))
 
 
 def check_keys(page, events):
@@ -435,6 +454,7 @@ def use(driver, path, events):
     check_hover(page, events)
     check_marks(page, events)
     check_map(page, events)
+    check_pending(page, events)
     check_keys(page, events)
     check_zoom(page)
     check_legend(page)

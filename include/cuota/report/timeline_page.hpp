@@ -136,6 +136,9 @@ tr.is-hidden .swatch { opacity: .25; }
   section, #figures div { box-shadow: none; break-inside: avoid; }
   .bar, .keys, .tip, #overview { display: none !important; }
   .scrolled, #map-box { max-height: none; overflow: visible; }
+  #plot { height: auto; }
+  #areas { position: static !important; height: auto !important; }
+  #map-canvas { height: auto !important; }
   main { grid-template-columns: minmax(0, 1fr); }
 }
 </style>
