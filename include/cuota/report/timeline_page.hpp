@@ -134,7 +134,7 @@ tr.is-hidden .swatch { opacity: .25; }
 @media print {
   body { background: #fff; padding: 0; }
   section, #figures div { box-shadow: none; break-inside: avoid; }
-  .bar, .keys, .tip, #overview { display: none !important; }
+  .bar button, .bar select, .bar label, .keys, .tip, #overview { display: none !important; }
   .scrolled, #map-box { max-height: none; overflow: visible; }
   #plot { height: auto; }
   #areas { position: static !important; height: auto !important; }

@@ -131,7 +131,13 @@ function fitCanvas(canvas) {
   return {context, width, height, scale};
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+let palette = {};  // of the theme, as they are asked for
+
+function colour(name) {
+  if (!(name in palette)) palette[name] = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  return palette[name];
+}
+
 const fontOf = (context, size, weight = 400) => { context.font = `${weight} ${size}px system-ui, "DejaVu Sans", sans-serif`; };
 
 // Ticks of powers of two, four to nine of them.
