@@ -430,6 +430,31 @@ def check_crowded(driver, path, events):
     check_looks(driver, path)
 
 
+def check_odd(driver, path):
+    """Pages of recordings that lack something: whatever is done to them, nothing goes wrong in silence."""
+    page = path.read_text()
+    begin = page.index('id="cuota-data">') + len('id="cuota-data">')
+    end = page.index("</script>", begin)
+    none = lambda lives: {name: [] for name in lives}
+    full = json.loads(page[begin:end])
+    gone = {"blocks": none(full["blocks"])}
+    empty = gone | {"segments": none(full["segments"])}
+    blocks_only = {"segments": none(full["segments"]), "marks": []}
+    at_once = full["blocks"] | {"from": [5] * len(full["blocks"]["from"])}
+    instant = {"from": 5, "to": 5, "marks": [], "segments": none(full["segments"]), "blocks": at_once}
+    for i, change in enumerate((gone, empty, empty | {"sources": []}, blocks_only, instant)):
+        odd = path.with_name(f"odd{i}.html")
+        odd.write_text(page[:begin] + json.dumps(full | change) + page[end:])
+        shown = Page(driver, odd)
+        area = shown.state()["area"]
+        for share in (0.1, 0.5, 0.9):
+            shown.point(area["left"] + share * area["width"], area["top"] + area["height"] / 2, lambda a: a.click())
+        shown.press("p", "n", "+", "-", "0", Keys.ENTER, Keys.ARROW_LEFT, Keys.ESCAPE)
+        check("without blocks it is said that none was live",
+              ("No block was live." in shown.text("summary")) == ("blocks" in change and i < 3), i, shown.text("summary"))
+        check_silence(driver)
+
+
 def browser():
     options = Options()
     options.binary_location = BROWSER
@@ -474,6 +499,7 @@ with tempfile.TemporaryDirectory() as scratch:
         check_hostile(driver, path, events)
         path, events = make(scratch, "crowded")
         check_crowded(driver, path, events)
+        check_odd(driver, path)
         path, _ = make(scratch, 0)
         page = Page(driver, path)
         check("an empty recording says so", page.find("nothing").is_displayed() and not page.find("plot").is_displayed())

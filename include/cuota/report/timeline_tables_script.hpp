@@ -140,8 +140,9 @@ function summaryText() {
   const top = largestAt(at).slice(0, 3).map(([tag, bytes]) => `${cutText(tagName(tag), 40)} ${bytesText(bytes)}`);
   const began = data.began > 0 ? `Recorded on ${new Date(data.began).toISOString().slice(0, 19).replace("T", " ")} UTC. ` : "";
   const refusals = model.marks.filter((m) => m.kind === "refused").length;
-  return `${began}At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the begin` +
-    `${top.length > 0 ? `: ${top.join(", ")}${model.tags.length > 3 ? " and others" : ""}` : ""}.` +
+  const peak = `At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the begin: ${top.join(", ")}` +
+    `${model.tags.length > 3 ? " and others" : ""}.`;
+  return began + (most > 0 ? peak : "No block was live.") +
     (refusals > 0 ? ` ${counted(refusals, "request was", "requests were")} refused.` : "");
 }
 
