@@ -374,8 +374,8 @@ def check_labels(page):
     check("nothing is wider than the window", page.ask("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-def check_looks(driver, path):
-    for width in (360, 520, 768, 1280, 2560):
+def check_looks(driver, path, widths=(360, 520, 768, 1280, 2560)):
+    for width in widths:
         for theme in ("light", "dark"):
             page = Page(driver, path, width, theme)
             check("the theme is the one asked for", page.state()["theme"] == theme)
@@ -421,6 +421,8 @@ def check_crowded(driver, path, events):
     page = Page(driver, path)
     facts = page.ask("cuotaTimeline.at(cuotaTimeline.data.to)")
     check("all forty tags are counted", len(facts["tags"]) == 40 and facts["total"] == events.total(events.times[-2]), facts)
+    peak = page.ask("cuotaTimeline.peak()")
+    check("what is handed over at one instant is not there twice", peak["total"] == max(events.levels), peak)
     check("those dropped are said", "1'234 events before the first one here were dropped" in page.text("notes"))
     check("a pool that is gone is said", "Gone before the end: segments" in page.text("notes"), page.text("notes"))
     rows = page.ask("cuotaTimeline.map(cuotaTimeline.data.to)")
@@ -493,7 +495,7 @@ with tempfile.TemporaryDirectory() as scratch:
         for count in (100, 100_000):
             path, events = make(scratch, count)
             use(driver, path, events)
-            check_looks(driver, path)
+            check_looks(driver, path, (360, 1280, 2560))
             check_silence(driver)
         path, events = make(scratch, "hostile")
         check_hostile(driver, path, events)

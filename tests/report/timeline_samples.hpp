@@ -235,6 +235,9 @@ private:
                             base + i * 200_KiB / (source == 5 ? 4 : 1), 150_KiB + i * 1_KiB,
                             150_KiB + i * 1_KiB, i % 3});
     }
+    // Two at one instant: the bytes go from one to the other, and are never there twice.
+    r.events.push_back({event_kind::free_requested, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
+    r.events.push_back({event_kind::allocated, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
     for (std::uint32_t i = 0; i != 40; ++i) {
         r.events.push_back({event_kind::noted, 0, 1 + i, 1100 + 7 * i});
         r.events.push_back({event_kind::refused, 3, 1 + i, 1103 + 7 * i, 0, 5_MiB, 11_MiB});

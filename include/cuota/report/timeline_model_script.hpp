@@ -184,8 +184,7 @@ function peaksOf(history) {
     const delta = apply(history, i, sums);
     all += delta;
     if (group >= 0 && time > whole.from) peaks.churn[group] += Math.abs(delta);
-    const isLast = i + 1 === changes.count || changes.time[i + 1] !== changes.time[i];
-    if (isLast && all > peaks.total) Object.assign(peaks, {total: all, at: time});
+    if (all > peaks.total) Object.assign(peaks, {total: all, at: time});
   }
   for (let group = 0; group < groups; ++group) settle(group, whole.to);
   return peaks;
