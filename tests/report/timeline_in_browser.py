@@ -40,7 +40,7 @@ if not BROWSER or not DRIVER:
     print("SKIPPED: timeline_in_browser needs chromium and chromedriver, which are not here")
     sys.exit(77)
 
-ALLOCATED, FREED, _, SEGMENT, _, REFUSED, RECLAIMED, _, _, NOTED = range(10)
+ALLOCATED, FREED, COMPLETED, SEGMENT, _, REFUSED, RECLAIMED, _, _, NOTED = range(10)
 
 
 def check(claim, holds, *shown):
@@ -69,15 +69,20 @@ class Recording:
         self.events = known["events"]
         self.lives = []  # source, address, size, tag, from, until
         self.segments = []  # address, size, from
-        opened = {}
+        self.waiting = []  # address, size, given back at, completed at
+        opened, ended = {}, {}
         for kind, source, site, at, address, size_asked, size in self.events:
             if kind == ALLOCATED:
                 opened[source, address] = len(self.lives)
                 self.lives.append([source, address, size, self.sites[site][0], at, math.inf])
             elif kind == FREED and (source, address) in opened:
-                self.lives[opened.pop((source, address))][5] = at
+                ended[source, address] = opened.pop((source, address))
+                self.lives[ended[source, address]][5] = at
             elif kind == FREED:
                 self.lives.append([source, address, size, self.sites[site][0], -math.inf, at])
+            elif kind == COMPLETED and (source, address) in ended:
+                life = self.lives[ended.pop((source, address))]
+                self.waiting.append((address, life[2], life[5], at))
             elif kind == SEGMENT:
                 self.segments.append((address, size_asked, at))
         taken = {address for address, _, _ in self.segments}
@@ -118,6 +123,9 @@ class Recording:
 
     def live(self, t):
         return sorted((address, size, tag) for _, address, size, tag, begin, end in self.lives if begin <= t < end)
+
+    def pending(self, t):
+        return sorted((address, size) for address, size, given, done in self.waiting if given <= t < done)
 
     def reserved(self, t):
         return sum(size for _, size, begin in self.segments if begin <= t)
@@ -233,6 +241,8 @@ def check_map(page, events):
         rows = page.ask("cuotaTimeline.shownMap()")
         blocks = sorted((int(b["address"], 16), b["bytes"], b["tag"]) for r in rows for b in r["blocks"] if b["use"] == "live")
         check("the map has the blocks that were live", blocks == events.live(pinned), len(blocks), len(events.live(pinned)))
+        pending = sorted((int(b["address"], 16), b["bytes"]) for r in rows for b in r["blocks"] if b["use"] == "pending")
+        check("and those that work may still use", pending == events.pending(pinned), pending, events.pending(pinned))
         rows = [r for r in rows if not r["isLoose"]]
         segments = sorted((int(r["address"], 16), r["bytes"]) for r in rows)
         check("and the segments", segments == sorted(s[:2] for s in events.segments if s[2] <= pinned), segments)
@@ -248,6 +258,15 @@ def check_map(page, events):
           page.text("map-tip"), block)
     ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
     check("Escape closes it", not page.find("map-section").is_displayed() and page.state()["pinned"] is None)
+
+
+def check_pending(page, events):
+    pick = random.Random(5)
+    for _, _, given, done in pick.sample(events.waiting, 20):
+        t = (given + done) / 2
+        rows = page.ask("cuotaTimeline.map(arguments[0])", t)
+        found = sorted((int(b["address"], 16), b["bytes"]) for r in rows for b in r["blocks"] if b["use"] == "pending")
+        check("what work may still use is in the map", found == events.pending(t) != [], t, found, events.pending(t))
 
 
 def check_keys(page, events):
@@ -355,8 +374,8 @@ def check_labels(page):
     check("nothing is wider than the window", page.ask("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-def check_looks(driver, path):
-    for width in (360, 520, 768, 1280, 2560):
+def check_looks(driver, path, widths=(360, 520, 768, 1280, 2560)):
+    for width in widths:
         for theme in ("light", "dark"):
             page = Page(driver, path, width, theme)
             check("the theme is the one asked for", page.state()["theme"] == theme)
@@ -398,6 +417,46 @@ def check_hostile(driver, path, events):
     check("no name breaks out of tips and maps", page.ask("window.broken === undefined"))
 
 
+def check_crowded(driver, path, events):
+    page = Page(driver, path)
+    facts = page.ask("cuotaTimeline.at(cuotaTimeline.data.to)")
+    check("all forty tags are counted", len(facts["tags"]) == 40 and facts["total"] == events.total(events.times[-2]), facts)
+    peak = page.ask("cuotaTimeline.peak()")
+    check("what is handed over at one instant is not there twice", peak["total"] == max(events.levels), peak)
+    check("those dropped are said", "1'234 events before the first one here were dropped" in page.text("notes"))
+    check("a pool that is gone is said", "Gone before the end: segments" in page.text("notes"), page.text("notes"))
+    rows = page.ask("cuotaTimeline.map(cuotaTimeline.data.to)")
+    check("pages side by side are one row", [(r["source"], r["bytes"]) for r in rows] == [
+        ("pages", 8 * 2**20), ("segments", 2 * 2**20)], [(r["source"], r["bytes"]) for r in rows])
+    check("with all that is live in it", sum(r["live"] for r in rows) == events.total(events.times[-2]))
+    check_looks(driver, path)
+
+
+def check_odd(driver, path):
+    """Pages of recordings that lack something: whatever is done to them, nothing goes wrong in silence."""
+    page = path.read_text()
+    begin = page.index('id="cuota-data">') + len('id="cuota-data">')
+    end = page.index("</script>", begin)
+    none = lambda lives: {name: [] for name in lives}
+    full = json.loads(page[begin:end])
+    gone = {"blocks": none(full["blocks"])}
+    empty = gone | {"segments": none(full["segments"])}
+    blocks_only = {"segments": none(full["segments"]), "marks": []}
+    at_once = full["blocks"] | {"from": [5] * len(full["blocks"]["from"])}
+    instant = {"from": 5, "to": 5, "marks": [], "segments": none(full["segments"]), "blocks": at_once}
+    for i, change in enumerate((gone, empty, empty | {"sources": []}, blocks_only, instant)):
+        odd = path.with_name(f"odd{i}.html")
+        odd.write_text(page[:begin] + json.dumps(full | change) + page[end:])
+        shown = Page(driver, odd)
+        area = shown.state()["area"]
+        for share in (0.1, 0.5, 0.9):
+            shown.point(area["left"] + share * area["width"], area["top"] + area["height"] / 2, lambda a: a.click())
+        shown.press("p", "n", "+", "-", "0", Keys.ENTER, Keys.ARROW_LEFT, Keys.ESCAPE)
+        check("without blocks it is said that none was live",
+              ("No block was live." in shown.text("summary")) == ("blocks" in change and i < 3), i, shown.text("summary"))
+        check_silence(driver)
+
+
 def browser():
     options = Options()
     options.binary_location = BROWSER
@@ -422,6 +481,7 @@ def use(driver, path, events):
     check_hover(page, events)
     check_marks(page, events)
     check_map(page, events)
+    check_pending(page, events)
     check_keys(page, events)
     check_zoom(page)
     check_legend(page)
@@ -435,10 +495,13 @@ with tempfile.TemporaryDirectory() as scratch:
         for count in (100, 100_000):
             path, events = make(scratch, count)
             use(driver, path, events)
-            check_looks(driver, path)
+            check_looks(driver, path, (360, 1280, 2560))
             check_silence(driver)
         path, events = make(scratch, "hostile")
         check_hostile(driver, path, events)
+        path, events = make(scratch, "crowded")
+        check_crowded(driver, path, events)
+        check_odd(driver, path)
         path, _ = make(scratch, 0)
         page = Page(driver, path)
         check("an empty recording says so", page.find("nothing").is_displayed() and not page.find("plot").is_displayed())

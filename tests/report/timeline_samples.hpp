@@ -209,6 +209,48 @@ private:
     pool main_{out_, 3, 0x7f40'0000'0000, 1_GiB};
 };
 
+/// A recording of a few microseconds in which all that has a label comes at once: forty tags with long names, two pools
+/// (one of pages) and limits, notes and refusals close to each other.
+[[nodiscard]] inline recording crowded() {
+    recording r;
+    r.dropped = 1234;
+    r.sites = {{}};
+    for (unsigned i = 0; i != 40; ++i)
+        r.sites.push_back(
+            {cuota::tag::named("a tag with quite a long name, that of layer " + std::to_string(i)),
+             {"/a/long/path/to/some_source_file_with_a_long_name.cpp", 100 + i}});
+    r.sources = {{.kind = source_kind::program},
+                 {.kind = source_kind::budget, .name = "a device with a rather long name", .limit = 12_MiB},
+                 {.kind = source_kind::budget, .name = "service", .limit = 11_MiB + 512_KiB, .parent = 1},
+                 {.kind = source_kind::budget, .name = "tenant", .limit = 11_MiB + 256_KiB, .parent = 2},
+                 {.kind = source_kind::pool, .name = "pages", .device = 0, .budget = 3, .pool = 0},
+                 {.kind = source_kind::pool, .name = "segments", .device = 0, .budget = 2}};
+    for (std::uint64_t i = 0; i != 4; ++i)
+        r.events.push_back({event_kind::segment_taken, 4, 0, 50 * i, 0x10'0000 + i * 2_MiB, 2_MiB, 2_MiB});
+    r.events.push_back({event_kind::segment_taken, 5, 0, 210, 0x9000'0000, 2_MiB, 2_MiB});
+    for (std::uint32_t i = 0; i != 40; ++i) {
+        std::uint16_t const source = i % 5 == 0 ? 5 : 4;
+        std::uint64_t const base = source == 5 ? 0x9000'0000 : 0x10'0000;
+        r.events.push_back({event_kind::allocated, source, 1 + i, 220 + 20 * i,
+                            base + i * 200_KiB / (source == 5 ? 4 : 1), 150_KiB + i * 1_KiB,
+                            150_KiB + i * 1_KiB, i % 3});
+    }
+    // Two at one instant: the bytes go from one to the other, and are never there twice.
+    r.events.push_back({event_kind::free_requested, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
+    r.events.push_back({event_kind::allocated, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
+    for (std::uint32_t i = 0; i != 40; ++i) {
+        r.events.push_back({event_kind::noted, 0, 1 + i, 1100 + 7 * i});
+        r.events.push_back({event_kind::refused, 3, 1 + i, 1103 + 7 * i, 0, 5_MiB, 11_MiB});
+        r.events.push_back({event_kind::reclaimed, 2, 0, 1104 + 7 * i, 0, 1_MiB});
+    }
+    for (std::uint64_t i = 0; i != 30; ++i)
+        r.events.push_back(
+            {i % 2 == 0 ? event_kind::step_begun : event_kind::step_ended, 4, 0, 1400 + 40 * i});
+    r.at_end.pools.push_back({});
+    r.at_end.pools[0].segments.push_back({0x10'0000, 8_MiB, true, {}});
+    return r;
+}
+
 /// A recording all of whose names try to break out of the page that shows them.
 [[nodiscard]] inline recording hostile() {
     recording r;

@@ -169,19 +169,16 @@ function strokeLine(context, x0, y0, x1, y1, dash = []) {
 // A limit far above what was used is said at the top edge: drawn to scale it would press all else to the ground.
 function drawLimits(context) {
   const right = area.left + area.width - 4;
-  const beyond = [];
-  for (const limit of model.limits) {
-    if (limit.bytes > model.top) {
-      beyond.push(limit);
-      continue;
-    }
+  const beyond = model.limits.filter((limit) => limit.bytes > model.top);
+  const near = model.limits.filter((limit) => limit.bytes <= model.top);
+  context.strokeStyle = colour("alarm");
+  context.lineWidth = 1.5;
+  for (const limit of near) strokeLine(context, area.left, yOf(limit.bytes), area.left + area.width, yOf(limit.bytes), [6, 4]);
+  for (const limit of near.reverse()) {
     const y = yOf(limit.bytes);
-    context.strokeStyle = colour("alarm");
-    context.lineWidth = 1.5;
-    strokeLine(context, area.left, y, area.left + area.width, y, [6, 4]);
     const text = `limit of ${cutText(limit.name, 28)}: ${bytesText(limit.bytes)}`;
     const options = {align: "right", colour: colour("alarm"), ground: colour("card")};
-    [y - 10, y + 10, y + 27, y + 44].some((at) => placeLabel(context, text, right, at, options));
+    [y - 10, y + 10, y + 27, y + 44, y + 61].some((at) => placeLabel(context, text, right, at, options));
   }
   sayBeyond(context, beyond, right);
 }
@@ -259,6 +256,7 @@ function drawStep(context, step, between) {
 
 function drawMarks(context) {
   const taken = new Set();  // one of a kind for each pixel
+  const lines = {};         // where the last line of a kind was drawn: side by side they would cover the chart
   const rank = {reclaimed: 0, noted: 1, refused: 2};  // what matters most lies on top
   for (const mark of drawnMarks().sort((a, b) => rank[a.kind] - rank[b.kind])) {
     const x = xOf(mark.at);
@@ -268,7 +266,10 @@ function drawMarks(context) {
     context.fillStyle = context.strokeStyle = colour(markLooks[mark.kind].colour);
     context.lineWidth = 1;
     context.globalAlpha = mark.kind === "refused" ? 0.9 : 0.45;
-    strokeLine(context, x, laneOfMarks, x, area.top + area.height, mark.kind === "refused" ? [4, 3] : [1, 4]);
+    if (!(x - lines[mark.kind] < 10)) {
+      strokeLine(context, x, laneOfMarks, x, area.top + area.height, mark.kind === "refused" ? [4, 3] : [1, 4]);
+      lines[mark.kind] = x;
+    }
     context.globalAlpha = 1;
     drawShape(context, markLooks[mark.kind].shape, x, laneOfMarks);
     labels.push({text: "", x: x - 6, y: laneOfMarks - 6, width: 12, height: 12, isGlyph: true});

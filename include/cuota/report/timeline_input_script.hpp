@@ -280,6 +280,7 @@ const themeNow = () => document.documentElement.dataset.theme;
 
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
+  palette = {};
   byId("theme").textContent = name === "dark" ? "Light" : "Dark";
   byId("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
   if (model && !model.isEmpty) drawAll();

@@ -114,6 +114,7 @@ inline constexpr std::string_view timeline_map = R"js(
 
 const mapLooks = {label: 18, bar: 24, gap: 12, mostRows: 200};
 let mapRows = [];
+let hatching = null;
 
 function drawMap() {
   byId("map-section").hidden = state.pinned === null;
@@ -130,6 +131,7 @@ function drawMap() {
   canvas.height = Math.round((shown.length * rowHeight() + 2) * scale);
   const context = canvas.getContext("2d");
   context.setTransform(scale, 0, 0, scale, 0, 0);
+  hatching = hatch(context);
   const largest = shown.reduce((most, row) => Math.max(most, row.bytes), 1);
   shown.forEach((row, i) => drawRow(context, row, i * rowHeight(), box.clientWidth - 2, largest));
 }
@@ -182,7 +184,7 @@ function drawBlock(context, row, block) {
   const tag = tagOfSite[blocks.site[block.life]] ?? 0;
   const isDim = state.emphasised !== null && tag !== state.emphasised;
   context.globalAlpha = isDim ? 0.25 : 1;
-  context.fillStyle = block.use === "live" ? colourOfTag(tag) : hatch(context);
+  context.fillStyle = block.use === "live" ? colourOfTag(tag) : hatching;
   context.fillRect(x, row.box.y, width > 3 ? width - 0.75 : width, row.box.height);
   context.globalAlpha = 1;
   if (block.use === "live" && width > 60) labelBlock(context, tag, x, row.box.y, width);

@@ -56,9 +56,12 @@ function placeText(site, whole = false) {
 // Control characters would be drawn as nothing, or as a line of their own.
 const shownText = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
+// At most `most` letters: its begin and its end, which is where names, and the lines of places, differ.
 function cutText(text, most) {
   const letters = Array.from(shownText(text));
-  return letters.length <= most ? letters.join("") : letters.slice(0, most - 1).join("") + "…";
+  if (letters.length <= most) return letters.join("");
+  const tail = Math.floor((most - 1) / 2);
+  return `${letters.slice(0, most - 1 - tail).join("")}…${letters.slice(letters.length - tail).join("")}`;
 }
 )js";
 
@@ -181,8 +184,7 @@ function peaksOf(history) {
     const delta = apply(history, i, sums);
     all += delta;
     if (group >= 0 && time > whole.from) peaks.churn[group] += Math.abs(delta);
-    const isLast = i + 1 === changes.count || changes.time[i + 1] !== changes.time[i];
-    if (isLast && all > peaks.total) Object.assign(peaks, {total: all, at: time});
+    if (all > peaks.total) Object.assign(peaks, {total: all, at: time});
   }
   for (let group = 0; group < groups; ++group) settle(group, whole.to);
   return peaks;

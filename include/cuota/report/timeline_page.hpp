@@ -70,6 +70,9 @@ button:hover, select:hover { border-color: var(--accent); }
 button:focus-visible, select:focus-visible, [tabindex]:focus-visible, input:focus-visible {
   outline: 2px solid var(--accent); outline-offset: 2px; }
 
+td button { min-height: 24px; padding: 0 8px; white-space: nowrap; }
+td .name { white-space: normal; padding: 0; }
+
 #plot { position: relative; height: clamp(320px, 52vh, 620px); margin-top: 10px; touch-action: pan-y;
   cursor: crosshair; border-radius: 6px; user-select: none; -webkit-user-select: none; }
 #plot.is-dragged { cursor: grabbing; }
@@ -131,8 +134,11 @@ tr.is-hidden .swatch { opacity: .25; }
 @media print {
   body { background: #fff; padding: 0; }
   section, #figures div { box-shadow: none; break-inside: avoid; }
-  .bar, .keys, .tip, #overview { display: none !important; }
+  .bar button, .bar select, .bar label, .keys, .tip, #overview { display: none !important; }
   .scrolled, #map-box { max-height: none; overflow: visible; }
+  #plot { height: auto; }
+  #areas { position: static !important; height: auto !important; }
+  #map-canvas { height: auto !important; }
   main { grid-template-columns: minmax(0, 1fr); }
 }
 </style>

@@ -121,17 +121,25 @@ const xOf = (t) => area.left + (t - state.view.from) / (state.view.to - state.vi
 const timeOf = (x) => state.view.from + (x - area.left) / area.width * (state.view.to - state.view.from);
 const yOf = (bytes) => area.top + area.height * (1 - bytes / model.top);
 
+// As large as the element that it is in, and empty.
 function fitCanvas(canvas) {
   const scale = Math.min(window.devicePixelRatio || 1, 2);
   const {width, height} = canvas.parentElement.getBoundingClientRect();
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
+  const wanted = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== wanted[0] || canvas.height !== wanted[1]) [canvas.width, canvas.height] = wanted;
   const context = canvas.getContext("2d");
   context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width + 1, height + 1);
   return {context, width, height, scale};
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+let palette = {};  // of the theme, as they are asked for
+
+function colour(name) {
+  if (!(name in palette)) palette[name] = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  return palette[name];
+}
+
 const fontOf = (context, size, weight = 400) => { context.font = `${weight} ${size}px system-ui, "DejaVu Sans", sans-serif`; };
 
 // Ticks of powers of two, four to nine of them.

@@ -74,7 +74,11 @@ function collectSites() {
   const bytes = new Float64Array(data.sites.length);
   for (let i = 0; i < blocks.count; ++i) bytes[blocks.site[i]] += blocks.size[i];
   const found = new Map();
-  data.sites.forEach((site, i) => { if (bytes[i] > 0) found.set(site.tag, (found.get(site.tag) ?? []).concat(i)); });
+  data.sites.forEach((site, i) => {
+    if (bytes[i] === 0) return;
+    if (found.has(site.tag)) found.get(site.tag).push(i);
+    else found.set(site.tag, [i]);
+  });
   for (const sites of found.values()) sites.sort((a, b) => bytes[b] - bytes[a]);
   return found;
 }
@@ -136,8 +140,9 @@ function summaryText() {
   const top = largestAt(at).slice(0, 3).map(([tag, bytes]) => `${cutText(tagName(tag), 40)} ${bytesText(bytes)}`);
   const began = data.began > 0 ? `Recorded on ${new Date(data.began).toISOString().slice(0, 19).replace("T", " ")} UTC. ` : "";
   const refusals = model.marks.filter((m) => m.kind === "refused").length;
-  return `${began}At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the begin` +
-    `${top.length > 0 ? `: ${top.join(", ")}${model.tags.length > 3 ? " and others" : ""}` : ""}.` +
+  const peak = `At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the begin: ${top.join(", ")}` +
+    `${model.tags.length > 3 ? " and others" : ""}.`;
+  return began + (most > 0 ? peak : "No block was live.") +
     (refusals > 0 ? ` ${counted(refusals, "request was", "requests were")} refused.` : "");
 }
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes the timeline of a training of so many events (0: of nothing), or of a recording whose names are hostile, and
-/// its events beside it: for the browser's test.
-///     make_timeline EVENTS|hostile page.html events.json
+/// Writes the timeline of a training of so many events (0: of nothing), of a recording whose names are hostile, or of one
+/// that is crowded, and its events beside it: for the browser's test.
+///     make_timeline EVENTS|hostile|crowded page.html events.json
 
 #include <cuota/report/timeline.hpp>
 
@@ -52,6 +52,7 @@ namespace {
 
 [[nodiscard]] cuota::recording sample(std::string const& which) {
     if (which == "hostile") return timeline_samples::hostile();
+    if (which == "crowded") return timeline_samples::crowded();
     std::size_t const events = std::strtoull(which.c_str(), nullptr, 10);
     if (events == 0) return {};
     return timeline_samples::training{events, events < 1000 ? 8U : 24U}.result();
