@@ -245,6 +245,16 @@ TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timelin
     CHECK(svg_says(svg_of(r, {.most = 1}), ">2 others</text>"));
 }
 
+TEST_CASE("what the last event took is seen", "[report][timeline_svg]") {
+    cuota::recording r = picture_by_hand();
+    svg_event(r, event_kind::allocated, 10'000'000, 9, 90_MiB, 1, 3);
+    std::string const svg = svg_of(r);
+    std::string const path = svg.substr(0, svg.find("<title>a</title>"));
+    double const begin = std::stod(path.substr(path.rfind('M') + 1));  // of the last time that "a" is there
+    CHECK(begin > 700);
+    CHECK(begin < 716);  // the plot ends at 720
+}
+
 TEST_CASE("steps stand below a picture, by number or only counted", "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand();
     CHECK(!svg_says(svg_of(r), ">steps</text>"));
