@@ -220,6 +220,24 @@ def check_hover(page, events):
     page.ask("document.activeElement.blur()")
 
 
+def check_areas(page, events):
+    """The areas are drawn where their bytes are, in the colours of the legend."""
+    t = page.state()["view"]["to"] - 1  # past the last event: all that the pixel is of
+    x = page.ask("cuotaTimeline.xOf(arguments[0]) - 3", t)
+    drawn = page.ask("((x) => { const c = document.getElementById('areas'), s = c.width / c.clientWidth; return ["
+                     "...c.getContext('2d').getImageData(x * s, 0, 1, c.height).data] })(arguments[0])", x)
+    per_pixel = len(drawn) // 4 / page.find("plot").size["height"]
+    below = 0
+    for band in page.ask("cuotaTimeline.bands(arguments[0])", t):
+        if band["bytes"] > 2**26:
+            row = round(page.ask("cuotaTimeline.yOf(arguments[0])", below + band["bytes"] / 2) * per_pixel)
+            pixel = drawn[row * 4:row * 4 + 4]
+            wanted = [int(band["colour"][i:i + 2], 16) for i in (1, 3, 5)]
+            check("an area is where its bytes are, in its colour", pixel[:3] == wanted, band, pixel, wanted)
+        below += band["bytes"]
+    check("the areas are all that is live", below == events.total(t), below, events.total(t))
+
+
 def check_marks(page, events):
     refusal, = events.marks(REFUSED)
     page.point(page.ask("cuotaTimeline.xOf(arguments[0])", refusal[3]), 29)
@@ -294,6 +312,11 @@ def check_keys(page, events):
     check("0 shows all", page.state()["view"] == whole)
     page.press("+", Keys.HOME)
     check("Home shows all", page.state()["view"] == whole)
+    page.ask("cuotaTimeline.zoomTo(arguments[0], arguments[1])", whole["to"] - span / 500, whole["to"])
+    page.press("p")
+    view = page.state()["view"]
+    check("what is gone to comes into view", view["from"] < peak < view["to"], view, peak)
+    page.press("0")
     marks = events.marks(REFUSED, RECLAIMED, NOTED)
     page.press(*[Keys.SHIFT + Keys.ARROW_LEFT] * 11)
     for mark in marks:
@@ -406,7 +429,8 @@ def check_silence(driver):
 def check_hostile(driver, path, events):
     page = Page(driver, path)
     check("no name breaks out", page.ask("window.broken === undefined") and
-          page.ask("document.querySelectorAll('script').length") == 2 and page.ask("document.querySelectorAll('img').length") == 0)
+          page.ask("document.querySelectorAll('script').length") == 2 and
+          page.ask("document.querySelectorAll('img').length") == 0)
     facts = page.ask("cuotaTimeline.at(arguments[0])", events.events[-1][3])
     names = {name for name, _, _ in events.sites}
     check("all names are there", set(page.ask("cuotaTimeline.data.tags")) >= names, names)
@@ -423,6 +447,9 @@ def check_crowded(driver, path, events):
     check("all forty tags are counted", len(facts["tags"]) == 40 and facts["total"] == events.total(events.times[-2]), facts)
     peak = page.ask("cuotaTimeline.peak()")
     check("what is handed over at one instant is not there twice", peak["total"] == max(events.levels), peak)
+    bands = page.ask("cuotaTimeline.bands(cuotaTimeline.data.to)")
+    check("tags beyond the tenth are shown as one", [b["name"] for b in bands][-1] == "30 others" and len(bands) == 11, bands)
+    check("and nothing is left out", sum(b["bytes"] for b in bands) == facts["total"], bands)
     check("those dropped are said", "1'234 events before the first one here were dropped" in page.text("notes"))
     check("a pool that is gone is said", "Gone before the end: segments" in page.text("notes"), page.text("notes"))
     rows = page.ask("cuotaTimeline.map(cuotaTimeline.data.to)")
@@ -479,6 +506,7 @@ def use(driver, path, events):
     check("the title is there", page.text("title") == "Training on synthetic digits" == driver.title)
     check_values(page, events)
     check_hover(page, events)
+    check_areas(page, events)
     check_marks(page, events)
     check_map(page, events)
     check_pending(page, events)

@@ -188,7 +188,8 @@ function sayBeyond(context, beyond, right) {
   const names = beyond.map((limit) => `${cutText(limit.name, 24)} ${bytesText(limit.bytes)}`).join(", ");
   const texts = [`↑ ${beyond.length === 1 ? "a limit" : "limits"} above the scale: ${names}`,
     `↑ ${counted(beyond.length, "limit")} above the scale`];
-  if (beyond.length > 0) texts.some((text) => [10, 27, 44].some((at) => placeLabel(context, text, right, area.top + at, options)));
+  const place = (text) => [10, 27, 44].some((at) => placeLabel(context, text, right, area.top + at, options));
+  if (beyond.length > 0) texts.some(place);
 }
 
 function drawOverview() {
@@ -281,7 +282,8 @@ function drawMarks(context) {
 
 function labelMark(context, mark) {
   const isNote = mark.kind === "noted";
-  const texts = isNote ? [cutText(data.tags[siteOf(mark.site).tag], 22)] : [`${bytesText(mark.bytes)} refused`, bytesText(mark.bytes)];
+  const size = bytesText(mark.bytes);
+  const texts = isNote ? [cutText(data.tags[siteOf(mark.site).tag], 22)] : [`${size} refused`, size];
   const options = {colour: colour(markLooks[mark.kind].colour)};
   const x = xOf(mark.at);
   texts.some((text) => [10, 16, 22].some((d) => placeLabel(context, text, x + d, laneOfMarks, options)) ||

@@ -332,12 +332,16 @@ const factsOfRow = (row) => ({source: data.sources[row.source]?.name, bytes: row
   blocks: row.blocks.map((b) => ({address: addressOf(row, b), bytes: b.bytes, use: b.use, offset: b.offset,
     tag: data.tags[siteOf(blocks.site[b.life]).tag]}))});
 
-// What is shown, for tests: at(t) and peak() give the bytes of the picked pools then, map(t) their segments, labels()
-// the boxes of all text in the chart; select(t) opens the map, null closes it; filter([source]) picks pools, null all.
+const bandsAt = (t) => [...sumsAt(model.shown, t)].map((bytes, b) => ({bytes, name: model.bands[b].name,
+  colour: model.bands[b].colour}));
+
+// What is shown, for tests: at(t) and peak() give the bytes of the picked pools then, bands(t) those of the areas from
+// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes it; filter([source]) picks pools, null all.
 window.cuotaTimeline = Object.freeze({
   data,
   at: factsAt,
   peak: () => ({at: model.tagPeaks.at, total: model.tagPeaks.total, reserved: model.reservedPeaks.total}),
+  bands: bandsAt,
   map: (t) => rowsAt(t).map(factsOfRow),
   shownMap: () => mapRows.map(factsOfRow),
   labels: () => labels.map((l) => ({...l})),

@@ -106,7 +106,8 @@ function addressText(region, offset) {
 }
 
 const addressOf = (row, block) =>
-  row.isLoose ? addressText(blocks.region[block.life], blocks.offset[block.life]) : addressText(row.region, row.offset + block.offset);
+  row.isLoose ? addressText(blocks.region[block.life], blocks.offset[block.life])
+    : addressText(row.region, row.offset + block.offset);
 )js";
 
 inline constexpr std::string_view timeline_map = R"js(
@@ -149,7 +150,8 @@ function mapSummary(rows) {
   const more = rows.length > mapLooks.mostRows ? ` The first ${mapLooks.mostRows} are drawn.` : "";
   const pending = sum((row) => row.pending);
   const waiting = pending > 0 ? `, ${bytesText(pending)} given back and perhaps in use` : "";
-  const head = `${counted(held.length, "segment")} of ${bytesText(sum((row) => row.bytes))}, ${bytesText(sum((row) => row.live))} live${waiting}`;
+  const head = `${counted(held.length, "segment")} of ${bytesText(sum((row) => row.bytes))}, ` +
+    `${bytesText(sum((row) => row.live))} live${waiting}`;
   if (free === 0) return `${head}; nothing free in between.${more}`;
   return `${head}; ${bytesText(free)} free in ${counted(gaps, "gap")}, the largest ${bytesText(largest)}` +
     ` (${Math.round(100 * (1 - largest / free))} % of what is free lies outside of it).${more}`;
@@ -224,7 +226,8 @@ function hatch(context) {
 
 // What is at a point of the map: {row, block} or {row, gap}; null outside.
 function hitMap(x, y) {
-  const row = mapRows.find((r) => r.box && y >= r.box.y && y <= r.box.y + r.box.height && x >= r.box.x && x <= r.box.x + r.box.width);
+  const isIn = ({box}) => box && y >= box.y && y <= box.y + box.height && x >= box.x && x <= box.x + box.width;
+  const row = mapRows.find(isIn);
   if (!row) return null;
   const offset = (x - row.box.x) / row.box.width * row.bytes;
   const covers = (item) => offset >= item.offset && offset < item.offset + item.bytes;

@@ -156,10 +156,12 @@ function notesTexts() {
     "taken of the device; what lies between it and the areas is free in them, or not yet free of work."];
   notes.push("Where more than one event falls on a pixel, the full colour reaches to the least in it, the pale one to the most.");
   const before = blocks.from.reduce((all, t, i) => (t === -Infinity ? [all[0] + 1, all[1] + blocks.size[i]] : all), [0, 0]);
-  if (before[0] > 0) notes.push(`${counted(before[0], "block")} of ${bytesText(before[1])} ` +
-    `${before[0] === 1 ? "was" : "were"} there before the first event, and ${before[0] === 1 ? "begins" : "begin"} at the left edge.`);
+  const [were, begin] = before[0] === 1 ? ["was", "begins"] : ["were", "begin"];
+  if (before[0] > 0) notes.push(`${counted(before[0], "block")} of ${bytesText(before[1])} ${were} there before the ` +
+    `first event, and ${begin} at the left edge.`);
   if (data.dropped > 0) notes.push(`${counted(data.dropped, "event")} before the first one here ` +
-    `${data.dropped === 1 ? "was" : "were"} dropped, for the recorder had no room for more: what came and went then is not shown.`);
+    `${data.dropped === 1 ? "was" : "were"} dropped, for the recorder had no room for more: what came and went then ` +
+    "is not shown.");
   const gone = data.sources.filter((s) => s.gone).map((s) => cutText(s.name, 40));
   if (gone.length > 0) notes.push(`Gone before the end: ${gone.join(", ")}. What was in there all the time, from before the ` +
     "first event, is not known.");
