@@ -438,6 +438,8 @@ def check_hostile(driver, path, events):
     check_labels(page)
     page.ask("cuotaTimeline.select(cuotaTimeline.peak().at)")
     page.point(600, 200, lambda a: a.click())
+    check("no control character is shown, nor one that turns the text around",
+          not page.ask(r"/[\u0000-\u0008\u001b\u007f\u202e\u2028]/.test(document.querySelector('main').textContent)"))
     check("no name breaks out of tips and maps", page.ask("window.broken === undefined"))
 
 
