@@ -72,15 +72,17 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call ctest,tsan)
 
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
-# of that, and a hundredth. Programs of buffers: a hundredth of it; loaders that end: a ten-thousandth.
+# of that, and a hundredth. Programs of buffers: a hundredth of it; snapshots of pools: a thousandth; loaders that end: a
+# ten-thousandth.
 STRESS ?= 10000000
 
 .PHONY: stress
 stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, ends of loaders, for long; some under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard --target test-pool --target test-buffer)
+	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
+	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
 	@$(call build,tsan,--target test-guard --target test-pool --target test-data)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'

@@ -35,6 +35,14 @@ class stream;
 class stream_ref;
 class event;
 class time_mark;
+template <class T>
+class nvml_answer;
+struct nvml_process;
+struct nvml_memory;
+class nvml;
+enum class cuda_trouble;
+struct device_description;
+struct cuda_state;
 
 // resource
 class device_memory;
@@ -231,5 +239,36 @@ struct memory_snapshot;
 struct block_life;
 struct segment_life;
 struct lives;
+struct diagnosis_options;
+struct environment_facts;
+enum class finding_kind;
+enum class severity;
+struct finding;
+struct level_point;
+enum class levels_by;
+struct levels_options;
+struct level_curve;
+struct level_share;
+struct levels;
+struct live_view_options;
+class live_view;
+struct prometheus_options;
+template <resource Upstream>
+class recorded;
+struct recorder_options;
+class recorder;
+struct refusal_log_options;
+class refusal_log;
+enum class snapshot_detail;
+struct place_change;
+struct pool_change;
+struct budget_change;
+struct snapshot_diff;
+struct summary_options;
+struct summary_json_options;
+enum class svg_theme;
+struct svg_options;
+struct tag_total;
+struct timeline_options;
 
 }  // namespace cuota::inline v0

@@ -9,7 +9,8 @@ import _lint
 
 OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs nlohmann's JSON",
           "data/arrow_column.hpp": "needs Arrow", "data/arrow_source.hpp": "needs Arrow",
-          "data/kvikio_source.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma"}
+          "data/kvikio_source.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma",
+          "report/nvtx.hpp": "needs NVTX"}
 
 root = _lint.root()
 umbrella = (root / "include" / "cuota" / "cuota.hpp").read_text()
