@@ -181,6 +181,13 @@ TEST_CASE("a hand-made tree that is none is drawn nevertheless", "[report][summa
             R"(  ended reservation deep      [..............]    0 %        0 B        1 B        0 B        0 B)"});
 }
 
+TEST_CASE("a budget that holds more than its parent says brings that along", "[report][summary]") {
+    std::vector<std::string> const both =
+        budget_rows({{{"parent", 9, 1, 1}, 0, {}}, {{"child", 9, 5, 5}, 1, 0}}, {.most_budgets = 1});
+    REQUIRE(both.size() == 2);
+    CHECK(both[0].starts_with("parent  "));
+}
+
 TEST_CASE("bars are of block characters where that is asked for", "[report][summary]") {
     CHECK(
         budget_rows({{{"gpu", 16, 12, 12}, 0, {}}}, {.utf8 = true}) ==
