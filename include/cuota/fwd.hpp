@@ -253,8 +253,6 @@ struct levels;
 struct live_view_options;
 class live_view;
 struct prometheus_options;
-template <resource Upstream>
-class recorded;
 struct recorder_options;
 class recorder;
 struct refusal_log_options;
