@@ -178,8 +178,8 @@ void write_with_expected(support::temp_folder const& folder, std::string const& 
     folder.write(name + ".expected", expected_of(r, most, blocks));
 }
 
-cuota::memory_event trace_event(event_kind kind, std::uint64_t at, std::uint64_t address = 0,
-                                std::size_t bytes = 0, std::uint32_t site = 0, std::uint16_t source = 2) {
+cuota::memory_event happening(event_kind kind, std::uint64_t at, std::uint64_t address = 0,
+                              std::size_t bytes = 0, std::uint32_t site = 0, std::uint16_t source = 2) {
     return {.kind = kind,
             .source = source,
             .site = site,
@@ -197,18 +197,18 @@ cuota::recording trace_by_hand() {
     r.sources[1] = {cuota::source_kind::budget, "gpu"};
     r.sources[1].limit = 4096;
     r.sources[2] = {cuota::source_kind::pool, "main", 0};
-    r.events = {trace_event(event_kind::segment_taken, 1'000'001, 0, 2048),
-                trace_event(event_kind::step_ended, 1'000'002),  // begun before the recording
-                trace_event(event_kind::step_begun, 1'000'010),
-                trace_event(event_kind::allocated, 1'000'020, 1, 99, 1),
-                trace_event(event_kind::refused, 1'000'030, 0, 5000, 1, 1),
-                trace_event(event_kind::reclaimed, 1'000'040, 0, 1024, 1, 1),
-                trace_event(event_kind::noted, 1'000'050, 0, 0, 2, 0),
-                trace_event(event_kind::free_requested, 1'000'060, 1, 99),
-                trace_event(event_kind::step_ended, 1'002'010),
-                trace_event(event_kind::segment_returned, 1'002'020, 0, 1024),
-                trace_event(event_kind::step_begun, 1'002'030),
-                trace_event(event_kind::noted, 1'002'031, 0, 0, 2, 0)};
+    r.events = {happening(event_kind::segment_taken, 1'000'001, 0, 2048),
+                happening(event_kind::step_ended, 1'000'002),  // begun before the recording
+                happening(event_kind::step_begun, 1'000'010),
+                happening(event_kind::allocated, 1'000'020, 1, 99, 1),
+                happening(event_kind::refused, 1'000'030, 0, 5000, 1, 1),
+                happening(event_kind::reclaimed, 1'000'040, 0, 1024, 1, 1),
+                happening(event_kind::noted, 1'000'050, 0, 0, 2, 0),
+                happening(event_kind::free_requested, 1'000'060, 1, 99),
+                happening(event_kind::step_ended, 1'002'010),
+                happening(event_kind::segment_returned, 1'002'020, 0, 1024),
+                happening(event_kind::step_begun, 1'002'030),
+                happening(event_kind::noted, 1'002'031, 0, 0, 2, 0)};
     return r;
 }
 
@@ -281,7 +281,7 @@ TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrom
         r.sites.push_back({cuota::tag::named(std::string{text} + "\xFE"), {}});
         r.sites.push_back({cuota::tag{"untagged"}, {}});
         for (std::uint32_t i = 0; i != 5; ++i)
-            r.events.push_back(trace_event(event_kind::allocated, 2'000'000 + i, i, i, i + 1));
+            r.events.push_back(happening(event_kind::allocated, 2'000'000 + i, i, i, i + 1));
         for (auto const by : {cuota::levels_by::tag, cuota::levels_by::site, cuota::levels_by::source})
             folder.write("hostile" + std::to_string(++number) + ".json",
                          trace_of(r, {.by = by, .blocks = 9}));

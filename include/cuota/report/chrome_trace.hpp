@@ -82,17 +82,9 @@ private:
             .text();
     }
     [[nodiscard]] static std::size_t process_of(std::size_t source) { return source + 2; }
-    /// What all events have.
-    [[nodiscard]] static json_object event(char const* phase, std::size_t process, std::string_view name,
-                                           std::uint64_t at) {
-        json_object e;
-        e.add("ph", phase).add("pid", process).add("tid", process);
-        e.add_json("ts", trace_time(at)).add("name", name);
-        return e;
-    }
-
     void add_metadata(char const* what, std::size_t process, char const* key, std::string_view json) {
-        to_.add(event("M", process, what, 0).add_json("args", json_object{}.add_json(key, json).text()));
+        to_.add(
+            trace_event("M", process, what, 0).add_json("args", json_object{}.add_json(key, json).text()));
     }
     void add_names() {
         static constexpr char const* kinds[] = {"", "pool ", "resource ", "budget "};
@@ -112,7 +104,7 @@ private:
     }
 
     void add_counter(std::size_t process, std::string_view name, std::uint64_t at, std::size_t bytes) {
-        to_.add(event("C", process, name, at)
+        to_.add(trace_event("C", process, name, at)
                     .add_json("args", json_object{}.add_json("bytes", std::to_string(bytes)).text()));
     }
     void add_curve(std::string const& name, level_curve const& curve) {
@@ -174,7 +166,7 @@ private:
         s.begun.reset();
         ++s.count;
         if (!chosen_[source]) return;
-        to_.add(event("X", process_of(source), "step " + std::to_string(s.count), from)
+        to_.add(trace_event("X", process_of(source), "step " + std::to_string(s.count), from)
                     .add_json("dur", trace_time(until - from))
                     .add_json("args", json_object{}.add("ended", is_ended).text()));
     }
@@ -191,7 +183,8 @@ private:
             if (is_refused) facts.add("held", e.size).add("limit", all_.sources[e.source].limit);
         }
         facts.add("place", place_text(site.where));
-        to_.add(event("i", process_of(e.source), name, at).add("s", "p").add_json("args", facts.text()));
+        to_.add(
+            trace_event("i", process_of(e.source), name, at).add("s", "p").add_json("args", facts.text()));
     }
     [[nodiscard]] event_site site_of(std::uint32_t site) const {
         return site < all_.sites.size() ? all_.sites[site] : event_site{};
@@ -216,7 +209,7 @@ private:
         if (b.stream != memory_event::no_stream) facts.add("stream", std::to_string(b.stream));
         for (auto const& [phase, at] :
              {std::pair{"b", from}, std::pair{"e", std::max(b.until.value_or(levels_.until), from)}}) {
-            json_object e = event(phase, process_of(b.source), name, at);
+            json_object e = trace_event(phase, process_of(b.source), name, at);
             e.add("cat", "block").add("id", std::to_string(id + 1));
             to_.add(e.add_json("args", *phase == 'b' ? facts.text() : "{}"));
         }

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `chrome_trace`: how its events get out, and how it counts time.
+/// The inside of `chrome_trace`: what its events are made of, and how they get out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -47,6 +48,15 @@ private:
 [[nodiscard]] inline std::string trace_time(std::uint64_t ns) {
     std::string const part = std::to_string(ns % 1000);
     return std::to_string(ns / 1000) + '.' + std::string(3 - part.size(), '0') + part;
+}
+
+/// What all events of a trace have; a process here has one thread.
+[[nodiscard]] inline json_object trace_event(char const* phase, std::size_t process, std::string_view name,
+                                             std::uint64_t at) {
+    json_object e;
+    e.add("ph", phase).add("pid", process).add("tid", process);
+    e.add_json("ts", trace_time(at)).add("name", name);
+    return e;
 }
 
 }  // namespace cuota::inline v0::detail
