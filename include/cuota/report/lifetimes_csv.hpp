@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A recording as a file of lifetimes, to plan offline where its blocks would go in one slab.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/pool/lifetimes.hpp>
+#include <cuota/report/recording.hpp>
+#include <cuota/report/replay.hpp>
+
+namespace cuota::inline v0 {
+
+/// What lifetimes are counted in.
+enum class lifetimes_by {
+    event,  ///< 1 for each event of the recording, whatever it is
+    time,   ///< nanoseconds since recording::began; of events that share one, each is 1 after the one before
+};
+
+/// Which lifetimes to write, and how.
+struct lifetimes_csv_options {
+    lifetimes_by by = lifetimes_by::event;
+    std::optional<std::uint16_t> source{};  ///< whose blocks: an index in recording::sources; none: all
+    std::optional<std::size_t> step{};  ///< only this one of `source`: 0 is the first that begins and ends in
+                                        ///< the recording
+    bool with_facts = true;             ///< columns more: bytes, source, tag, place
+};
+
+namespace detail {
+
+/// A block of a recording, and when it lived as a plan counts it.
+struct recorded_lifetime {
+    lifetime life{};
+    std::size_t bytes = 0;  // as asked for
+    std::uint16_t source = 0;
+    std::uint32_t site = 0;
+};
+
+/// No two events have one moment, so what lives in a moment is what was live after one event, and no plan's lower bound
+/// differs from the recording's peak.
+class lifetime_finder {
+public:
+    lifetime_finder(recording const& r, lifetimes_csv_options const& options, place where)
+        : all_{r}, options_{options}, where_{where} {}
+
+    [[nodiscard]] std::vector<recorded_lifetime> run() {
+        check_source();
+        std::uint64_t now = 0;
+        for (memory_event const& e : all_.events) {
+            now = options_.by == lifetimes_by::event ? now + 1 : std::max(e.at, now + 1);
+            if (!options_.source || e.source == *options_.source) apply(e, now);
+        }
+        for (block_life const& b : replay(all_).blocks)
+            if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
+                found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
+        for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);
+        std::ranges::stable_sort(found_, {}, [](recorded_lifetime const& l) { return l.life.from; });
+        if (options_.step) cut_to(chosen_step());
+        return std::move(found_);
+    }
+
+private:
+    static constexpr std::uint64_t still_live = ~std::uint64_t{0};
+    struct span {
+        std::uint64_t from = 0;
+        std::uint64_t until = 0;
+    };
+
+    void check_source() const {
+        if (options_.step && !options_.source)
+            throw misuse{"lifetimes of step " + std::to_string(*options_.step) +
+                             " of no source: name the pool",
+                         where_};
+        if (options_.source && *options_.source >= all_.sources.size())
+            throw misuse{"lifetimes of source " + std::to_string(*options_.source) + ": the recording has " +
+                             std::to_string(all_.sources.size()),
+                         where_};
+    }
+    void apply(memory_event const& e, std::uint64_t now) {
+        switch (e.kind) {
+            case event_kind::allocated:
+                open_[{e.source, e.address}] = found_.size();
+                found_.push_back({{now, still_live, e.size}, e.bytes, e.source, e.site});
+                return;
+            case event_kind::free_requested: return end(e, now);
+            case event_kind::step_begun: begun_ = now; return;
+            case event_kind::step_ended:
+                if (begun_) steps_.push_back({*begun_, now});
+                begun_.reset();
+                return;
+            default: return;
+        }
+    }
+    void end(memory_event const& e, std::uint64_t now) {
+        auto const open = open_.find({e.source, e.address});
+        if (open == open_.end()) {  // as replay does: one that no event began is as its end tells
+            found_.push_back({{0, now, e.size}, e.bytes, e.source, e.site});
+            return;
+        }
+        found_[open->second].life.until = now;
+        open_.erase(open);
+    }
+    [[nodiscard]] span chosen_step() const {
+        if (*options_.step >= steps_.size())
+            throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of " +
+                             all_.sources[*options_.source].name + ": the recording has " +
+                             std::to_string(steps_.size()) + " that begin and end in it",
+                         where_};
+        return steps_[*options_.step];
+    }
+    void cut_to(span step) {
+        std::erase_if(found_, [&](recorded_lifetime const& l) {
+            return l.life.from >= step.until || l.life.until <= step.from;
+        });
+        for (recorded_lifetime& l : found_) {
+            l.life.from = std::max(l.life.from, step.from) - step.from;
+            l.life.until = std::min(l.life.until, step.until) - step.from;
+        }
+    }
+
+    recording const& all_;
+    lifetimes_csv_options const& options_;
+    place where_;
+    std::vector<recorded_lifetime> found_;
+    std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> open_;  // indices in found_
+    std::optional<std::uint64_t> begun_{};                                 // the step that is open
+    std::vector<span> steps_;
+};
+
+/// Text as a field that needs no quotes, which simple readers do not know: what would end it is '_', as is what a
+/// spreadsheet would take for the begin of a formula.
+[[nodiscard]] inline std::string csv_field(std::string_view text) {
+    std::string result;
+    for (std::size_t at = 0; at != text.size();) {
+        std::size_t const length = utf8_length(text, at);
+        auto const code = static_cast<unsigned char>(text[at]);
+        bool const is_plain = length != 0 && code >= 0x20 && code != 0x7F && code != ',' && code != '"';
+        bool const is_formula = at == 0 && std::string_view{"=+-@"}.find(text[at]) != std::string_view::npos;
+        if (is_plain && !is_formula) result += text.substr(at, length);
+        else result += '_';
+        at += length == 0 ? 1 : length;
+    }
+    return result;
+}
+
+[[nodiscard]] inline std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
+                                          bool with_facts) {
+    std::string line = std::to_string(id) + ',' + std::to_string(l.life.from) + ',' +
+                       std::to_string(l.life.until) + ',' + std::to_string(l.life.size);
+    if (!with_facts) return line + '\n';
+    event_site const site = l.site < r.sites.size() ? r.sites[l.site] : event_site{};
+    return line + ',' + std::to_string(l.bytes) + ',' + csv_field(r.sources[l.source].name) + ',' +
+           csv_field(site.name.text()) + ',' + csv_field(place_text(site.where)) + '\n';
+}
+
+}  // namespace detail
+
+/// Writes a line for each block, after a first line that names the columns: `id,lower,upper,size`, as
+/// examples/plan_trace.cpp and other planners of offsets read them; `plan_offsets` tells how small a slab could have
+/// been. A block lives from `lower` up to, but not in, `upper`, and has `size` bytes (with what its source rounds up);
+/// the most that live at once are the recording's peak.
+///
+/// What lived before the first event begins at 0; what is live at the end ends one after the last event. With a step,
+/// the blocks are those that lived in it, cut to it, and 0 is its begin. Lines are in the order of the begins, ids count
+/// from 0. Device and host memory do not share a slab: name one source where there are both. A recording without
+/// blocks has the first line only.
+///
+/// Throws: misuse for a source or step that the recording does not have, or a step of no source, before anything is
+/// written; data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
+inline void write_lifetimes_csv(std::ostream& to, recording const& r,
+                                lifetimes_csv_options const& options = {}, place where = place::here()) {
+    std::string csv =
+        options.with_facts ? "id,lower,upper,size,bytes,source,tag,place\n" : "id,lower,upper,size\n";
+    std::size_t id = 0;
+    for (detail::recorded_lifetime const& l : detail::lifetime_finder{r, options, where}.run())
+        csv += detail::csv_line(r, l, id++, options.with_facts);
+    if (!to.write(csv.data(), static_cast<std::streamsize>(csv.size())).flush())
+        throw data_error{"lifetimes CSV", 0,
+                         "the stream took not all of its " + std::to_string(csv.size()) + " bytes"};
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The inside of `chrome_trace`: what its events are made of, and how they get out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/json.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Events of a trace, written as they come.
+class trace_stream {
+public:
+    explicit trace_stream(std::ostream& to) : to_{to} {}
+
+    void put(std::string_view text) {
+        text_ += text;
+        if (text_.size() > (1U << 16)) flush();
+    }
+    void add(json_object const& event) {
+        put(is_first_ ? "\n" : ",\n");
+        is_first_ = false;
+        put(event.text());
+    }
+    /// Throws: data_error, which says how much the stream had taken before.
+    void flush() {
+        if (!to_.write(text_.data(), static_cast<std::streamsize>(text_.size())).flush())
+            throw data_error{"Chrome trace", written_, "the stream took not all of what follows"};
+        written_ += text_.size();
+        text_.clear();
+    }
+
+private:
+    std::ostream& to_;
+    std::string text_;
+    std::uint64_t written_ = 0;
+    bool is_first_ = true;
+};
+
+/// Nanoseconds as microseconds, which is what a trace counts in, exactly.
+[[nodiscard]] inline std::string trace_time(std::uint64_t ns) {
+    std::string const part = std::to_string(ns % 1000);
+    return std::to_string(ns / 1000) + '.' + std::string(3 - part.size(), '0') + part;
+}
+
+/// What all events of a trace have; a process here has one thread.
+[[nodiscard]] inline json_object trace_event(char const* phase, std::size_t process, std::string_view name,
+                                             std::uint64_t at) {
+    json_object e;
+    e.add("ph", phase).add("pid", process).add("tid", process);
+    e.add_json("ts", trace_time(at)).add("name", name);
+    return e;
+}
+
+}  // namespace cuota::inline v0::detail
