@@ -110,10 +110,9 @@ inline void find_peak(recording const& r, lives const& all, std::uint16_t source
         return;
     place const where = s.is_one_place ? s.first.where : place{};
     finding f{finding_kind::peak, severity::note};
-    f.text = words_for(r.sources[source]) +
-             (r.sources[source].kind == source_kind::budget ? ", without its pools" : "") +
-             ": at its peak of " + bytes_text(peak.size) + ", " + percent_text(s.size, peak.size) + " was " +
-             words_for(s.first.name, where) + ": " + bytes_text(s.size) + " in " + counted(s.blocks, "block");
+    f.text = words_for(r.sources[source]) + ": at its peak of " + bytes_text(peak.size) + ", " +
+             percent_text(s.size, peak.size) + " was " + words_for(s.first.name, where) + ": " +
+             bytes_text(s.size) + " in " + counted(s.blocks, "block");
     f.bytes = s.size;
     f.whose = r.sources[source].name;
     f.name = s.first.name;
