@@ -15,6 +15,7 @@ endif
 # nvcc the examples, the benchmarks, and the tests of what stands on CUDA itself.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
+configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF)
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer test-interop)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
@@ -32,7 +33,7 @@ demo: ## train a small network on a synthetic set, on the GPU if there is one, e
 	@$(SETUP) demo
 	@$(call build,demo,--target train)
 	@grep -q 'runtime CUDA' build/demo.log && echo 'demo: on the GPU' || echo 'demo: on the simulated device (build/demo.log says why)'
-	@build/demo/examples/train
+	@build/demo/examples/train --timeline build/demo/timeline.html
 
 .PHONY: test
 test: ## build and run the tests
@@ -88,6 +89,12 @@ stress: ## many threads on one tree of budgets, random walks through pools, rand
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]'
+
+.PHONY: browser
+browser: ## the timeline in headless Chromium, at many widths, with 100 and 100'000 events: a minute, and 400 MB of packages
+	@$(SETUP) browser
+	@$(call build,dev,--target make-timeline)
+	@$(call ctest,dev,--label-regex '^browser$$' --output-on-failure)
 
 .PHONY: model
 model: ## every order of the threads' steps in larger configurations: minutes

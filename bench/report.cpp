@@ -2,22 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What it costs to be recorded: an event and its parts, by one thread and by two, a recorded allocation beside a bare one,
-/// and to read a full recorder. Beside it, for comparison only, the same event by the clock of the standard library, and
+/// the summary of a large pool, and to read a full recorder. Beside it, for comparison only, the same event by the clock of the standard library, and
 /// under a lock.
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include <cuota/core/label.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/report/event_clock.hpp>
 #include <cuota/report/event_ring.hpp>
 #include <cuota/report/recorded.hpp>
 #include <cuota/report/recorder.hpp>
 #include <cuota/report/site_table.hpp>
+#include <cuota/report/snapshot.hpp>
+#include <cuota/report/summary.hpp>
 
 namespace {
 
@@ -155,6 +161,65 @@ BENCHMARK(bare_pair);
 BENCHMARK(recorded_pair);
 BENCHMARK(recorded_pair_at_once);
 BENCHMARK(paused_pair);
+
+// ---- A pool's pair: nobody looks on, a recorder does. Of 512 bytes, which a thread keeps ready without a lock when nobody
+// does, and of 1 MiB, which takes the lock in any case.
+
+void pool_pair(benchmark::State& state, bool is_recorded) {
+    using namespace cuota::literals;
+    auto const size = static_cast<std::size_t>(state.range(0));
+    cuota::budget const budget{"bench", 512_MiB};
+    cuota::scoped_pool pool{budget, {.initial = 256_MiB}};
+    std::optional<cuota::recorder> recorder;
+    if (is_recorded) recorder.emplace(budget);
+    cuota::stream const s;
+    for (auto _ : state) {
+        void* const p = pool.allocate(s, size, 256, "x");
+        benchmark::DoNotOptimize(p);
+        pool.deallocate(s, p, size);
+    }
+}
+void pool_pair_alone(benchmark::State& state) { pool_pair(state, false); }
+void pool_pair_recorded(benchmark::State& state) { pool_pair(state, true); }
+BENCHMARK(pool_pair_alone)->Arg(512)->Arg(1 << 20);
+BENCHMARK(pool_pair_recorded)->Arg(512)->Arg(1 << 20);
+
+// ---- 100,000 live blocks of 100 places and 20 tags: the summary, as a program asks for it; and each of them told.
+
+class many_blocks {
+public:
+    many_blocks() {
+        using namespace cuota::literals;
+        std::vector<cuota::tag> names;
+        for (int i = 0; i != 20; ++i) names.push_back(cuota::tag::named("tag " + std::to_string(i)));
+        for (unsigned i = 0; i != 100'000; ++i)
+            blocks_.push_back(pool_.allocate(stream_, size, 256, names[i % 20], {"train.cpp", i % 100 + 1}));
+    }
+    ~many_blocks() {
+        for (void* const p : blocks_) pool_.deallocate(stream_, p, size);
+    }
+    [[nodiscard]] cuota::budget const& budget() const noexcept { return budget_; }
+
+private:
+    static constexpr std::size_t size = 1000;
+    cuota::budget const budget_{"bench", std::size_t{1} << 30};
+    cuota::scoped_pool pool_{budget_};
+    cuota::stream const stream_;
+    std::vector<void*> blocks_;
+};
+
+void summary_of_100k_blocks(benchmark::State& state) {
+    many_blocks const all;
+    for (auto _ : state)
+        benchmark::DoNotOptimize(
+            cuota::summary(cuota::snapshot_of(all.budget(), cuota::snapshot_detail::totals)));
+}
+void snapshot_of_100k_blocks(benchmark::State& state) {
+    many_blocks const all;
+    for (auto _ : state) benchmark::DoNotOptimize(cuota::snapshot_of(all.budget()).pools.data());
+}
+BENCHMARK(summary_of_100k_blocks)->Unit(benchmark::kMillisecond);
+BENCHMARK(snapshot_of_100k_blocks)->Unit(benchmark::kMillisecond);
 
 // ---- A recorder that is full, read.
 

@@ -192,7 +192,7 @@ network::totals pass(cuota::batch_loader& loader, std::uint64_t epoch, network& 
 
 template <cuota::source Samples>
 void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& device,
-         cuota::budget const& pinned) {
+         cuota::budget const& pinned, cuota::recorder& recorder) {
     cuota::stream stream;
     cuota::scoped_pool pool{device, {.name = "network", .initial = p.pool_bytes, .cap = p.pool_bytes}};
     network net{p.shape, j.how.seed, stream, pool};
@@ -205,6 +205,7 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
 
     std::printf("\ntraining\n");
     for (std::size_t epoch = 0; epoch != j.how.epochs; ++epoch) {
+        recorder.note("epoch " + std::to_string(epoch + 1));
         auto const started = std::chrono::steady_clock::now();
         network::totals learned{};
         {
@@ -221,6 +222,7 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
                     100 * tested.hits / static_cast<double>(held_out.size()), seconds);
         std::fflush(stdout);
     }
+    std::printf("\nmemory\n%s\n", cuota::summary(recorder.read().at_end).c_str());
 }
 
 /// False when what was held is not what was planned.
@@ -264,8 +266,16 @@ void run(options const& how, Images const& images, Labels const& labels) {
     check(j, p);
     cuota::budget const on_device{"device", how.device_budget};
     cuota::budget const in_host{"pinned", how.pinned_budget};
+    cuota::recorder recorder{on_device};
+    recorder.watch(in_host);
     show_refusal(on_device, all.size(), p.shape.inputs);
-    fit(j, p, on_device, in_host);
+    fit(j, p, on_device, in_host, recorder);
+    cuota::recording const seen = recorder.read();
+    std::printf("\ndiagnosis\n  %s\n", cuota::diagnosis_text(cuota::diagnose(seen)).c_str());
+    if (!how.timeline.empty()) {
+        cuota::write_timeline_file(how.timeline, seen, {.title = "train: memory over time"});
+        std::printf("\ntimeline  %s: open it in a browser\n", how.timeline.c_str());
+    }
     if (!print_peaks(p, on_device, in_host))
         throw std::runtime_error{"what was held is not what was planned"};
 }

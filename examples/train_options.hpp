@@ -36,6 +36,7 @@ struct options {
     std::size_t workers = 1;
     std::uint64_t seed = 1;
     double rate = 0.1;
+    std::string timeline{};  // where to draw the memory over time
     bool help = false;
 
     // Of the deep network, which is trained where a strategy is named.
@@ -67,6 +68,7 @@ inline constexpr char const* usage =
     "  --workers N                   threads that read                            (1)\n"
     "  --seed N                      of the shuffle and the first weights         (1)\n"
     "  --rate X                      learning rate                                (0.1)\n"
+    "  --timeline FILE               draws the memory over time, as a page for a browser\n"
     "\n"
     "With a strategy it trains a network of many layers, for whose activations there is less memory than "
     "they\n"
@@ -122,6 +124,7 @@ inline options parse(std::vector<std::string_view> const& arguments) {
         else if (option == "--rate") o.rate = rate = command_line::number<double>(option, value());
         else if (option == "--strategy") o.strategy = value();
         else if (option == "--sweep") o.sweep = value();
+        else if (option == "--timeline") o.timeline = value();
         else if (option == "--memory") o.memory = command_line::number<double>(option, value());
         else if (option == "--layers") o.layers = command_line::positive(option, value());
         else if (option == "--width") o.width = command_line::positive(option, value());
@@ -134,6 +137,8 @@ inline options parse(std::vector<std::string_view> const& arguments) {
     if (o.workers > 64) throw usage_error{"--workers: more than 64 threads would only wait for each other"};
     if (!(o.rate > 0)) throw usage_error{"--rate must be above 0"};
     if (!o.sweep.empty() && o.strategy.empty()) o.strategy = "auto";
+    if (!o.strategy.empty() && !o.timeline.empty())
+        throw usage_error{"--timeline goes without --strategy: its step lives in one planned slab"};
     if (!o.strategy.empty()) {
         check_deep(o);
         if (rate == 0) o.rate = 0.001;

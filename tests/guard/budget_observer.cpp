@@ -29,9 +29,9 @@ public:
                    cuota::reclaimer_facts const& who) noexcept override {
         all.push_back("reclaimed " + asked.name() + ' ' + who.name + ' ' + std::to_string(who.given));
     }
-    void holds(cuota::detail::ledger_node const& of, void const*, cuota::label const& what,
-               std::size_t bytes) noexcept override {
-        all.push_back("holds " + of.name() + ' ' + what.name.text() + ' ' + std::to_string(bytes));
+    void holds(cuota::detail::ledger_node const& of,
+               cuota::detail::held_piece const& what) noexcept override {
+        all.push_back("holds " + of.name() + ' ' + what.name.text() + ' ' + std::to_string(what.bytes));
     }
     void joined(cuota::detail::ledger_node const& of, cuota::detail::stakeholder& who) noexcept override {
         all.push_back("joined " + of.name() + ' ' + who.title());

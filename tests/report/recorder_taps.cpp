@@ -174,7 +174,14 @@ TEST_CASE("recorder shows what loaders hold, also when their events are long gon
     cuota::recording const r = recorder.read();
     REQUIRE(r.dropped > 0);
     REQUIRE(live(r) == std::map<std::string, std::size_t>{{"before", each}});
-    REQUIRE(story_of(r, "root") == "a");
+    REQUIRE(story_of(r, "before") == "a");
+    for (cuota::event_source const& s : r.sources) {
+        if (s.name != "before") continue;
+        REQUIRE(s.kind == cuota::source_kind::resource);
+        REQUIRE(s.memory == cuota::memory_kind::device);
+        REQUIRE(s.device == cuota::device::current().ordinal());
+        REQUIRE(r.sources[s.budget.value()].name == "root");
+    }
 }
 
 TEST_CASE("recorder lets go of everything when its last handle goes", "[report][recorder_taps]") {

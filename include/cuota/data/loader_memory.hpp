@@ -173,9 +173,11 @@ public:
         part const& p = at(which);
         if (!p.account || !p.is_held || p.bytes == 0) return;
         report_failure_of([&] {
-            tag const name = shape_.options.name;
-            o.holds(budget_access::node(*p.account), &p,
-                    {name.is_empty() ? tag::named(title()) : name, where_}, p.bytes);
+            held_piece piece{&p, shape_.options.name, where_, p.bytes};
+            if (piece.name.is_empty()) piece.name = tag::named(title());
+            if (which == loader_part::pinned_ring) piece.memory = shape_.options.host_memory.kind();
+            if (piece.memory == memory_kind::device) piece.device = device_.ordinal();
+            o.holds(budget_access::node(*p.account), piece);
         });
     }
     [[nodiscard]] std::string title() const {
@@ -322,7 +324,7 @@ private:
     static void refund(part& p) noexcept {
         if (!p.account || p.bytes == 0) return;
         ledger& node = budget_access::node(*p.account);
-        node.tell_observers([&](budget_observer& o) { o.holds(node, &p, {}, 0); });
+        node.tell_observers([&](budget_observer& o) { o.holds(node, {.which = &p}); });
         p.account->refund(p.bytes);
     }
 

@@ -196,10 +196,10 @@ public:
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) {
         std::scoped_lock const lock{guard_};
-        std::optional<pool_watch::growth> const grown =
-            watch_ ? std::optional<pool_watch::growth>{window} : std::nullopt;
+        if (!watch_) return heap_.add_grown(window);
+        pool_watch::growth const grown{window};
         heap_.add_grown(window);
-        if (grown) watch_->came(*grown, {});
+        watch_->came(grown, {});
     }
     /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
     /// nobody. Returns the bytes.

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -42,8 +43,11 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
 /// One entry for each tag, most bytes first. Throws: std::bad_alloc.
 [[nodiscard]] inline std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
+    std::unordered_map<char const*, tag_stats*> by_address;  // of the text: one comparison of texts for each
     blocks.for_each_live([&](block const& b) {
-        tag_stats& t = by_tag[b.note->name.text()];
+        tag_stats*& known = by_address[b.note->name.text()];
+        if (!known) known = &by_tag[b.note->name.text()];
+        tag_stats& t = *known;
         t.name = b.note->name;
         ++t.live_blocks;
         t.requested += b.requested;

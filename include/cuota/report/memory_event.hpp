@@ -57,7 +57,7 @@ struct event_site {
 enum class source_kind {
     program,   ///< notes; always the first source of a recording
     pool,      ///< has blocks and segments
-    resource,  ///< has blocks only: `recorded` memory, pinned for instance
+    resource,  ///< has blocks only: `recorded` memory, a loader's slots
     budget,    ///< has refusals and reclaims
 };
 
@@ -68,7 +68,8 @@ struct event_source {
     std::optional<int> device{};               ///< its ordinal, where it is device memory of one
     memory_kind memory = memory_kind::device;  ///< of pools and resources
     std::size_t limit = unlimited;             ///< of budgets: bytes, at the end of the recording
-    std::optional<std::uint16_t> budget{};     ///< of pools: the source that its segments are charged to
+    std::optional<std::uint16_t>
+        budget{};  ///< of pools and loaders: the source that its segments are charged to
     std::optional<std::size_t>
         pool{};  ///< of pools: an index in memory_snapshot::pools; none when it is gone
     std::optional<std::uint16_t> parent{};  ///< of budgets: the one it is in

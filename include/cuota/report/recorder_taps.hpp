@@ -68,8 +68,7 @@ public:
 
     void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
     void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept override;
-    void holds(ledger_node const& of, void const* who, label const& what,
-               std::size_t bytes) noexcept override;
+    void holds(ledger_node const& of, held_piece const& what) noexcept override;
     void joined(ledger_node const& of, stakeholder& who) noexcept override;
 
 private:
@@ -114,17 +113,17 @@ public:
         enter(of, pool);
     }
 
-    /// Somebody who is no pool holds so many bytes of a budget: as a block of the budget's own.
-    void held(ledger_node const& of, void const* who, label const& what, std::size_t bytes) {
+    /// Somebody who is no pool holds so much of a budget: as one block of a resource. Throws: as source_of.
+    void held(ledger_node const& of, held_piece const& what) {
         std::scoped_lock const lock{guard_};
-        auto const at = std::ranges::find(pieces_, who, &piece::who);
+        auto const at = std::ranges::find(pieces_, what.which, [](piece const& p) { return p.what.which; });
         if (at != pieces_.end()) {
             put(event_kind::free_requested, *at);
             put(event_kind::free_completed, *at);
             pieces_.erase(at);
         }
-        if (bytes == 0) return;
-        pieces_.push_back({who, source_of_locked(of), what.name, what.where, bytes});
+        if (what.bytes == 0) return;
+        pieces_.push_back({what, source_of_locked(of, what)});
         put(event_kind::allocated, pieces_.back());
     }
 
@@ -197,11 +196,8 @@ private:
         std::uint16_t id;
     };
     struct piece {
-        void const* who;
+        held_piece what;
         std::uint16_t source;
-        tag name;
-        place where;
-        std::size_t bytes;
     };
     [[nodiscard]] std::vector<piece> pieces_now() const {
         std::scoped_lock const lock{guard_};
@@ -210,7 +206,7 @@ private:
     // No snapshot has them: those whose event is not in the ring any more begin with the first that is.
     static void add_older(recording& r, std::vector<piece> const& pieces) {
         for (piece const& p : pieces) {
-            std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.who);
+            std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.what.which);
             auto const is_told = [&](memory_event const& e) {
                 return e.address == address && e.source == p.source;
             };
@@ -221,21 +217,27 @@ private:
             e.site = site_of(r, p);
             e.at = r.events.empty() ? 0 : r.events.front().at;
             e.address = address;
-            e.bytes = e.size = p.bytes;
+            e.bytes = e.size = p.what.bytes;
             r.events.insert(r.events.begin(), e);
         }
     }
     [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p) {
         for (std::size_t i = 0; i != r.sites.size(); ++i)
-            if (r.sites[i].name == p.name && r.sites[i].where.line == p.where.line &&
-                std::string_view{r.sites[i].where.file} == p.where.file)
+            if (r.sites[i].name == p.what.name && r.sites[i].where.line == p.what.where.line &&
+                std::string_view{r.sites[i].where.file} == p.what.where.file)
                 return static_cast<std::uint32_t>(i);
         return 0;
     }
     void put(event_kind kind, piece const& p) noexcept {
-        to_->put(kind, p.source, p.name, p.where, reinterpret_cast<std::uintptr_t>(p.who), p.bytes, p.bytes,
-                 memory_event::no_stream);
+        to_->put(kind, p.source, p.what.name, p.what.where, reinterpret_cast<std::uintptr_t>(p.what.which),
+                 p.what.bytes, p.what.bytes, memory_event::no_stream);
     }
+    struct holder_source {
+        tag name;
+        memory_kind memory;
+        std::uint16_t budget;
+        std::uint16_t id;
+    };
     struct budget_source {
         std::uint64_t node;
         std::uint16_t id;
@@ -281,6 +283,22 @@ private:
         budgets_.push_back({node.id(), id});
         return id;
     }
+    // Whoever comes again under the same name is the same.
+    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what) {
+        std::uint16_t const budget = source_of_locked(of);
+        for (holder_source const& h : holders_)
+            if (h.name == what.name && h.memory == what.memory && h.budget == budget) return h.id;
+        event_source facts;
+        facts.kind = source_kind::resource;
+        facts.name = what.name.text();
+        facts.device = what.device;
+        facts.memory = what.memory;
+        facts.budget = budget;
+        holders_.reserve(holders_.size() + 1);
+        std::uint16_t const id = to_->add_source(std::move(facts));
+        holders_.push_back({what.name, what.memory, budget, id});
+        return id;
+    }
     [[nodiscard]] std::vector<budget> roots() const {
         std::scoped_lock const lock{guard_};
         std::vector<budget> all;
@@ -294,6 +312,7 @@ private:
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
     std::vector<piece> pieces_;  // held by others than pools
+    std::vector<holder_source> holders_;
 };
 
 inline pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept
@@ -321,9 +340,8 @@ inline void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts cons
                        who.asked, memory_event::no_stream);
     });
 }
-inline void budget_tap::holds(ledger_node const& of, void const* who, label const& what,
-                              std::size_t bytes) noexcept {
-    report_failure_of([&] { all_->held(of, who, what, bytes); });
+inline void budget_tap::holds(ledger_node const& of, held_piece const& what) noexcept {
+    report_failure_of([&] { all_->held(of, what); });
 }
 inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
