@@ -26,14 +26,17 @@ namespace cuota::inline v0 {
 
 namespace detail::diagnosis {
 
-inline void find_in(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to) {
+// What was recorded before the moment, where something was: null otherwise.
+inline void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
+                    std::vector<finding>& to) {
     find_full_budgets(s, o, to);
     for (device_facts const& d : s.devices) find_elsewhere(d, o, to);
-    for (pool_facts const& p : s.pools) {
+    for (std::size_t i = 0; i != s.pools.size(); ++i) {
+        pool_facts const& p = s.pools[i];
         find_fragmentation(p, o, to);
         find_pinned(p, o, to);
         find_rounding(p, o, to);
-        find_pending(p, o, to);
+        find_pending(p, before, i, o, to);
         find_untagged(p, o, to);
     }
 }
@@ -42,14 +45,15 @@ inline void find_in(memory_snapshot const& s, diagnosis_options const& o, std::v
 
 /// What one moment tells, the most severe first, and then what most bytes are at stake for: fragmentation and the blocks that
 /// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
-/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot.
+/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot; a recording knows more of
+/// these streams.
 /// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets.
 [[nodiscard]] inline std::vector<finding> diagnose(memory_snapshot const& s,
                                                    diagnosis_options const& options = {},
                                                    place where = place::here()) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
-    detail::diagnosis::find_in(s, options, found);
+    detail::diagnosis::find_in(s, nullptr, options, found);
     sort_findings(found);
     return found;
 }
@@ -63,7 +67,7 @@ inline void find_in(memory_snapshot const& s, diagnosis_options const& o, std::v
                                                    place where = place::here()) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
-    detail::diagnosis::find_in(r.at_end, options, found);
+    detail::diagnosis::find_in(r.at_end, &r, options, found);
     detail::diagnosis::find_refusals(r, found);
     detail::diagnosis::find_in_peaks(r, options, found);
     detail::diagnosis::step_account const steps{r};

@@ -196,8 +196,7 @@ inline void find_refusals(recording const& r, std::vector<finding>& to) {
         event_site const site = top->first < r.sites.size() ? r.sites[top->first] : event_site{};
         event_source const& s = r.sources[source];
         finding f{finding_kind::refusals, severity::problem};
-        std::string const whose = s.kind == source_kind::budget ? words_for("budget", s.name) : words_for(s);
-        f.text = words_for(seen, whose, words_for(site.name, site.where), top->second);
+        f.text = words_for(seen, words_for(s), words_for(site.name, site.where), top->second);
         f.bytes = seen.most_missing != 0 ? seen.most_missing : seen.most_asked;
         f.whose = s.name;
         f.name = site.name;

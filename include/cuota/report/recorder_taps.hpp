@@ -323,11 +323,14 @@ inline void pool_tap::ended() noexcept { all_->forget(id_); }
 inline budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
 inline budget_tap::~budget_tap() = default;
 
+// Of the budget that was asked, or one above it that refused: the one whose bytes are told.
 inline void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.facts();
         budget_facts const* const by = facts.refuser();
-        all_->to().put(event_kind::refused, all_->source_of(asked), facts.request.name, facts.request.where,
+        ledger_node const* whose = &asked;
+        for (std::size_t i = 0; by && i != facts.refused_by && whose->above(); ++i) whose = whose->above();
+        all_->to().put(event_kind::refused, all_->source_of(*whose), facts.request.name, facts.request.where,
                        0, facts.charged, by ? by->held : 0, memory_event::no_stream);
     });
 }

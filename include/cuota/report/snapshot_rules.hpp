@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
 #include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/recording.hpp>
 
 namespace cuota::inline v0::detail::diagnosis {
 
@@ -112,11 +114,60 @@ inline void find_pinned(pool_facts const& p, diagnosis_options const& o, std::ve
     add_pinned(words_for("pool", p.name), p.name, p.stats.peak_requested, p.stats.peak_reserved, o, to);
 }
 
+/// In order of which stream each byte of a pool was given back last, as the events of a recording tell.
+class last_frees {
+public:
+    last_frees() = default;  ///< nothing is known
+    last_frees(recording const& r, std::size_t pool) {
+        for (memory_event const& e : r.events)
+            if (e.kind == event_kind::free_requested && e.source < r.sources.size() &&
+                r.sources[e.source].pool == pool && e.stream != memory_event::no_stream && e.size != 0)
+                add(e);
+    }
+
+    /// Adds the bytes of [address, address + size) to their streams'.
+    void count(std::uint64_t address, std::size_t size,
+               std::map<std::uint64_t, std::size_t>& by_stream) const {
+        std::uint64_t const end = address + size;
+        for (auto r = first_that_ends_after(address); r != ranges_.end() && r->first < end; ++r)
+            by_stream[r->second.stream] += std::min(end, r->second.end) - std::max(address, r->first);
+    }
+
+private:
+    struct range {
+        std::uint64_t end;
+        std::uint64_t stream;
+    };
+    using ranges = std::map<std::uint64_t, range>;  // by where they begin; none meets another
+
+    [[nodiscard]] ranges::const_iterator first_that_ends_after(std::uint64_t address) const {
+        auto at = ranges_.upper_bound(address);
+        if (at != ranges_.begin() && std::prev(at)->second.end > address) --at;
+        return at;
+    }
+    void add(memory_event const& e) {
+        std::uint64_t const end = e.address + e.size;
+        auto at = first_that_ends_after(e.address);
+        while (at != ranges_.end() && at->first < end) {  // what was there before: only its ends stay
+            auto const [from, old] = *at;
+            at = ranges_.erase(at);
+            if (from < e.address) ranges_[from] = {e.address, old.stream};
+            if (old.end > end) ranges_[end] = old;
+        }
+        ranges_[e.address] = {end, e.stream};
+    }
+
+    ranges ranges_;
+};
+
 /// Memory that was given back, and that work enqueued before may still use: `pending_bytes` of it, `pending_share` of what is
-/// live or pending. Names the stream that holds most of it, where blocks tell.
-inline void find_pending(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+/// live or pending. Names the stream that holds most of it, where blocks tell, or the events that were recorded before of
+/// this pool of that index.
+inline void find_pending(pool_facts const& p, recording const* before, std::size_t index,
+                         diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const pending = beyond(p.stats.active, p.stats.allocated);
     if (pending < o.pending_bytes || !is_share(pending, o.pending_share, p.stats.active)) return;
+    last_frees const frees = before ? last_frees{*before, index} : last_frees{};
     std::map<std::uint64_t, std::size_t> by_stream;
     std::size_t blocks = 0;
     for (segment_facts const& s : p.segments)
@@ -124,6 +175,7 @@ inline void find_pending(pool_facts const& p, diagnosis_options const& o, std::v
             if (b.use == block_use::pending) {
                 ++blocks;
                 if (b.stream) by_stream[*b.stream] += b.size;
+                else frees.count(b.address, b.size, by_stream);
             }
     finding f{finding_kind::pending, severity::note};
     f.text = words_for("pool", p.name) + ": " + bytes_text(pending) +

@@ -36,9 +36,12 @@ template <class IsSo>
     return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
 }
 
-/// "pool work", "resource host".
+/// "pool work", "resource host", "budget gpu": of a budget it is what loaders, caches and such hold, not its pools.
 [[nodiscard]] inline std::string words_for(event_source const& s) {
-    return words_for(s.kind == source_kind::pool ? "pool" : "resource", s.name);
+    return words_for(s.kind == source_kind::pool     ? "pool"
+                     : s.kind == source_kind::budget ? "budget"
+                                                     : "resource",
+                     s.name);
 }
 
 /// Tags and places that leak: in each of the last steps (`leak_steps` or more in a row, up to the last that ended) more was
