@@ -3,8 +3,8 @@
 
 /// Where is the memory? Runs steps as a training has them, records what happens, and shows it in every form there is.
 ///
-/// Prints a summary and what is wrong in words; with --out writes a timeline for a browser, a picture for documents,
-/// and a page of metrics; with --live shows it on the terminal while it runs. With --leak a step forgets something.
+/// Prints a summary and what is wrong in words; with --out writes a timeline for a browser, a picture for documents, a
+/// snapshot for PyTorch's memory_viz, a trace for Perfetto, lifetimes for plan_trace, and metrics; with --live shows it on the terminal while it runs. With --leak a step forgets something.
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -39,7 +39,8 @@ constexpr char const* usage =
     "  --steps N      how many steps                                          (12)\n"
     "  --leak         each step forgets some of its memory\n"
     "  --live         shows it while it runs, on a terminal\n"
-    "  --out FOLDER   writes timeline.html, timeline.svg and metrics.txt there\n";
+    "  --out FOLDER   writes timeline.html, timeline.svg, snapshot.json, trace.json, lifetimes.csv and "
+    "metrics.txt there\n";
 
 [[nodiscard]] options parse(int argc, char** argv) {
     options o;
@@ -110,6 +111,9 @@ void write_all(std::filesystem::path const& folder, cuota::recording const& seen
     std::filesystem::create_directories(folder);
     write(folder / "timeline.html", [&](std::ostream& to) { cuota::write_timeline(to, seen); });
     write(folder / "timeline.svg", [&](std::ostream& to) { cuota::write_timeline_svg(to, seen); });
+    write(folder / "snapshot.json", [&](std::ostream& to) { cuota::write_memory_viz_json(to, seen); });
+    write(folder / "trace.json", [&](std::ostream& to) { cuota::write_chrome_trace(to, seen); });
+    write(folder / "lifetimes.csv", [&](std::ostream& to) { cuota::write_lifetimes_csv(to, seen); });
     write(folder / "metrics.txt", [&](std::ostream& to) { to << cuota::prometheus_text(seen.at_end); });
 }
 

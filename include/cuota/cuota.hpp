@@ -195,6 +195,7 @@
 
 #include <cuota/report/budget_order.hpp>
 #include <cuota/report/check_snapshot.hpp>
+#include <cuota/report/chrome_trace.hpp>
 #include <cuota/report/columns.hpp>
 #include <cuota/report/diagnosis.hpp>
 #include <cuota/report/diagnosis_options.hpp>
@@ -206,9 +207,14 @@
 #include <cuota/report/fragmentation.hpp>
 #include <cuota/report/level_rules.hpp>
 #include <cuota/report/levels.hpp>
+#include <cuota/report/lifetimes_csv.hpp>
 #include <cuota/report/live_view.hpp>
 #include <cuota/report/memory_event.hpp>
 #include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/memory_viz.hpp>
+#include <cuota/report/memory_viz_encoders.hpp>
+#include <cuota/report/memory_viz_trace.hpp>
+#include <cuota/report/memory_viz_walk.hpp>
 #include <cuota/report/peak_rules.hpp>
 #include <cuota/report/pool_view.hpp>
 #include <cuota/report/process_list.hpp>
@@ -245,6 +251,7 @@
 #include <cuota/report/timeline_scales_script.hpp>
 #include <cuota/report/timeline_svg.hpp>
 #include <cuota/report/timeline_tables_script.hpp>
+#include <cuota/report/trace_stream.hpp>
 #include <cuota/training/agreement.hpp>
 #include <cuota/training/block_code.hpp>
 #include <cuota/training/cast.hpp>

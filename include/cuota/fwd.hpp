@@ -268,5 +268,9 @@ enum class svg_theme;
 struct svg_options;
 struct tag_total;
 struct timeline_options;
+struct chrome_trace_options;
+enum class lifetimes_by;
+struct lifetimes_csv_options;
+struct memory_viz_options;
 
 }  // namespace cuota::inline v0

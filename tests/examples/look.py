@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/look shows what it did: in a summary, in words, and in files that readers of their kind take."""
 
+import json
 import os
 import pathlib
 import re
@@ -34,6 +35,11 @@ with tempfile.TemporaryDirectory() as folder:
     check("the page names what was there", all(f'"{tag}"' in page for tag in ("weights", "activations", "log")))
     check("the page fetches nothing", not re.search(r"(src|href)=.https?:|@import|url\(http", page))
     xml.etree.ElementTree.parse(out / "timeline.svg")
+    snapshot = json.loads((out / "snapshot.json").read_text())
+    check("the snapshot has the pool's segments", sum(s["total_size"] for s in snapshot["segments"]) == 38 << 20, snapshot["segments"])
+    check("the trace has events", len(json.loads((out / "trace.json").read_text())["traceEvents"]) > 100)
+    planned = subprocess.run([program.with_name("plan_trace"), out / "lifetimes.csv"], capture_output=True, text=True)
+    check("plan_trace takes the lifetimes", re.match(r"buffers=\d+ lower_bound=\d+", planned.stdout), planned)
     metrics = (out / "metrics.txt").read_text()
     check("metrics have the limit", re.search(r'^cuota_budget_limit_bytes{budget="trainer"} 67108864$', metrics, re.M), metrics)
 

@@ -6,6 +6,9 @@ import _lint
 
 # Headers without a test file of their own, each with its reason.
 NO_TEST = {
+    "report/memory_viz_encoders.hpp": "the inside of memory_viz, tested through it",
+    "report/memory_viz_trace.hpp": "the inside of memory_viz, tested through it",
+    "report/memory_viz_walk.hpp": "the inside of memory_viz, tested through it",
     "pool/pool_watch.hpp": "what a pool does for its observer, tested through pool_observer",
     "report/budget_order.hpp": "the order of budgets in texts, tested through summary and prometheus",
     "report/diagnosis_options.hpp": "thresholds only, tested where rules go by them",
