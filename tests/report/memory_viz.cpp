@@ -379,9 +379,9 @@ TEST_CASE("memory_viz: pages come and go in other pieces", "[report][memory_viz]
     viz_event(r, event_kind::segment_taken, 3, 12288, 8192);
     viz_event(r, event_kind::allocated, 3, 8000, 5000);
     viz_event(r, event_kind::free_requested, 3, 8000, 5000);
+    viz_event(r, event_kind::segment_returned, 3, 16384, 4096);  // the end of a run, then its begin
     viz_event(r, event_kind::segment_returned, 3, 12288, 4096);
     viz_event(r, event_kind::segment_returned, 3, 4096, 4096);
-    viz_event(r, event_kind::segment_returned, 3, 16384, 4096);
     std::string const more = R"py(
 assert [e["action"] for e in d["device_traces"][2]] == ["segment_map"] * 2 + ["alloc", "free_requested", "free_completed"] + ["segment_unmap"] * 3
 )py";
