@@ -254,6 +254,19 @@ TEST_CASE("the counters of a trace are the levels of the recording", "[report][c
     CHECK(what_is_wrong_in(folder) == "");
 }
 
+TEST_CASE("a trace begins with its first event, and no step lasts into the next", "[report][chrome_trace]") {
+    cuota::recording r = trace_by_hand();
+    r.events = {happening(event_kind::step_begun, 2000), happening(event_kind::allocated, 1990, 1, 9, 1),
+                happening(event_kind::step_begun, 3000), happening(event_kind::step_ended, 4000)};
+    std::string const trace = trace_of(r, {.blocks = 1});
+    CHECK(trace_says(trace, R"({"ph":"b","pid":4,"tid":4,"ts":2.000,)"));
+    CHECK(trace_says(trace, R"("ts":2.000,"name":"step 1","dur":1.000,"args":{"ended":false})"));
+    CHECK(trace_says(trace, R"("ts":3.000,"name":"step 2","dur":1.000,"args":{"ended":true})"));
+    support::temp_folder const folder;
+    write_with_expected(folder, "late", r, 12, 1);
+    CHECK(what_is_wrong_in(folder) == "");
+}
+
 TEST_CASE("a trace of some sources has their counters, steps and blocks only", "[report][chrome_trace]") {
     cuota::recording const r = trace_by_hand();
     std::string const none = trace_of(r, {.sources = {0}, .blocks = 9});

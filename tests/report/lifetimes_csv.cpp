@@ -140,6 +140,25 @@ TEST_CASE("lifetimes begin and end with the events of their blocks", "[report][l
     check_bounds(r);
 }
 
+TEST_CASE("lifetimes: a step that began before the recording is not counted, nor is a block ended twice",
+          "[report][lifetimes_csv]") {
+    cuota::recording r = lives_by_hand();
+    r.events.insert(r.events.begin(), lives_event(event_kind::step_ended, 5));
+    CHECK(csv_of(r, {.source = 1, .step = 0, .with_facts = false}) == "id,lower,upper,size\n"
+                                                                      "0,0,3,30\n"
+                                                                      "1,0,2,10\n"
+                                                                      "2,1,4,20\n");
+    check_bounds(r);
+    r = lives_by_hand();
+    r.events.resize(4);
+    r.events.push_back(lives_event(event_kind::free_requested, 50, 1, 9));
+    CHECK(csv_of(r, {.with_facts = false}) == "id,lower,upper,size\n"
+                                              "0,0,5,10\n"
+                                              "1,1,4,10\n"
+                                              "2,3,6,20\n");
+    check_bounds(r);
+}
+
 TEST_CASE("lifetimes tell whose they are, in fields that no name can leave", "[report][lifetimes_csv]") {
     std::string const csv = csv_of(lives_by_hand());
     CHECK(csv == "id,lower,upper,size,bytes,source,tag,place\n"
