@@ -94,11 +94,11 @@ public:
             for (root_entry const& r : roots_)
                 if (node.is_under(budget_access::node(r.which))) return;
             roots_.push_back({which, tap});
-            auto const below = std::ranges::stable_partition(roots_, [&](root_entry const& r) {
+            auto const below = std::stable_partition(roots_.begin(), roots_.end(), [&](root_entry const& r) {
                 return r.which == which || !budget_access::node(r.which).is_under(node);
             });
-            inside.assign(below.begin(), below.end());
-            roots_.erase(below.begin(), below.end());
+            inside.assign(below, roots_.end());
+            roots_.erase(below, roots_.end());
         }
         node.join(tap);
         for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
@@ -345,7 +345,9 @@ inline void budget_tap::holds(ledger_node const& of, held_piece const& what) noe
 }
 inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
-        if (auto* const pool = dynamic_cast<pool_state*>(&who)) all_->look_on(of, *pool);
+        stakeholder* const holder = &who;
+        auto* const pool = dynamic_cast<pool_state*>(holder);
+        if (pool) all_->look_on(of, *pool);
     });
 }
 
