@@ -94,11 +94,11 @@ public:
             for (root_entry const& r : roots_)
                 if (node.is_under(budget_access::node(r.which))) return;
             roots_.push_back({which, tap});
-            auto const below = std::ranges::stable_partition(roots_, [&](root_entry const& r) {
+            auto const below = std::stable_partition(roots_.begin(), roots_.end(), [&](root_entry const& r) {
                 return r.which == which || !budget_access::node(r.which).is_under(node);
             });
-            inside.assign(below.begin(), below.end());
-            roots_.erase(below.begin(), below.end());
+            inside.assign(below, roots_.end());
+            roots_.erase(below, roots_.end());
         }
         node.join(tap);
         for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
