@@ -338,8 +338,7 @@ TEST_CASE("program: most of a peak is one tag's, or nobody's", "[report][diagnos
     CHECK(with({{"a", 40_MiB}, {"b", 30_MiB}, {"c", 30_MiB}}).empty());
 }
 
-TEST_CASE("program: loaders that each step leaves behind leak from their budget",
-          "[report][diagnosis_programs]") {
+TEST_CASE("program: loaders that each step leaves behind leak", "[report][diagnosis_programs]") {
     std::vector<float> const values(1'000'000);
     auto const keeping = [&](std::size_t most) {
         program p{256_MiB};
@@ -355,8 +354,8 @@ TEST_CASE("program: loaders that each step leaves behind leak from their budget"
     found_ones const found = keeping(100);
     INFO(shown(found));
     REQUIRE(!found.empty());
-    CHECK(found[0].whose == "trainer");
-    CHECK(found[0].text.find("leak in budget trainer: ") == 0);
+    CHECK(found[0].whose == "loader");
+    CHECK(found[0].text.find("leak in resource loader: loader (") == 0);
     CHECK(found[0].steps == 5);
     CHECK(keeping(2).empty());
 }

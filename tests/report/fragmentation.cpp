@@ -163,6 +163,24 @@ TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[r
     CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB + 256)})[0].in_one_piece == 144_MiB + 2 * (16_MiB + 256));
 }
 
+TEST_CASE("blocks whose end would not double the largest piece are not blamed", "[report][diagnosis]") {
+    auto const four_of = [](std::size_t first, std::size_t second) {
+        std::vector<cuota::segment_facts> all;
+        for (int i = 0; i != 4; ++i)
+            all.push_back(segment_of{}.free(first).live(256, "log").free(second).made());
+        return fragmentation_in(std::move(all));
+    };
+    auto const less = four_of(20_MiB, 20_MiB - 512);
+    REQUIRE(less.size() == 1);
+    CHECK(less[0].in_one_piece == 0);
+    CHECK(less[0].count == 1);
+    CHECK(less[0].text.find("; in one segment 1 block of log (train.cpp:17), 256 B, lie between") !=
+          std::string::npos);
+    auto const twice = four_of(20_MiB, 20_MiB - 256);
+    REQUIRE(twice.size() == 1);
+    CHECK(twice[0].in_one_piece == 40_MiB);
+}
+
 TEST_CASE("scratch that outlives its step is told where it belongs", "[report][diagnosis]") {
     auto const with = [](std::size_t age, cuota::lifespan meant) {
         segment_of s;

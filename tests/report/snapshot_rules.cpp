@@ -4,6 +4,8 @@
 #include <cuota/report/snapshot_rules.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -205,4 +207,31 @@ TEST_CASE("what has no tag is found where it is half of what is live", "[report]
     CHECK(cuota::diagnose(one_tag({}, 16_MiB, 16_MiB, 32_MiB + 1)).empty());
     CHECK(cuota::diagnose(one_tag({}, 16_MiB - 1, 16_MiB - 1, 16_MiB)).empty());
     CHECK(cuota::diagnose(one_tag("weights", 71_MiB, 71_MiB, 100_MiB)).empty());
+}
+
+TEST_CASE("each byte waits for the stream that it was given back on last", "[report][diagnosis]") {
+    cuota::recording r;
+    r.sources.resize(3);
+    r.sources[1].pool = 0;
+    r.sources[2].pool = 1;
+    auto const given = [&](std::uint16_t source, std::uint64_t address, std::size_t size,
+                           std::uint64_t stream) {
+        r.events.push_back({cuota::event_kind::free_requested, source, 0, 0, address, size, size, stream});
+    };
+    given(1, 1000, 400, 7);
+    given(1, 1100, 100, 8);  // inside
+    given(1, 1300, 200, 9);  // over an end
+    given(2, 1000, 999, 5);  // another pool's
+    given(1, 2000, 100, cuota::memory_event::no_stream);
+    using counted = std::map<std::uint64_t, std::size_t>;
+    auto const streams_of = [&](std::uint64_t address, std::size_t size) {
+        counted by_stream;
+        cuota::detail::diagnosis::last_frees{r, 0}.count(address, size, by_stream);
+        return by_stream;
+    };
+    CHECK(streams_of(900, 2000) == counted{{7, 200}, {8, 100}, {9, 200}});
+    CHECK(streams_of(1150, 100) == counted{{7, 50}, {8, 50}});
+    CHECK(streams_of(1500, 100).empty());
+    given(1, 900, 2000, 4);
+    CHECK(streams_of(900, 2000) == counted{{4, 2000}});
 }

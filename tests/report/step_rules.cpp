@@ -161,6 +161,26 @@ TEST_CASE("a leak with much coming and going beside it is the part that stays", 
                            "all; 4 blocks stayed");
 }
 
+TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[report][diagnosis]") {
+    auto const with = [](std::size_t given_back) {
+        std::uint32_t site = 0;
+        std::vector<std::uint64_t> held;
+        return steps_of(8, [&, given_back](script& s, std::uint16_t pool, std::size_t i) {
+            if (site == 0) site = s.site("log");
+            held.push_back(s.take(pool, site, 10_MiB));
+            for (std::size_t n = 0; i == 3 && n != given_back; ++n) s.give(held[n]);
+        });
+    };
+    CHECK(leaks_in(with(0)).at(0).steps == 8);
+    for (std::size_t const given_back : {1U, 2U}) {  // nothing more than before, and less
+        auto const found = leaks_in(with(given_back));
+        REQUIRE(found.size() == 1);
+        CHECK(found[0].steps == 4);
+        CHECK(found[0].bytes == 40_MiB);
+        CHECK(found[0].text.find("grew by 10.0 MiB in each of the last 4 steps") != std::string::npos);
+    }
+}
+
 TEST_CASE("a leak is of one tag and place, and of one pool", "[report][diagnosis]") {
     script s;
     auto const a = s.pool("a");
@@ -282,6 +302,20 @@ TEST_CASE("what stays, or came before, is no churn", "[report][diagnosis]") {
     CHECK(churn_in(with(1)).size() == 1);  // given back in its step
     CHECK(churn_in(with(2)).empty());      // in the next
     CHECK(churn_in(with(9)).empty());
+
+    // What goes in the midst of it says nothing of it.
+    script from_setup;
+    auto const pool = from_setup.pool("work");
+    auto const site = from_setup.site("scratch");
+    auto const older = from_setup.take(pool, site, 1_MiB);
+    from_setup.end_step(pool);
+    for (int i = 0; i != 3; ++i) {
+        churn(from_setup, pool, site, 400, 2, 1_MiB);
+        if (i == 1) from_setup.give(older);
+        from_setup.end_step(pool);
+    }
+    REQUIRE(churn_in(from_setup).size() == 1);
+    CHECK(churn_in(from_setup)[0].steps == 3);
 
     script stopped = churning(5, 400, 2);
     stopped.end_step(1);

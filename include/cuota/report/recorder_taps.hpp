@@ -110,7 +110,7 @@ public:
     /// A pool that has come. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool) {
         std::scoped_lock const one_at_a_time{joining_};
-        enter(of, pool);
+        if (!has_ended_) enter(of, pool);  // it was told of by a thread that was held up
     }
 
     /// Somebody who is no pool holds so much of a budget: as one block of a resource. Throws: as source_of.
@@ -144,6 +144,10 @@ public:
     }
     /// Lets go of everything: the recorder has ended.
     void let_go() noexcept {
+        report_failure_of([&] {  // a pool that is just being entered would stay observed
+            std::scoped_lock const one_at_a_time{joining_};
+            has_ended_ = true;
+        });
         std::vector<root_entry> roots;
         std::vector<shared<pool_state>> pools;
         report_failure_of([&] {
@@ -307,6 +311,7 @@ private:
     }
     shared<recorder_state> const to_;
     std::mutex joining_;        // one budget or pool comes at a time
+    bool has_ended_ = false;    // under joining_: none comes any more
     mutable std::mutex guard_;  // of all below
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;

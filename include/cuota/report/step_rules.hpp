@@ -36,7 +36,7 @@ template <class IsSo>
     return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
 }
 
-/// "pool work", "resource host", "budget gpu": of a budget it is what loaders, caches and such hold, not its pools.
+/// "pool work", "resource host", "budget gpu".
 [[nodiscard]] inline std::string words_for(event_source const& s) {
     return words_for(s.kind == source_kind::pool     ? "pool"
                      : s.kind == source_kind::budget ? "budget"
@@ -88,7 +88,7 @@ inline void find_churn(recording const& r, step_account const& steps, diagnosis_
                        std::vector<finding>& to) {
     for (site_account const& a : steps.sites()) {
         std::size_t const run = last_steps_that(a, steps.steps_of(a.source), [&](site_step const& s) {
-            return s.taken >= o.churn_count && s.given == s.taken && s.given_older == 0 &&
+            return s.taken >= o.churn_count && s.given == s.taken &&
                    is_share(s.taken_bytes, o.churn_reuse, s.at_once);
         });
         if (run < o.churn_steps) continue;
