@@ -184,6 +184,32 @@ TEST_CASE("recorder shows what loaders hold, also when their events are long gon
     }
 }
 
+TEST_CASE("recorder: what goes while it pauses ends when its address is taken again, or at the end",
+          "[report][recorder_taps]") {
+    cuota::budget budget{"root", 64_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget, {.name = "p"}};
+    cuota::recorder recorder{budget};
+    void* const a = pool.allocate(stream, 5000, 256, "a");
+    void* const b = pool.allocate(stream, 7000, 256, "b");
+    void* const c = pool.allocate(stream, 9000, 256, "c");
+    recorder.pause();
+    pool.deallocate(stream, a, 5000);
+    pool.deallocate(stream, c, 9000);
+    recorder.resume();
+    void* const again = pool.allocate(stream, 5000, 256, "again");
+    REQUIRE(again == a);
+    cuota::recording const r = recorder.read();
+    check_ends(r);
+    cuota::lives const all = cuota::replay(r);
+    REQUIRE(all.blocks.size() == 4);
+    REQUIRE(all.blocks[0].until == all.blocks[3].from);
+    REQUIRE_FALSE(all.blocks[1].until);
+    REQUIRE(all.blocks[2].until == r.events.back().at);
+    pool.deallocate(stream, again, 5000);
+    pool.deallocate(stream, b, 7000);
+}
+
 TEST_CASE("recorder lets go of everything when its last handle goes", "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     cuota::stream const stream;

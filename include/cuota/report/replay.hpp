@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -57,8 +58,7 @@ public:
         for (memory_event const& e : all_.events) apply(e);
         for (std::size_t i = 0; i != all_.sources.size(); ++i)
             if (auto const pool = all_.sources[i].pool)
-                for (segment_facts const& s : all_.at_end.pools[*pool].segments)
-                    add_what_never_changed(static_cast<std::uint16_t>(i), s);
+                end_what_is_gone(static_cast<std::uint16_t>(i), all_.at_end.pools[*pool]);
         auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
         std::ranges::stable_sort(found_.blocks, older);
         std::ranges::stable_sort(found_.segments, older);
@@ -81,7 +81,10 @@ private:
             default: return;
         }
     }
+    // Whoever was there before was given back while the recorder paused.
     void begin(memory_event const& e) {
+        if (auto const open = open_blocks_.find({e.source, e.address}); open != open_blocks_.end())
+            found_.blocks[open->second].until = e.at;
         open_blocks_[{e.source, e.address}] = found_.blocks.size();
         found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, e.at, {}, {}});
     }
@@ -142,6 +145,19 @@ private:
         found_.segments.push_back(part);
     }
 
+    // By the snapshot, which knows each block, or none: what it lacks went while the recorder paused, nobody knows when.
+    void end_what_is_gone(std::uint16_t source, pool_facts const& pool) {
+        std::set<std::uint64_t> live;
+        for (segment_facts const& s : pool.segments) {
+            add_what_never_changed(source, s);
+            for (block_facts const& b : s.blocks)
+                if (b.use == block_use::live) live.insert(b.address);
+        }
+        if (pool.segments.empty() || live.size() != pool.stats.live_blocks) return;
+        for (auto const& [at, index] : open_blocks_)
+            if (at.first == source && !live.contains(at.second))
+                found_.blocks[index].until = all_.events.back().at;
+    }
     void add_what_never_changed(std::uint16_t source, segment_facts const& s) {
         std::uint64_t known = s.address;
         std::uint64_t const stop = s.address + s.size;
