@@ -350,7 +350,8 @@ inline void budget_tap::holds(ledger_node const& of, held_piece const& what) noe
 }
 inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
-        if (auto* const pool = dynamic_cast<pool_state*>(&who)) all_->look_on(of, *pool);
+        stakeholder* const one = &who;  // nvcc takes a cast of &who for null
+        if (auto* const pool = dynamic_cast<pool_state*>(one)) all_->look_on(of, *pool);
     });
 }
 
