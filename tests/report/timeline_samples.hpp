@@ -248,6 +248,7 @@ private:
             {i % 2 == 0 ? event_kind::step_begun : event_kind::step_ended, 4, 0, 1400 + 40 * i});
     r.at_end.pools.push_back({});
     r.at_end.pools[0].segments.push_back({0x10'0000, 8_MiB, true, {}});
+    r.at_end.pools[0].stats.live_blocks = 32;  // which ones, it does not tell
     return r;
 }
 
