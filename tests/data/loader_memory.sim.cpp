@@ -688,7 +688,7 @@ TEST_CASE("a loader ends while others want its memory, and has given all back th
             } catch (cuota::budget_exceeded const&) {}
     }};
     int ended = 0;
-    for (int round = 0; round < 300 || had == 0; ++round) try {
+    for (int round = 0; round < 300 || had == 0 || ended == 0; ++round) try {
             batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
             if (round % 2 == 0) (void)read_epoch(loader);
             ++ended;
@@ -697,6 +697,5 @@ TEST_CASE("a loader ends while others want its memory, and has given all back th
     CHECK(device.held() <= 1);
     stop = true;
     other.join();
-    CHECK(ended > 0);
     CHECK(device.held() == 0);
 }
