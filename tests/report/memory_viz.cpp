@@ -252,6 +252,18 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     return r;
 }
 
+/// Pages go while a piece of pinned memory is there, on the same device.
+[[nodiscard]] recording viz_pages_beside_pieces() {
+    recording r = viz_by_hand();
+    r.sources[3].device = 0;
+    r.at_end.pools[1].segments = {{1 << 20, 4096, true, {}}};
+    viz_event(r, event_kind::segment_taken, 3, 1 << 20, 8192);
+    viz_event(r, event_kind::allocated, 4, 4096, 100);
+    viz_event(r, event_kind::segment_returned, 3, (1 << 20) + 4096, 4096);
+    viz_event(r, event_kind::free_requested, 4, 4096, 100);
+    return r;
+}
+
 /// Two pools, two streams, a loader, refusals; with the last `capacity` events.
 [[nodiscard]] recording viz_of_real_pools(std::size_t capacity) {
     cuota::budget budget{"root", 512_MiB};
@@ -396,6 +408,12 @@ assert {e["action"] for e in d["device_traces"][2][-4:]} == {"segment_unmap"}
 )py"}));
 }
 
+TEST_CASE("memory_viz: where there are pages, all segments are", "[report][memory_viz]") {
+    CHECK(python_finds(viz_pages_beside_pieces(), {{400}, R"py(
+assert [e["action"] for e in d["device_traces"][0] if "segment" in e["action"]] == ["segment_map"] * 2 + ["segment_unmap"] * 2
+)py"}));
+}
+
 TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[report][memory_viz]") {
     recording r = viz_by_hand();
     viz_event(r, event_kind::segment_taken, 2, 65536, 4096);
@@ -424,6 +442,7 @@ TEST_CASE("memory_viz: PyTorch's own viewer finds the same peaks", "[report][mem
     std::optional<bool> const small = viewer_finds(viz_with_events(), "[6300,0,7000]");
     if (!small) CUOTA_SKIP("no PyTorch viewer: CUOTA_MEMORY_VIZ names none, or there is no node");
     CHECK(*small);
+    CHECK(viewer_finds(viz_pages_beside_pieces(), "[400]") == true);
     for (std::size_t const capacity : {64u, 512u, 100'000u}) {
         recording const r = viz_of_real_pools(capacity);
         CHECK(viewer_finds(r, '[' + std::to_string(peak_asked_for(r, {})) + ']') == true);

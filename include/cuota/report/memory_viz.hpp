@@ -67,7 +67,8 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// - A block ends when it is given back: free_requested and free_completed stand together, whenever the pool came to
 ///   know that no work uses it. For it may give the address to the next block before. Runs that are pending at the end
 ///   are `active_pending_free` among the segments.
-/// - Pools are in their segments, those of pages as expandable segments. What is of no pool (memory of `recorded`, what
+/// - Pools are in their segments, those of pages as expandable segments; on a device with pages, all segments come and go
+///   as pages do, or the viewer would lose some. What is of no pool (memory of `recorded`, what
 ///   loaders hold of a budget) is a segment for each block, at an address of its own from 2^52 on.
 /// - A budget's refusals are `oom` entries, where `device_free` is what its limit left. Budgets are on the device of the
 ///   first pool that takes from them. Steps, notes and reclaims are left out.

@@ -23,6 +23,8 @@ struct memory_viz_plan {
     std::vector<std::optional<std::size_t>> device_of{};  ///< by source
     std::vector<bool> is_paged{};  ///< by source: gives back parts of what it took, or may
     std::size_t devices = 0;       ///< one more than the highest
+    std::vector<bool>
+        has_pages{};  ///< by device: all segments there are told as pages (segment_map, segment_unmap)
     lives all{};
 
     [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const {
@@ -99,12 +101,21 @@ private:
             case event_kind::segment_taken:
                 give_back(e.source, e.site, e.address, e.address + e.bytes, e.at);
                 runs_[{e.source, e.address}] = e.bytes;
-                return put(plan_.is_paged[e.source] ? "segment_map" : "segment_alloc", e);
+                return put(taken(), e);
             case event_kind::segment_returned:
                 return give_back(e.source, e.site, e.address, e.address + e.bytes, e.at);
             case event_kind::refused: return refuse(e);
             default: return;
         }
+    }
+
+    // Going back, the viewer puts the highest segment that was freed before the last one there is, and then finds no
+    // neighbours for pages any more: where there are pages, it has to see nothing else.
+    [[nodiscard]] char const* taken() const {
+        return plan_.has_pages[device_] ? "segment_map" : "segment_alloc";
+    }
+    [[nodiscard]] char const* returned() const {
+        return plan_.has_pages[device_] ? "segment_unmap" : "segment_free";
     }
 
     [[nodiscard]] bool is_piece(std::uint16_t source) const {
@@ -124,7 +135,7 @@ private:
         if (open != open_.end()) finish(open->second, open->second.site, e.at);
         memory_viz_block const b = shown(e);
         open_.insert_or_assign({e.source, e.address}, b);
-        if (is_piece(e.source)) put("segment_alloc", b, b.site, b.size, e.at);
+        if (is_piece(e.source)) put(taken(), b, b.site, b.size, e.at);
         put("alloc", b, b.site, b.bytes, e.at);
     }
     void end(memory_event const& e) {
@@ -138,7 +149,7 @@ private:
     void finish(memory_viz_block const& b, std::uint32_t site, std::uint64_t at) {
         put("free_requested", b, site, b.bytes, at);
         put("free_completed", b, site, b.bytes, at);
-        if (is_piece(b.source)) put("segment_free", b, site, b.size, at);
+        if (is_piece(b.source)) put(returned(), b, site, b.size, at);
     }
 
     // All that is held from `first` up to `last`; what is left of a run at either side stays.
@@ -164,8 +175,7 @@ private:
     }
     void put_returned(std::uint16_t source, std::uint32_t site, std::uint64_t address, std::uint64_t bytes,
                       std::uint64_t at) {
-        char const* const action = plan_.is_paged[source] ? "segment_unmap" : "segment_free";
-        on_entry_(memory_viz_entry{action, source, site, at, address, bytes, memory_event::no_stream});
+        on_entry_(memory_viz_entry{returned(), source, site, at, address, bytes, memory_event::no_stream});
     }
 
     void refuse(memory_event const& e) {

@@ -29,13 +29,16 @@ public:
     }
 
     [[nodiscard]] memory_viz_plan plan() {
-        memory_viz_plan p{std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1,
-                          replay(all_)};
+        memory_viz_plan p{
+            std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, replay(all_)};
         for (std::size_t i = 0; i != all_.sources.size(); ++i) {
             if (!is_chosen_[i]) continue;
             p.device_of[i] = device_of(i);
             p.devices = std::max(p.devices, *p.device_of[i] + 1);
         }
+        p.has_pages.resize(p.devices);
+        for (std::size_t i = 0; i != all_.sources.size(); ++i)
+            if (p.device_of[i] && p.is_paged[i]) p.has_pages[*p.device_of[i]] = true;
         return p;
     }
 
