@@ -261,6 +261,7 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     viz_event(r, event_kind::allocated, 4, 4096, 100);
     viz_event(r, event_kind::segment_returned, 3, (1 << 20) + 4096, 4096);
     viz_event(r, event_kind::free_requested, 4, 4096, 100);
+    viz_event(r, event_kind::refused, 1, 0, cuota::unlimited);
     return r;
 }
 

@@ -46,6 +46,7 @@ for (const file of files) {
     const plot = viewer.process_alloc_data(snapshot, device, false, 1e9);
     check(`${file}: peak of device ${device}`, plot.max_size, peak);
     viewer.process_alloc_data(snapshot, device, true, 1e9);
+    for (const event of trace) viewer.eventStack(event, 0, 0);
     const view = viewer.MemoryView(anything, anything, snapshot, device);
     const step = Math.max(1, Math.floor(trace.length / 200));
     for (let i = -1; i < trace.length; i += step) {

@@ -70,7 +70,8 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// - Pools are in their segments, those of pages as expandable segments; on a device with pages, all segments come and go
 ///   as pages do, or the viewer would lose some. What is of no pool (memory of `recorded`, what
 ///   loaders hold of a budget) is a segment for each block, at an address of its own from 2^52 on.
-/// - A budget's refusals are `oom` entries, where `device_free` is what its limit left. Budgets are on the device of the
+/// - A budget's refusals are `oom` entries, where `device_free` is what its limit left; `unlimited`
+///   is 2^63 - 1. Budgets are on the device of the
 ///   first pool that takes from them. Steps, notes and reclaims are left out.
 /// - Frames have the site: the tag is the function's name. `user_metadata` is the name of the pool, resource or budget.
 /// - Two pools on one device of which one takes its memory from the other would share addresses, and the viewer would
