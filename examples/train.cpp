@@ -222,7 +222,7 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
                     100 * tested.hits / static_cast<double>(held_out.size()), seconds);
         std::fflush(stdout);
     }
-    std::printf("\nmemory\n%s\n", cuota::summary(recorder.read().at_end).c_str());
+    std::printf("\n%s\n", cuota::summary(recorder.read().at_end).c_str());
 }
 
 /// False when what was held is not what was planned.

@@ -118,7 +118,11 @@ TEST_CASE("snapshot_of shows runs of pages, and no holes", "[report][snapshot]")
     pool.deallocate(stream, blocks[1], 2_MiB);
     stream.synchronize();
     cuota::memory_snapshot now = cuota::snapshot_of(pool);
-    if (!now.pools[0].segments[0].is_paged) return;  // the device has no virtual memory
+    if (!now.pools[0].segments[0].is_paged) {
+        pool.deallocate(stream, blocks[0], 2_MiB);
+        pool.deallocate(stream, blocks[2], 2_MiB);
+        CUOTA_SKIP("the device has no virtual memory");
+    }
     REQUIRE(now.pools[0].segments.size() == 1);
     REQUIRE(blocks_of(now.pools[0].segments[0]) == "x2097152/2097152 -2097152 x2097152/2097152");
     REQUIRE(pool.trim() == 2_MiB);

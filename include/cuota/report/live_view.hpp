@@ -103,7 +103,7 @@ private:
 /// Draws summaries in the same place of a terminal: the program's, when it calls `draw`; or its own, with a callback that
 /// takes snapshots and a thread that asks it at once and then every `interval`.
 ///
-///     cuota::live_view const view{stdout, [&] { return take_snapshot(); }};   // until the scope ends
+///     cuota::live_view const view{stdout, [&] { return snapshot_of(budget); }};   // until the scope ends
 ///
 /// What stood on the screen is scrolled up first and not lost; what is drawn last stays. Lists are cut to the terminal's
 /// size. Below the summary stands, for each budget without a parent, how much it held the last times. Where there is no

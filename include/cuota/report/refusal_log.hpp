@@ -105,14 +105,14 @@ public:
     explicit refusal_log(std::ostream& stream, options how = {}, place where = place::here())
         : refusal_log{sink_of(stream), std::move(how), where} {}
 
-    refusal_log(refusal_log const&) = delete;  // budgets know it by its address
+    refusal_log(refusal_log const&) = delete;  // its sink is written by one
     refusal_log& operator=(refusal_log const&) = delete;
     ~refusal_log() { flush(); }
 
     void write(refusal const& r) noexcept {
         logging([&] { write_locked(r, how_.now()); }, true);
     }
-    /// As an observer of budgets and pools.
+    /// As write, of what was caught.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }
 
     /// Says now how many were held back, and takes the next of each kind for a new one.
