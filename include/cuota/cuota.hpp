@@ -26,6 +26,7 @@
 #include <cuota/core/refusal_text.hpp>
 #include <cuota/core/scatter.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/tenured_lock.hpp>

@@ -15,6 +15,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -43,7 +44,7 @@ public:
         if (count_ == 0) return {};
         std::vector<group> most_first;
         for (auto const& [key, g] : groups_) most_first.push_back(g);
-        std::ranges::stable_sort(most_first, std::greater<>{}, &group::bytes);
+        sort_stably(most_first, std::greater<>{}, &group::bytes);
 
         std::string text =
             std::to_string(count_) + (count_ == 1 ? " allocation is" : " allocations are") + " still alive:";

@@ -16,6 +16,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/resource/resource.hpp>
@@ -91,8 +92,7 @@ private:
 class reclaim_round {
 public:
     explicit reclaim_round(std::vector<ledger_node::stake> asked) : left_{std::move(asked)} {
-        std::ranges::stable_sort(left_, std::greater{},
-                                 [](auto const& left) { return left.who->priority(); });
+        sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
     }
 
     /// Returns what was given back: 0 at once when all together could not give what is missing.
@@ -147,7 +147,7 @@ inline void sum_up(std::vector<holding>& holders) {
     for (holding const& h : holders)
         if (sums.empty() || key(sums.back()) != key(h)) sums.push_back(h);
         else sums.back().bytes += h.bytes;
-    std::ranges::stable_sort(sums, std::greater{}, &holding::bytes);
+    sort_stably(sums, std::greater{}, &holding::bytes);
     holders = std::move(sums);
 }
 

@@ -16,6 +16,7 @@
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/pool_stats.hpp>
@@ -56,7 +57,7 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
     });
     std::vector<tag_stats> most_first;
     for (auto const& [name, t] : by_tag) most_first.push_back(t);
-    std::ranges::stable_sort(most_first, std::greater<>{}, &tag_stats::allocated);
+    sort_stably(most_first, std::greater<>{}, &tag_stats::allocated);
     return most_first;
 }
 

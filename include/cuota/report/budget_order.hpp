@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/memory_snapshot.hpp>
 
 namespace cuota::inline v0::detail::screen {
@@ -40,7 +41,7 @@ namespace cuota::inline v0::detail::screen {
     for (std::size_t i = 0; i != all.budgets.size(); ++i)
         children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);
     for (auto& siblings : children)
-        std::ranges::stable_sort(siblings, [&](std::size_t a, std::size_t b) {
+        sort_stably(siblings, [&](std::size_t a, std::size_t b) {
             budget_facts const& x = all.budgets[a].facts;
             budget_facts const& y = all.budgets[b].facts;
             return x.held != y.held ? x.held < y.held : x.name > y.name;
@@ -59,7 +60,7 @@ namespace cuota::inline v0::detail::screen {
 /// Of an order, the `most` that hold most, and their ancestors: by index.
 [[nodiscard]] inline std::vector<bool> largest_budgets(memory_snapshot const& all,
                                                        std::vector<std::size_t> order, std::size_t most) {
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    sort_stably(order, [&](std::size_t a, std::size_t b) {
         return all.budgets[a].facts.held > all.budgets[b].facts.held;
     });
     std::vector<bool> is_among(all.budgets.size());

@@ -21,6 +21,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/levels.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/replay.hpp>
@@ -194,7 +195,7 @@ private:
         std::vector<block_life const*> order;
         for (block_life const& b : lives_.blocks)
             if (chosen_[b.source]) order.push_back(&b);
-        std::ranges::stable_sort(order, std::greater{}, [](block_life const* b) { return b->size; });
+        sort_stably(order, std::greater{}, [](block_life const* b) { return b->size; });
         if (order.size() > options_.blocks) order.resize(options_.blocks);
         for (std::size_t i = 0; i != order.size(); ++i) add_block(*order[i], i);
     }

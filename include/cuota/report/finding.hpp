@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0 {
 
@@ -69,7 +70,7 @@ struct finding {
 /// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays
 /// in its order. Throws: std::bad_alloc, when nothing has changed.
 inline void sort_findings(std::vector<finding>& findings) {
-    std::ranges::stable_sort(findings, [](finding const& a, finding const& b) {
+    detail::sort_stably(findings, [](finding const& a, finding const& b) {
         return a.level != b.level ? a.level > b.level : a.bytes > b.bytes;
     });
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
@@ -165,7 +166,7 @@ struct window_holders {
                 groups.push_back({b.name, b.where, 1, b.size, strayed});
             }
         merge();
-        std::ranges::stable_sort(groups, [](group const& a, group const& b) {
+        sort_stably(groups, [](group const& a, group const& b) {
             return a.blocks != b.blocks ? a.blocks > b.blocks : a.bytes > b.bytes;
         });
     }
@@ -180,7 +181,7 @@ private:
         return std::tuple{std::string_view{g.name.text()}, std::string_view{g.where.file}, g.where.line};
     }
     void merge() {
-        std::ranges::stable_sort(groups, [](group const& a, group const& b) { return key(a) < key(b); });
+        sort_stably(groups, [](group const& a, group const& b) { return key(a) < key(b); });
         std::size_t kept = 0;
         for (std::size_t i = 1; i < groups.size(); ++i) {
             if (key(groups[i]) != key(groups[kept])) {

@@ -19,6 +19,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/replay.hpp>
 
@@ -195,7 +196,7 @@ private:
     void choose_parts() {
         std::vector<group*> order;
         for (group& g : groups_) order.push_back(&g);
-        std::ranges::stable_sort(order, [](group const* a, group const* b) {
+        sort_stably(order, [](group const* a, group const* b) {
             return std::tie(b->peak, a->name) < std::tie(a->peak, b->name);
         });
         for (std::size_t i = 0; i != order.size(); ++i) {
@@ -247,7 +248,7 @@ private:
     void tell_peak(std::vector<std::size_t> const& bytes) {
         for (std::size_t i = 0; i != bytes.size(); ++i)
             if (bytes[i] != 0) made_.at_peak.push_back({made_.parts[i].name, bytes[i]});
-        std::ranges::stable_sort(made_.at_peak, std::greater{}, &level_share::bytes);
+        sort_stably(made_.at_peak, std::greater{}, &level_share::bytes);
     }
 
     recording const& all_;

@@ -17,6 +17,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/report/recording.hpp>
@@ -67,7 +68,7 @@ public:
             if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
                 found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
         for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);
-        std::ranges::stable_sort(found_, {}, [](recorded_lifetime const& l) { return l.life.from; });
+        sort_stably(found_, {}, [](recorded_lifetime const& l) { return l.life.from; });
         if (options_.step) cut_to(chosen_step());
         return std::move(found_);
     }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
@@ -47,7 +48,7 @@ struct block_change {
         changes.push_back({b.from ? *b.from + 1 : 0, true, i});
         if (b.until) changes.push_back({*b.until + 1, false, i});
     }
-    std::ranges::stable_sort(changes, [](block_change const& a, block_change const& b) {
+    sort_stably(changes, [](block_change const& a, block_change const& b) {
         return a.at != b.at ? a.at < b.at : a.is_taken < b.is_taken;
     });
     return changes;

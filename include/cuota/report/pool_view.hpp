@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/report/memory_snapshot.hpp>
 
@@ -38,7 +39,7 @@ public:
         std::vector<tag_facts> most_first;
         most_first.reserve(by_name.size());
         for (auto const& [name, t] : by_name) most_first.push_back(t);
-        std::ranges::stable_sort(most_first, std::greater<>{}, &tag_facts::allocated);
+        sort_stably(most_first, std::greater<>{}, &tag_facts::allocated);
         return most_first;
     }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/recording.hpp>
 
 namespace cuota::inline v0 {
@@ -60,8 +61,8 @@ public:
             if (auto const pool = all_.sources[i].pool)
                 end_what_is_gone(static_cast<std::uint16_t>(i), all_.at_end.pools[*pool]);
         auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
-        std::ranges::stable_sort(found_.blocks, older);
-        std::ranges::stable_sort(found_.segments, older);
+        sort_stably(found_.blocks, older);
+        sort_stably(found_.segments, older);
         return std::move(found_);
     }
 

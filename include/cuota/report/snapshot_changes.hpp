@@ -16,6 +16,7 @@
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal_json.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/columns.hpp>
 
 namespace cuota::inline v0 {
@@ -132,7 +133,7 @@ template <class Change>
     std::vector<place_change> same;
     for (place_change const& c : all)
         (c.after > c.before ? grew : c.after < c.before ? shrank : same).push_back(c);
-    std::ranges::stable_sort(shrank, [](place_change const& a, place_change const& b) {
+    sort_stably(shrank, [](place_change const& a, place_change const& b) {
         return a.before - a.after > b.before - b.after;
     });
     return list_of("grew", grew, most) + list_of("shrank", shrank, most) +

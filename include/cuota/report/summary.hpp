@@ -15,6 +15,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/report/budget_order.hpp>
 #include <cuota/report/columns.hpp>
@@ -147,7 +148,7 @@ template <class Items, class Line, class Bytes>
 [[nodiscard]] inline std::string pool_table(memory_snapshot const& all, summary_options const& how) {
     std::vector<pool_facts const*> pools;
     for (pool_facts const& p : all.pools) pools.push_back(&p);
-    std::ranges::stable_sort(pools, [](pool_facts const* a, pool_facts const* b) {
+    sort_stably(pools, [](pool_facts const* a, pool_facts const* b) {
         return a->stats.reserved != b->stats.reserved ? a->stats.reserved > b->stats.reserved
                                                       : a->name < b->name;
     });
@@ -203,7 +204,7 @@ struct holder_sum {
         }
         sums.push_back(sum);
     }
-    std::ranges::stable_sort(sums, [](holder_sum const& a, holder_sum const& b) {
+    sort_stably(sums, [](holder_sum const& a, holder_sum const& b) {
         return a.bytes() != b.bytes() ? a.bytes() > b.bytes() : a.who->name < b.who->name;
     });
     return sums;

@@ -13,6 +13,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/levels.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/svg_axis.hpp>
@@ -87,7 +88,7 @@ private:
             shown_[i] = true;
             if (s.limit != unlimited) found_.limits.push_back({s.name, s.limit});
         }
-        std::ranges::stable_sort(found_.limits, {}, &svg_limit::bytes);
+        sort_stably(found_.limits, {}, &svg_limit::bytes);
     }
     void find_steps() {
         std::vector<std::vector<svg_step>> of(all_.sources.size());

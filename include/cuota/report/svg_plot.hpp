@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/report/levels.hpp>
 #include <cuota/report/svg_canvas.hpp>
 #include <cuota/report/svg_facts.hpp>
@@ -132,7 +133,7 @@ private:
         std::vector<std::pair<double, level_curve const*>> order;
         for (level_curve const& part : facts_.all.parts)
             if (part.peak != 0) order.emplace_back(part.merged != 0 ? 2.0 : 1.0 - mean_of_peak(part), &part);
-        std::ranges::stable_sort(order, {}, &std::pair<double, level_curve const*>::first);
+        sort_stably(order, {}, &std::pair<double, level_curve const*>::first);
         for (auto const& [swing, part] : order) layers_.push_back(part);
     }
     // Over time.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/report/memory_snapshot.hpp>
 
@@ -53,7 +54,7 @@ struct tag_total {
     std::vector<tag_total> most_first;
     most_first.reserve(by_name.size());
     for (auto const& [name, sum] : by_name) most_first.push_back(sum);
-    std::ranges::stable_sort(most_first, [](tag_total const& a, tag_total const& b) {
+    detail::sort_stably(most_first, [](tag_total const& a, tag_total const& b) {
         return std::pair{a.allocated, a.peak} > std::pair{b.allocated, b.peak};
     });
     return most_first;

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
 
@@ -201,7 +202,7 @@ public:
             p.name = detail::process_name(p.pid);
             p.is_this = p.pid == static_cast<unsigned>(::getpid());
         }
-        std::ranges::stable_sort(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
+        detail::sort_stably(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
         return all;
     }
 

@@ -14,6 +14,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
 
@@ -82,7 +83,7 @@ private:
     [[nodiscard]] std::string grown_text(std::vector<holding> now) const {
         for (holding& h : now) h.bytes -= std::min(h.bytes, before(h));
         std::erase_if(now, [](holding const& h) { return h.bytes == 0; });
-        std::ranges::stable_sort(now, std::greater{}, &holding::bytes);
+        sort_stably(now, std::greater{}, &holding::bytes);
         return listed("", now.size(), screen_columns,
                       [&](std::size_t i) { return holder_text(now[i], true); });
     }
