@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/look_until.hpp"
 #include "support/sanitizer.hpp"
 
 using cuota::place;
@@ -184,7 +185,10 @@ TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][ho
     std::thread other{[&] {
         for (int round = 1; round <= rounds; ++round) {
             bool told = false;
-            while (used != round) told |= slots.take_done().read;
+            support::look_until([&] {
+                told |= slots.take_done().read;
+                return used == round;
+            });
             told |= slots.take_done().read;
             if (!told) ++missed;
             looked = round;
@@ -193,7 +197,7 @@ TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][ho
     for (int round = 1; round <= rounds; ++round) {
         slots.end(slots.try_begin(false, {}), false);
         used = round;
-        while (looked != round) std::this_thread::yield();
+        support::look_until([&] { return looked == round; });
     }
     other.join();
     CHECK(missed == 0);

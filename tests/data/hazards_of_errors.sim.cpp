@@ -218,8 +218,18 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
     std::uint64_t const lost_after = GENERATE(0, 1, 3);
     std::size_t const host_slots = GENERATE(std::size_t{1}, std::size_t{3});
     bool const others_wait = GENERATE(false, true);
+    std::atomic<bool> is_lost = false;
+    numbered_source from{80};
+    from.before_each([&](std::span<std::uint64_t const> samples) {
+        if (samples[0] >= 40) is_lost.wait(false);  // else all may have come before
+    });
+    auto const lose = [&] {
+        sim::lose_device(0);
+        is_lost = true;
+        is_lost.notify_all();
+    };
     {
-        batch_loader loader{numbered_source{80}, {.batch = 4, .workers = 2, .host_slots = host_slots}};
+        batch_loader loader{from, {.batch = 4, .workers = 2, .host_slots = host_slots}};
         auto epoch = loader.epoch(0);
         for (std::uint64_t i = 0; i != lost_after; ++i) CHECK(epoch.next());
         auto const use_up = [&] {
@@ -227,10 +237,10 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
         };
         if (others_wait) {
             std::thread waiting{[&] { CHECK_THROWS_AS(use_up(), cuota::cuda_error); }};
-            sim::lose_device(0);
+            lose();
             waiting.join();
         } else {
-            sim::lose_device(0);
+            lose();
             CHECK_THROWS_AS(use_up(), cuota::cuda_error);
         }
         auto const copies = sim::calls("cudaMemcpyAsync");

@@ -3,7 +3,6 @@
 
 #include <cuota/data/progress_line.hpp>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "support/catch.hpp"
@@ -48,15 +46,13 @@ public:
         ::close(master_);
     }
     [[nodiscard]] std::FILE* program() const { return program_; }
+    // All that was written so far. It may come late: a mark is sent after it.
     [[nodiscard]] std::string take() const {
+        constexpr char mark = '\x04';
+        REQUIRE(std::fputc(mark, program_) == mark);
+        REQUIRE(std::fflush(program_) == 0);
         std::string all;
-        std::array<char, 4096> part{};
-        pollfd ask{master_, POLLIN, 0};
-        while (::poll(&ask, 1, 100) == 1 && (ask.revents & POLLIN) != 0) {
-            ::ssize_t const n = ::read(master_, part.data(), part.size());
-            if (n <= 0) break;
-            all.append(part.data(), static_cast<std::size_t>(n));
-        }
+        for (char c = 0; ::read(master_, &c, 1) == 1 && c != mark;) all += c;
         return all;
     }
 

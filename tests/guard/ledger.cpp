@@ -269,7 +269,6 @@ TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][
     node const root = root_of(100);
     node const n = child_of(root, 90);
     std::atomic<std::size_t> counted = 0;
-    std::atomic<std::size_t> charged = 0;
     std::atomic<bool> over = false;
     std::vector<std::thread> threads;
     for (unsigned t = 0; t != 4; ++t)
@@ -277,11 +276,12 @@ TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][
             std::mt19937 random(t);
             ledger& at = t % 2 == 0 ? *root : *n;
             std::vector<std::size_t> mine;
-            for (int i = 0; i != 50'000; ++i) {
+            // Refusals do not count: who holds all of it may not be scheduled for long.
+            for (int charged = 0; charged != 10'000;) {
                 std::size_t const bytes = 1 + random() % 40;
                 if (mine.size() < 4 && at.try_charge(bytes)) {
                     mine.push_back(bytes);
-                    charged += 1;
+                    ++charged;
                     if ((counted += bytes) > 100) over = true;
                 } else if (!mine.empty()) {
                     counted -= mine.back();
@@ -296,7 +296,6 @@ TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][
         });
     for (std::thread& t : threads) t.join();
     REQUIRE(!over);
-    REQUIRE(charged > 10'000);
     REQUIRE(root->now().peak <= 100);
     REQUIRE(n->now().peak <= 90);
     REQUIRE(root->now().held == 0);

@@ -19,6 +19,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
+#include "support/look_until.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -978,7 +979,7 @@ TEST_CASE("every crossing of two threads that take turns is told", "[guard][watc
                       with_falling()};
         auto const turns = [&](int mine) {
             for (int i = 0; i != 5000; ++i) {
-                while (turn.load() != mine) std::this_thread::yield();
+                support::look_until([&] { return turn.load() == mine; });
                 b.charge(20);
                 b.refund(20);
                 crossings += 2;
@@ -1021,7 +1022,7 @@ TEST_CASE("watches begin and end while others cross", "[guard][watch]") {
                               ++count;
                           },
                           with_falling()};
-            while (count < wanted) std::this_thread::yield();
+            support::look_until([&] { return count >= wanted; });
         }
         is_over = true;
         calls += count;

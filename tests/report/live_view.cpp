@@ -4,7 +4,6 @@
 #include <cuota/report/live_view.hpp>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -17,7 +16,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -55,17 +53,14 @@ public:
         ::close(master_);
     }
     [[nodiscard]] std::FILE* program() const { return program_; }
-    // All that comes until nothing has for some time; line ends as the program wrote them.
+    // All that was written so far, line ends as the program wrote them. It may come late: a mark is sent after it.
     [[nodiscard]] std::string take() const {
+        constexpr char mark = '\x04';
+        REQUIRE(std::fputc(mark, program_) == mark);
+        REQUIRE(std::fflush(program_) == 0);
         std::string all;
-        std::array<char, 4096> part{};
-        pollfd ask{master_, POLLIN, 0};
-        while (::poll(&ask, 1, 100) == 1 && (ask.revents & POLLIN) != 0) {
-            ::ssize_t const n = ::read(master_, part.data(), part.size());
-            if (n <= 0) break;
-            for (char const c : std::string_view{part.data(), static_cast<std::size_t>(n)})
-                if (c != '\r') all += c;
-        }
+        for (char c = 0; ::read(master_, &c, 1) == 1 && c != mark;)
+            if (c != '\r') all += c;
         return all;
     }
 
