@@ -100,3 +100,15 @@ TEST_CASE("an alignment is a power of two up to 256", "[resource]") {
             "cuota::misuse: an alignment of 3 cannot be honoured: it must be a power of two "
             "up to 256 (train.cpp:3)");
 }
+
+TEST_CASE("what is given back to the driver is counted for good", "[resource]") {
+    cuota::device const here{0};
+    std::size_t const taken = cuota::detail::taken_on(here);
+    std::size_t const given_back = cuota::detail::given_back_on(here);
+    cuota::detail::count_taken(here, 4096);
+    REQUIRE(cuota::detail::taken_on(here) == taken + 4096);
+    REQUIRE(cuota::detail::given_back_on(here) == given_back);
+    cuota::detail::count_given_back(here, 4096);
+    REQUIRE(cuota::detail::taken_on(here) == taken);
+    REQUIRE(cuota::detail::given_back_on(here) == given_back + 4096);
+}

@@ -18,9 +18,8 @@ namespace cuota::inline v0::detail {
 /// The driver's free memory and what is held already, less what is to stay free; `most` at most.
 ///
 /// Bytes of our own that the driver has handed out are not free, and still in the budget's right: they are added. All
-/// of it is read while others allocate and free. What is read on both sides of the driver's answer is taken at its
-/// larger value, so that a race makes the limit too high by what is under way, never too low: no false refusal, and
-/// what the driver then has not got is refused by the resource, typed as well.
+/// of it is read while others allocate and free. A race makes the limit too high by what is under way, never too low: no
+/// false refusal, and what the driver then has not got is refused by the resource, typed as well.
 class device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
@@ -41,16 +40,9 @@ public:
 
     /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const {
-        std::size_t const held = root.now().held;
-        std::size_t const ours = taken_on(device_).load();
-        // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.
-        std::size_t const pooled = rt::reserved_by_default_pool(device_);
-        std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
-        std::size_t const free = saturating_add(device_.memory().free, idle);
-        std::size_t const right =
-            std::min(std::max(ours, taken_on(device_).load()), std::max(held, root.now().held));
-        std::size_t const reach = saturating_add(free, right);
-        return std::min(most_, reach - std::min(reach, keep_free_));
+        reach found = reach_now(root);
+        for (int looks = 1; !found.is_exact && looks != 16; ++looks) found = reach_now(root);
+        return std::min(most_, found.bytes - std::min(found.bytes, keep_free_));
     }
 
     /// What is in use and not ours, as of now, is from here on told apart in refusals. Throws: cuda_error.
@@ -64,6 +56,24 @@ public:
     [[nodiscard]] device where() const noexcept { return device_; }
 
 private:
+    struct reach {
+        std::size_t bytes = 0;
+        bool is_exact = false;
+    };
+    // Exact when nothing of ours was given back meanwhile: what was held at the driver's answer then is so still, and what
+    // was taken since makes it too much. Else all that was ours at some moment is added, other budgets' bytes as well.
+    [[nodiscard]] reach reach_now(ledger_node const& root) const {
+        std::size_t const given_back = given_back_on(device_).load();
+        // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.
+        std::size_t const pooled = rt::reserved_by_default_pool(device_);
+        std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
+        std::size_t const free = saturating_add(device_.memory().free, idle);
+        std::size_t const held = root.now().held;
+        std::size_t const ours = taken_on(device_).load();
+        std::size_t const went = given_back_on(device_).load() - given_back;
+        return {saturating_add(free, went == 0 ? std::min(ours, held) : ours + went), went == 0};
+    }
+
     [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept {
         return std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count();
     }

@@ -81,23 +81,23 @@ private:
     device_pages(device where, rt::address_range range, std::size_t page) noexcept
         : where_{where}, range_{std::move(range)}, page_{page} {}
 
-    // Counted before the driver gives it and after it has it back: so what is ours is never taken for others'.
     [[nodiscard]] bool map_page(std::byte* at, label const& who) {
-        taken_on(where_) += page_;
+        count_taken(where_, page_);
         bool mapped = false;
         try {
             rt::on_behalf_of(who.where, who.name);
             mapped = rt::map_page(where_, at, page_);
         } catch (...) {
-            taken_on(where_) -= page_;
+            count_given_back(where_, page_);
             throw;
         }
-        if (!mapped) taken_on(where_) -= page_;
+        if (!mapped) count_given_back(where_, page_);
         return mapped;
     }
     [[nodiscard]] std::size_t unmap_pages(std::byte* at, std::size_t bytes) noexcept {
         std::size_t done = 0;
-        for (; done != bytes && rt::unmap_page(at + done, page_); done += page_) taken_on(where_) -= page_;
+        for (; done != bytes && rt::unmap_page(at + done, page_); done += page_)
+            count_given_back(where_, page_);
         return done;
     }
 

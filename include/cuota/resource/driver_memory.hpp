@@ -54,14 +54,13 @@ protected:
     }
 
 private:
-    // Counted before the driver gives it and after it has it back: so what is ours is never taken for others'.
     void count(std::size_t bytes) const noexcept {
-        taken_on(where_) += bytes;
+        count_taken(where_, bytes);
         if constexpr (IsPooled) taken_from_pool_of(where_) += bytes;
     }
     void uncount(std::size_t bytes) const noexcept {
-        taken_on(where_) -= bytes;
         if constexpr (IsPooled) taken_from_pool_of(where_) -= bytes;
+        count_given_back(where_, bytes);
     }
 
     cuota::device where_;

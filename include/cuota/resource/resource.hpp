@@ -146,7 +146,20 @@ inline std::atomic<std::size_t>& taken_on(device where) noexcept {
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-/// Of those, the bytes that are of the device's default pool.
+/// Bytes of those that were given back so far. It only grows: who looks at it twice knows whether any went meanwhile.
+inline std::atomic<std::size_t>& given_back_on(device where) noexcept {
+    static std::array<std::atomic<std::size_t>, 64> given_back{};
+    return given_back[static_cast<std::size_t>(where.ordinal()) % given_back.size()];
+}
+
+/// To be called before the driver gives the bytes, and after it has them back: what is ours is never taken for others'.
+inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
+inline void count_given_back(device where, std::size_t bytes) noexcept {
+    given_back_on(where) += bytes;  // first: their sum is never less than all that was taken
+    taken_on(where) -= bytes;
+}
+
+/// Of what is held, the bytes that are of the device's default pool.
 inline std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> taken{};
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
