@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A cuda_mr as the memory of CUB's algorithms that take an environment, and of CCCL's buffer, by nvcc.
+// A cuda_mr as the memory of CUB's algorithms that take an environment (CCCL 3.1), and of CCCL's buffer (3.2), by nvcc.
 #include <cuota/interop/cuda_mr.hpp>
 
 #include <cub/device/device_reduce.cuh>
@@ -16,21 +16,9 @@
 
 cudaError_t cub_sum(int const* in, int* out, int count, cudaStream_t s, cuota::scoped_pool const& pool) {
     auto const mr = cuota::to_cuda_mr(pool, "cub");
-#if CCCL_VERSION >= 3001000
     cuda::std::execution::env<cuda::stream_ref, cuota::cuda_mr<cuota::pool_resource>> const env{
         cuda::stream_ref{s}, mr};
     return cub::DeviceReduce::Sum(in, out, count, env);
-#else
-    std::size_t bytes = 0;
-    if (cudaError_t const error = cub::DeviceReduce::Sum(nullptr, bytes, in, out, count, s)) return error;
-    void* scratch = nullptr;
-    try {
-        scratch = mr.allocate(cuda::stream_ref{s}, bytes);
-    } catch (...) { return cudaErrorMemoryAllocation; }
-    cudaError_t const error = cub::DeviceReduce::Sum(scratch, bytes, in, out, count, s);
-    mr.deallocate(cuda::stream_ref{s}, scratch, bytes);
-    return error;
-#endif
 }
 
 #if CCCL_VERSION >= 3002000
