@@ -41,6 +41,7 @@ NO_TEST = {
     "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "training/pipeline_state.hpp": "the inside of pipeline, tested through it",
     "training/placement_search.hpp": "the inside of place_layers, tested through it",
+    "interop/cuda_mr_names.hpp": "the names that cuda_mr and cuda_mr_upstream go by, tested through them",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
     "training/chain_memory.hpp": "the inside of checkpointed, tested through it",
     "training/chain_state.hpp": "the inside of checkpointed, tested through it",

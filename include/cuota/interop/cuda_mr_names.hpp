@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// CCCL's concepts of memory resources by what they mean. Its 3.1 gave the names of 3.0 to others: `cuda::mr::resource` is
+/// what allocates at once before, and what allocates in order of a stream since. Of CCCL 2.8 and later.
+#pragma once
+
+#include <cuda/version>
+
+// Before 3.2 there is a macro that must stand before the first inclusion: before 3.1 for everything, then for resource_ref.
+#if CCCL_VERSION < 3002000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+#if CCCL_VERSION < 3001000 && (defined(_CUDA_MEMORY_RESOURCE) || defined(_CUDA__MEMORY_RESOURCE_RESOURCE_H))
+#error                                                                                                       \
+    "cuota: <cuda/memory_resource> was included before, and of this CCCL it then defines nothing: define \
+LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE for the whole program, or include cuota's header first"
+#endif
+#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#endif
+#include <cuda/memory_resource>
+#if __has_include(<cuda/stream>)
+#include <cuda/stream>
+#else
+#include <cuda/stream_ref>
+#endif
+
+#include <cstddef>
+#include <utility>
+
+#include <cuota/core/config.hpp>
+#include <cuota/resource/resource.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+#if CCCL_VERSION < 3001000
+
+template <class R>
+concept cuda_mr_at_once = ::cuda::mr::resource<R>;
+template <class R>
+concept cuda_mr_in_order = ::cuda::mr::async_resource<R>;
+
+template <cuda_mr_at_once R>
+[[nodiscard]] void* take_at_once(R& r, std::size_t bytes, std::size_t alignment) {
+    return r.allocate(bytes, alignment);
+}
+template <cuda_mr_at_once R>
+void give_at_once(R& r, void* p, std::size_t bytes, std::size_t alignment) {
+    r.deallocate(p, bytes, alignment);
+}
+template <cuda_mr_in_order R>
+[[nodiscard]] void* take_in_order(R& r, ::cuda::stream_ref s, std::size_t bytes, std::size_t alignment) {
+    return r.allocate_async(bytes, alignment, s);
+}
+template <cuda_mr_in_order R>
+void give_in_order(R& r, ::cuda::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
+    r.deallocate_async(p, bytes, alignment, s);
+}
+
+#else
+
+template <class R>
+concept cuda_mr_at_once = ::cuda::mr::synchronous_resource<R>;
+template <class R>
+concept cuda_mr_in_order = ::cuda::mr::resource<R>;
+
+template <cuda_mr_at_once R>
+[[nodiscard]] void* take_at_once(R& r, std::size_t bytes, std::size_t alignment) {
+    return r.allocate_sync(bytes, alignment);
+}
+template <cuda_mr_at_once R>
+void give_at_once(R& r, void* p, std::size_t bytes, std::size_t alignment) {
+    r.deallocate_sync(p, bytes, alignment);
+}
+template <cuda_mr_in_order R>
+[[nodiscard]] void* take_in_order(R& r, ::cuda::stream_ref s, std::size_t bytes, std::size_t alignment) {
+    return r.allocate(s, bytes, alignment);
+}
+template <cuda_mr_in_order R>
+void give_in_order(R& r, ::cuda::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
+    r.deallocate(s, p, bytes, alignment);
+}
+
+#endif
+
+template <class R>
+concept is_device_accessible = ::cuda::has_property<R, ::cuda::mr::device_accessible>;
+template <class R>
+concept is_host_accessible = ::cuda::has_property<R, ::cuda::mr::host_accessible>;
+
+}  // namespace detail
+
+/// A memory resource of CCCL's shape, in any of its versions: it allocates at once, and perhaps in order of a stream.
+template <class R>
+concept any_cuda_mr = detail::cuda_mr_at_once<R>;
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// CCCL's memory resources (`cuda::mr`) as resources of cuota's, to stand under budgets and pools. Not in cuota.hpp: it needs
+/// CCCL. The other way: cuda_mr.hpp.
+#pragma once
+
+#include <cuota/interop/cuda_mr_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/device.hpp>
+#include <cuota/runtime/simulated.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+// Who asked what of whom: for the words of a refusal.
+struct cuda_mr_request {
+    std::size_t bytes;
+    std::size_t granule;
+    label who;
+    std::optional<device> on;  // of memory of a device
+
+    [[noreturn, gnu::cold]] void refuse(std::string cause) const {
+        refusal r = driver_refusal(bytes, granule, who, std::move(cause));
+        if (on) r.device = facts_of(*on);
+        throw out_of_memory{std::move(r)};
+    }
+    // A refusal of our own that came through theirs: of this request, if it has a name.
+    template <class Refused>
+    [[noreturn, gnu::cold]] void refuse_as(Refused const& inner) const {
+        if (who.name.is_empty()) throw inner;
+        refusal r = inner.facts();
+        r.request = who;
+        throw Refused{std::move(r)};
+    }
+};
+
+// A cudaError_t. Before 3.1 only the text has it.
+template <class CudaError>
+[[nodiscard]] int code_of(CudaError const& error) {
+    int code = cudaErrorUnknown;
+    if constexpr (requires { error.status(); }) code = static_cast<int>(error.status());
+    else std::sscanf(error.what(), "cudaError %d", &code);
+    return code;
+}
+
+/// Makes errors of ours of those that CCCL's resources throw; what neither they nor we throw stays what it is.
+struct errors_of_cuda_mr {
+    [[noreturn]] static void raise(cuda_mr_request const& request) {
+        try {
+            throw;
+        } catch (budget_exceeded const& refused) {
+            request.refuse_as(refused);
+        } catch (out_of_memory const& refused) {
+            request.refuse_as(refused);
+        } catch (std::bad_alloc const& error) {
+            request.refuse(std::string{"a cuda::mr resource threw "} + error.what());
+        } catch (::cuda::cuda_error const& error) {
+            int const code = code_of(error);
+            if (code == cudaErrorMemoryAllocation)
+                request.refuse(std::string{"a cuda::mr resource threw "} + error.what());
+            throw cuda_error{code, "a cuda::mr resource", error.what(), request.who.where};
+        } catch (std::invalid_argument const& error) {
+            throw misuse{std::string{"a cuda::mr resource refused an argument: "} + error.what(),
+                         request.who.where};
+        }
+    }
+};
+
+template <class R>
+[[nodiscard]] consteval bool is_told_to_be(memory_kind kind) {
+    if constexpr (!is_device_accessible<R>) return false;
+    else return kind == memory_kind::device || is_host_accessible<R>;
+}
+
+}  // namespace detail
+
+/// A resource of CCCL's as one of ours. Made by from_cuda_mr.
+///
+/// Kind: who can reach the memory. A type tells that the device can; whether memory that the host can reach, too, is pinned
+/// or managed, it does not.
+/// Shared state: copies are the same; R need not be copyable.
+///
+/// Order:   that of R, which is asked with its device current. R that allocates only at once waits for the stream first when
+///          memory is given back. The host waits then.
+/// Threads: any, if R allows it.
+/// Throws:  out_of_memory for std::bad_alloc, for cudaErrorMemoryAllocation, and for null; cuda_error for cuda::cuda_error;
+///          misuse for an alignment above 256, or one that R does not honour, and for std::invalid_argument. What R throws
+///          beyond that stays what it is. Nothing is taken then.
+///          What R throws when memory is given back goes to the error sink.
+/// Cost:    that of R.
+template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::errors_of_cuda_mr>
+class cuda_mr_upstream {
+    static_assert(detail::is_told_to_be<R>(Kind),
+                  "cuda::mr resource without the properties for this kind of memory: device memory is "
+                  "device_accessible, pinned and managed memory is host_accessible, too");
+
+public:
+    /// granule: what R rounds requests up to, in bytes, a power of two: what budgets charge. R cannot be asked; CUDA's own
+    /// pools and cudaMalloc take 512, RMM's take 256.
+    /// Throws: misuse for a granule that is none; std::bad_alloc.
+    cuda_mr_upstream(R inside, std::size_t granule, cuota::device on, place where = place::here())
+        : state_{shared<state>::make(std::move(inside), granule, on)} {
+        if (!is_power_of_two(granule))
+            throw misuse{"a granule of " + std::to_string(granule) + " bytes is no power of two", where};
+    }
+
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
+                                 label const& who = {}) {
+        if constexpr (detail::cuda_mr_in_order<R>)
+            return take(
+                bytes, alignment, who,
+                [&](R& r) { return detail::take_in_order(r, s.get(), bytes, alignment); },
+                [&](R& r, void* p) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
+        else return allocate_sync(bytes, alignment, who);
+    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept {
+        if constexpr (detail::cuda_mr_in_order<R>)
+            give(p, bytes, [&](R& r) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
+        else {
+            if (p) rt::drain(s);
+            deallocate_sync(p, bytes, alignment);
+        }
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                      label const& who = {}) {
+        return take(
+            bytes, alignment, who, [&](R& r) { return detail::take_at_once(r, bytes, alignment); },
+            [&](R& r, void* p) { detail::give_at_once(r, p, bytes, alignment); });
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
+        give(p, bytes, [&](R& r) { detail::give_at_once(r, p, bytes, alignment); });
+    }
+
+    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
+    [[nodiscard]] cuota::device device() const noexcept requires(Kind != memory_kind::pinned) {
+        return state_->on;
+    }
+    [[nodiscard]] R const& inside() const noexcept { return state_->inside; }
+
+    friend bool operator==(cuda_mr_upstream const& a, cuda_mr_upstream const& b) {
+        return a.state_ == b.state_ || (a.state_->on == b.state_->on && a.state_->inside == b.state_->inside);
+    }
+
+private:
+    struct state final : ref_counted {
+        state(R r, std::size_t g, cuota::device d) : inside{std::move(r)}, granule{g}, on{d} {}
+        R inside;
+        std::size_t granule;
+        cuota::device on;
+    };
+
+    template <class Take, class Give>
+    [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, Take const& call,
+                             Give const& undo) {
+        detail::check_alignment(alignment, who);
+        if (bytes == 0) return nullptr;
+        detail::cuda_mr_request const request{bytes, granule(), who, on_device()};
+        // Some round up without a look at where numbers end, and give what they have not got.
+        if (bytes > std::numeric_limits<std::size_t>::max() / 2)
+            request.refuse("no machine has that much, and a cuda::mr resource was not asked");
+        device_scope const here{state_->on};
+        std::size_t const cost = round_up(bytes, granule());
+        count(cost);
+        try {
+            rt::on_behalf_of(who.where, who.name);
+            void* const p = call(state_->inside);
+            if (!p) request.refuse("a cuda::mr resource gave null");
+            check_place_of(p, alignment, who, undo);
+            return p;
+        } catch (...) {
+            uncount(cost);
+            Errors::raise(request);
+        }
+    }
+    // Some take an alignment and do not look at it.
+    template <class Give>
+    void check_place_of(void* p, std::size_t alignment, label const& who, Give const& undo) {
+        if (reinterpret_cast<std::uintptr_t>(p) % alignment == 0) return;
+        undo(state_->inside, p);
+        throw misuse{"a cuda::mr resource was asked for an alignment of " + std::to_string(alignment) +
+                         " and did not honour it",
+                     who.where};
+    }
+    template <class Give>
+    void give(void* p, std::size_t bytes, Give const& call) noexcept {
+        if (!p) return;
+        std::optional<device_scope> here;
+        report_failure_of([&] { here.emplace(state_->on); });  // and all the same: else it would be lost
+        if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granule()));
+    }
+
+    [[nodiscard]] std::optional<cuota::device> on_device() const noexcept {
+        if constexpr (Kind == memory_kind::pinned) return std::nullopt;
+        else return state_->on;
+    }
+    // So that a budget of the device does not take it for others'.
+    void count(std::size_t bytes) const noexcept {
+        if constexpr (Kind != memory_kind::pinned) detail::taken_on(state_->on) += bytes;
+    }
+    void uncount(std::size_t bytes) const noexcept {
+        if constexpr (Kind != memory_kind::pinned) detail::taken_on(state_->on) -= bytes;
+    }
+
+    shared<state> state_;
+};
+
+/// A resource of CCCL's as one of ours: of device memory, or of the kind that is said.
+///
+///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
+///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
+/// granule, throws: as cuda_mr_upstream. on: the device that is current when r is asked; the thread's own by default.
+template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
+[[nodiscard]] auto from_cuda_mr(R r, std::size_t granule, device on, place where = place::here()) {
+    return cuda_mr_upstream<R, Kind>{std::move(r), granule, on, where};
+}
+template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
+[[nodiscard]] auto from_cuda_mr(R r, std::size_t granule = 512, place where = place::here()) {
+    return cuda_mr_upstream<R, Kind>{std::move(r), granule, device::current(), where};
+}
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// cuota's resources under RMM's containers and adaptors, and RMM's resources under cuota's budgets and pools. Not in
+/// cuota.hpp: it needs RMM 26.06 or later, and the CCCL that RMM needs, which CUDA 13.0's own is not.
+#pragma once
+
+#include <cuota/interop/cuda_mr.hpp>
+#include <cuota/interop/cuda_mr_upstream.hpp>
+
+#include <rmm/error.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0 {
+
+/// A refusal as RMM's callers expect one: an rmm::out_of_memory, whose text has cuota's in it.
+///
+/// It is no cuota::out_of_memory as well: with a std::bad_alloc from either side, `catch (std::bad_alloc const&)` would let
+/// it pass. The refusal is nested instead: `refused()` has its facts, and std::rethrow_if_nested throws it as it was.
+/// Made in a handler of the refusal. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
+class rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
+public:
+    explicit rmm_out_of_memory(cuota::out_of_memory const& refused)
+        : rmm::out_of_memory{refused.what()}, refused_{refused} {}
+
+    [[nodiscard]] cuota::out_of_memory const& refused() const noexcept { return refused_; }
+
+private:
+    cuota::out_of_memory refused_;
+};
+
+namespace detail {
+
+struct refusals_for_rmm {
+    [[noreturn]] static void raise(out_of_memory const& refused) { throw rmm_out_of_memory{refused}; }
+};
+
+struct errors_of_rmm {
+    [[noreturn]] static void raise(cuda_mr_request const& request) {
+        try {
+            throw;
+        } catch (rmm_out_of_memory const& ours) {
+            try {
+                ours.rethrow_nested();
+            } catch (...) { errors_of_cuda_mr::raise(request); }
+        } catch (rmm::cuda_error const& error) {  // only its text says which
+            throw cuda_error{cudaErrorUnknown, "an RMM resource", error.what(), request.who.where};
+        } catch (rmm::logic_error const& error) {
+            throw misuse{std::string{"an RMM resource: "} + error.what(), request.who.where};
+        } catch (...) { errors_of_cuda_mr::raise(request); }
+    }
+};
+
+}  // namespace detail
+
+/// A resource, or a pool, for RMM's containers, adaptors and set_current_device_resource: a cuda_mr whose refusals are
+/// rmm_out_of_memory. What RMM stands on it may replace them by texts of its own, as its pool does: the budget's
+/// last_refusal has the facts.
+///
+///     rmm::device_uvector<float> x{n, cuda::stream_ref{s.get()}, cuota::to_rmm(pool, "activations")};
+/// Throws: misuse when it is not device memory: then say of which kind it is; std::bad_alloc.
+template <class M>
+[[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
+    using handle = detail::handle_of_t<M>;
+    return cuda_mr<handle, detail::kind_or_device<handle>(), detail::refusals_for_rmm>{
+        detail::handle_of(memory), name, where};
+}
+/// The same, of memory of this kind: `to_rmm<memory_kind::pinned>(pool)`.
+template <memory_kind Kind, class M>
+[[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
+    return cuda_mr<detail::handle_of_t<M>, Kind, detail::refusals_for_rmm>{detail::handle_of(memory), name,
+                                                                           where};
+}
+
+/// A resource of RMM's as one of ours: from_cuda_mr, to which rmm::cuda_error is a cuda_error, rmm::logic_error misuse, and
+/// rmm::bad_alloc and rmm::out_of_memory an out_of_memory with their text as its cause.
+///
+///     cuota::budgeted limited{budget, cuota::from_rmm(rmm::mr::cuda_async_memory_resource{})};
+/// granule: what budgets charge in; RMM's resources round up to 256. What R is made on, its device, must be current here.
+template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
+[[nodiscard]] auto from_rmm(R r, std::size_t granule = 256, place where = place::here()) {
+    return cuda_mr_upstream<R, Kind, detail::errors_of_rmm>{std::move(r), granule, device::current(), where};
+}
+
+}  // namespace cuota::inline v0

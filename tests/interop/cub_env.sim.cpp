@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// CUB, compiled by nvcc, asks a cuda_mr for its scratch. Its kernels do not run on the simulator: it is stopped before.
+#include "interop/cub_env.hpp"
+
+#include <cuota/guard/budget.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+
+using namespace cuota::literals;
+
+TEST_CASE("CUB swallows a refusal of its scratch, and the budget tells what it was", "[interop][cub_env]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::budget const account{"scratch", 0};
+    cuota::scoped_pool const pool{account};
+    CHECK(cub_sum(nullptr, nullptr, 1 << 20, s.get(), pool) == cudaErrorMemoryAllocation);
+    auto const last = account.last_refusal();
+    REQUIRE(last);
+    CHECK(last->facts().asked != 0);
+    CHECK(last->facts().request.name == cuota::tag{"cub"});
+    CHECK(account.held() == 0);
+}
