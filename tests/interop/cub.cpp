@@ -3,6 +3,7 @@
 
 #include <cuota/interop/cub.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
@@ -15,12 +16,11 @@
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 
-#include "interop/two_phase_sum.hpp"
+#include "interop/reversed_in_two_phases.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using support::inclusive_sum;
 using support::thrown;
 
 namespace {
@@ -33,8 +33,8 @@ std::vector<int> one_to(std::size_t n) {
     std::iota(all.begin(), all.end(), 1);
     return all;
 }
-std::vector<int> summed(std::vector<int> all) {
-    std::inclusive_scan(all.begin(), all.end(), all.begin());
+std::vector<int> reversed(std::vector<int> all) {
+    std::reverse(all.begin(), all.end());
     return all;
 }
 
@@ -49,13 +49,13 @@ TEST_CASE("a call in two phases runs with scratch of the size it asked for", "[i
     cuota::device_buffer<int> x{one_to(count), s, cuota::async_memory{}};
     {
         auto const all = x.write(s);
-        auto const sum = [&](void* scratch, std::size_t& bytes) {
-            return inclusive_sum(scratch, bytes, all.span(), s);
+        auto const turn = [&](void* scratch, std::size_t& bytes) {
+            return support::reverse(scratch, bytes, all.span(), s);
         };
-        CHECK(cuota::cub_bytes(s, sum) == scratch_of_count);
-        cuota::run_cub(s, memory, sum);
+        CHECK(cuota::cub_bytes(s, turn) == scratch_of_count);
+        cuota::run_cub(s, memory, turn);
     }
-    CHECK(x.to_vector(s) == summed(one_to(count)));
+    CHECK(x.to_vector(s) == reversed(one_to(count)));
     auto const seen = memory.report();
     CHECK(seen.allocations == 1);
     CHECK(seen.releases == 1);
@@ -102,11 +102,11 @@ TEST_CASE("scratch beyond the budget is refused, and the call is not run", "[int
     cuota::device_buffer<int> x{one_to(count), s, cuota::async_memory{}};
     {
         auto const all = x.write(s);
-        auto const sum = [&](void* scratch, std::size_t& bytes) {
-            return inclusive_sum(scratch, bytes, all.span(), s);
+        auto const turn = [&](void* scratch, std::size_t& bytes) {
+            return support::reverse(scratch, bytes, all.span(), s);
         };
         unsigned const line = __LINE__ + 1;
-        auto const call = [&] { cuota::run_cub(s, cuota::budgeted<cuota::async_memory>{small}, sum); };
+        auto const call = [&] { cuota::run_cub(s, cuota::budgeted<cuota::async_memory>{small}, turn); };
         auto const error = thrown<cuota::budget_exceeded>(call);
         CHECK(error.facts().asked == scratch_of_count);
         CHECK(error.facts().request.name == cuota::tag{"cub"});
@@ -169,13 +169,13 @@ TEST_CASE("calls one after the other take their scratch from the same bytes of a
     {
         auto const all = x.write(s);
         std::vector<void*> seen;
-        auto const sum = [&](void* scratch, std::size_t& bytes) {
+        auto const turn = [&](void* scratch, std::size_t& bytes) {
             if (scratch) seen.push_back(scratch);
-            return inclusive_sum(scratch, bytes, all.span(), s);
+            return support::reverse(scratch, bytes, all.span(), s);
         };
-        cuota::run_cub(s, pool, sum);
-        cuota::run_cub(s, pool, sum);
+        cuota::run_cub(s, pool, turn);
+        cuota::run_cub(s, pool, turn);
         CHECK(seen[0] == seen[1]);
     }
-    CHECK(x.to_vector(s) == summed(summed(one_to(count))));
+    CHECK(x.to_vector(s) == reversed(reversed(one_to(count))));
 }

@@ -3,6 +3,8 @@
 
 #include <cuota/interop/cub.hpp>
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -11,28 +13,33 @@
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 
-#include "interop/two_phase_sum.hpp"
+#include "interop/reversed_in_two_phases.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 
 using namespace cuota::literals;
-using support::inclusive_sum;
 
 namespace {
 
-/// Sums ones on s with scratch of memory.
-void sum_ones(cuota::device_buffer<int>& x, cuota::stream const& s, cuota::any_resource const& memory) {
+std::vector<int> one_to_hundred() {
+    std::vector<int> all(100);
+    std::iota(all.begin(), all.end(), 1);
+    return all;
+}
+std::vector<int> hundred_to_one() {
+    auto all = one_to_hundred();
+    std::reverse(all.begin(), all.end());
+    return all;
+}
+
+/// Reverses x on s with scratch of memory.
+void turn_round(cuota::device_buffer<int>& x, cuota::stream const& s, cuota::any_resource const& memory) {
     auto const all = x.write(s);
     cuota::run_cub(s, memory, [&](void* scratch, std::size_t& bytes) {
-        return inclusive_sum(scratch, bytes, all.span(), s);
+        return support::reverse(scratch, bytes, all.span(), s);
     });
-}
-std::vector<int> one_to_hundred() {
-    std::vector<int> all;
-    for (int i = 1; i <= 100; ++i) all.push_back(i);
-    return all;
 }
 
 }  // namespace
@@ -42,16 +49,16 @@ TEST_CASE("scratch is given back at once, and to who comes later in the stream o
     cuota::stream const s;
     cuota::budget const budget{"scratch", 64_MiB};
     cuota::budgeted<cuota::async_memory> const memory{budget};
-    cuota::device_buffer<int> x{100, 1, s, cuota::async_memory{}};
+    cuota::device_buffer<int> x{one_to_hundred(), s, cuota::async_memory{}};
     auto const races = cuota::simulator::misuse().races;
     {
         support::gate const gate{s};
-        sum_ones(x, s, memory);
+        turn_round(x, s, memory);
         CHECK_FALSE(cuota::stream_ref{s}.is_idle());  // nobody has waited
         CHECK(budget.held() == 0);
         cuota::device_buffer<int> const next{100, 7, s, memory};  // has the same bytes, perhaps
     }
-    CHECK(x.to_vector(s) == one_to_hundred());
+    CHECK(x.to_vector(s) == hundred_to_one());
     CHECK(cuota::simulator::misuse().races == races);
 }
 
@@ -60,16 +67,16 @@ TEST_CASE("scratch that one stream gave back is not another's while it is used",
     cuota::stream const s;
     cuota::stream const other;
     cuota::scoped_pool pool{cuota::budget{"scratch", 64_MiB}};
-    cuota::device_buffer<int> x{100, 1, s, pool};
-    cuota::device_buffer<int> y{100, 1, other, pool};
+    cuota::device_buffer<int> x{one_to_hundred(), s, pool};
+    cuota::device_buffer<int> y{one_to_hundred(), other, pool};
     auto const races = cuota::simulator::misuse().races;
     {
         support::gate const gate{s};
-        sum_ones(x, s, pool);
-        sum_ones(y, other, pool);
+        turn_round(x, s, pool);
+        turn_round(y, other, pool);
     }
-    CHECK(x.to_vector(s) == one_to_hundred());
-    CHECK(y.to_vector(other) == one_to_hundred());
+    CHECK(x.to_vector(s) == hundred_to_one());
+    CHECK(y.to_vector(other) == hundred_to_one());
     CHECK(cuota::simulator::misuse().races == races);
 }
 
@@ -77,19 +84,19 @@ TEST_CASE("scratch is of the stream's device, whichever is current", "[interop][
     support::machine const machine{{.devices = 2}};
     cuota::device_scope const second{cuota::device{1}};
     cuota::stream const s;
-    cuota::device_buffer<int> x{100, 1, s, cuota::async_memory{cuota::device{1}}};
+    cuota::device_buffer<int> x{one_to_hundred(), s, cuota::async_memory{cuota::device{1}}};
     std::vector<int> current;
     {
         cuota::device_scope const first{cuota::device{0}};
         auto const all = x.write(s);
         cuota::run_cub(s, cuota::async_memory{cuota::device{1}}, [&](void* scratch, std::size_t& bytes) {
             current.push_back(cuota::device::current().ordinal());
-            return inclusive_sum(scratch, bytes, all.span(), s);
+            return support::reverse(scratch, bytes, all.span(), s);
         });
         CHECK(cuota::device::current().ordinal() == 0);
     }
     CHECK(current == std::vector<int>{1, 1});
-    CHECK(x.to_vector(s) == one_to_hundred());
+    CHECK(x.to_vector(s) == hundred_to_one());
 }
 
 TEST_CASE("a call in two phases survives every failing call", "[interop][cub]") {
@@ -99,10 +106,10 @@ TEST_CASE("a call in two phases survives every failing call", "[interop][cub]") 
         cuota::stream const s;
         cuota::any_resource const memory = in_stream_order ? cuota::any_resource{cuota::async_memory{}}
                                                            : cuota::any_resource{cuota::device_memory{}};
-        cuota::device_buffer<int> x{100, 1, s, memory};
-        sum_ones(x, s, memory);
-        auto const sums = x.to_vector(s);
-        REQUIRE(sums == one_to_hundred());
+        cuota::device_buffer<int> x{one_to_hundred(), s, memory};
+        turn_round(x, s, memory);
+        auto const turned = x.to_vector(s);
+        REQUIRE(turned == hundred_to_one());
     };
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }

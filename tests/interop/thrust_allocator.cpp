@@ -49,6 +49,9 @@ int sum_of(vector const& v, cuota::stream const& s, cuota::any_resource const& s
 struct counted {
     int value = 3;  // no trivial default
 };
+struct value_of {
+    CUOTA_HOST_DEVICE int operator()(counted c) const { return c.value; }
+};
 
 // No algorithm may take elements of the device for those of the host.
 static_assert(std::is_same_v<vector::pointer, thrust::device_ptr<int>>);
@@ -84,9 +87,7 @@ TEST_CASE("a device_vector without a value is of zeros, and of what its type beg
 
     thrust::device_vector<counted, cuota::thrust_allocator<counted>> const own(10, on.ours);
     int const third = cuota::run_thrust(on.s, on.pool, [first = own.begin()](auto const& policy) {
-        return thrust::transform_reduce(
-            policy, first, first + 10, [] CUOTA_HOST_DEVICE(counted c) { return c.value; }, 0,
-            thrust::plus<int>{});
+        return thrust::transform_reduce(policy, first, first + 10, value_of{}, 0, thrust::plus<int>{});
     });
     CHECK(third == 30);
 }

@@ -109,6 +109,17 @@ public:
         if (memory_.kind() == memory_kind::pinned)
             throw misuse{"a thrust_allocator was to be made of host memory", where};
     }
+    // Written out, since nvcc takes what it writes for code of both sides.
+    thrust_allocator(thrust_allocator const& other) noexcept
+        : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
+    thrust_allocator& operator=(thrust_allocator const& other) noexcept {
+        stream_ = other.stream_;
+        memory_ = other.memory_;
+        name_ = other.name_;
+        where_ = other.where_;
+        return *this;
+    }
+    ~thrust_allocator() {}
     template <class U>
     thrust_allocator(thrust_allocator<U> const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
