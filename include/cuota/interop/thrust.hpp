@@ -23,11 +23,16 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
+// What depends on Thrust's system tells so by its name: a program may have files of several.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda
+#elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
+#define CUOTA_THRUST thrust_on_omp
+#elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_TBB
+#define CUOTA_THRUST thrust_on_tbb
 #else
-#define CUOTA_THRUST thrust_on_host
+#define CUOTA_THRUST thrust_on_cpp
 #endif
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
@@ -104,12 +109,34 @@ private:
     std::optional<R> value_;
 };
 
+inline namespace CUOTA_THRUST {
+
+// Throws misuse where what Thrust makes of this file's calls cannot run in this program.
+inline void check_that_thrust_runs(place where) {
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+    if (is_simulated())
+        throw misuse{"Thrust of nvcc's making runs on a GPU only, and the program is linked to the simulator",
+                     where};
+#else
+    if (!is_simulated())
+        throw misuse{"compiled without nvcc, so Thrust can run on the simulator only, but the program is "
+                     "linked to the real CUDA runtime",
+                     where};
+#endif
+}
+
+}  // namespace CUOTA_THRUST
+
 }  // namespace detail
 
 inline namespace CUOTA_THRUST {
 
 /// Runs f(policy) in order of s, where policy is what Thrust's algorithms take first; f may call several of them. What f
 /// returns is returned: then this waits for s. Without a result it does not wait, and f is copied if it runs later.
+///
+/// A function to call and no policy to keep, since a policy alone would be right on a GPU only: Thrust's systems for the
+/// host run an algorithm where it is called, on the calling thread and at once, before work that the stream still has to
+/// do. All that stands in f, the simulator runs when the stream comes to it.
 ///
 /// On a GPU f runs at once on the host, and the policy is `par_nosync` on s: scratch is `memory`'s, in order of s, and may be
 /// refused. On the simulator, in a file that nvcc has not compiled, f runs as one kernel of s by Thrust's system for the
@@ -121,11 +148,9 @@ inline namespace CUOTA_THRUST {
 ///          GPU and linked to the simulator, or the reverse. Scratch is given back in each case; what f has enqueued runs.
 template <class F>
 auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::here()) {
-#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-    if (is_simulated())
-        throw misuse{"Thrust of nvcc's making runs on a GPU only, and the program is linked to the simulator",
-                     where};
+    detail::check_that_thrust_runs(where);
     device_scope const here{s.device()};
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
     scratch_allocator scratch{s, std::move(memory), where};
     try {
         return f(thrust::cuda::par_nosync(scratch).on(s.get()));
@@ -136,12 +161,6 @@ auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::her
     }
 #else
     (void)memory;  // of the device, which does not give any to what runs on it
-    if (!is_simulated())
-        throw misuse{"compiled without nvcc, so Thrust can run on the simulator only, but the program is "
-                     "linked to the "
-                     "real CUDA runtime",
-                     where};
-    device_scope const here{s.device()};
     using result = decltype(f(thrust::device));
     if constexpr (std::is_void_v<result>) {
         detail::launch_on_simulator(
