@@ -18,7 +18,11 @@
 #include <cuota/interop/pytorch.hpp>
 
 #include <cstddef>
+#include <fstream>
 #include <string>
+
+#include <cuota/report/memory_viz.hpp>
+#include <cuota/report/timeline.hpp>
 
 namespace {
 
@@ -30,6 +34,12 @@ std::size_t number(Ask ask) noexcept {
     std::size_t answer = 0;
     memory().try_to([&] { answer = ask(); });
     return answer;
+}
+
+// Of a device that nothing was asked of, 0: to look at it starts no CUDA context there.
+template <class Ask>
+std::size_t figure(int device, Ask ask) noexcept {
+    return memory().is_open(device) ? number(ask) : 0;
 }
 
 // As copy_text, of what `ask` returns; nothing when that fails.
@@ -75,20 +85,20 @@ CUOTA_EXPORTED int cuota_configure(char const* limits) noexcept {
 CUOTA_EXPORTED int cuota_set_limit(int device, std::size_t bytes) noexcept {
     return memory().try_to([&] { memory().set_limit(device, bytes); }) ? 0 : -1;
 }
-/// All bits set where it is unlimited.
+/// All bits set where it is unlimited. Opens the device, as a request does.
 CUOTA_EXPORTED std::size_t cuota_limit(int device) noexcept {
     return number([&] { return memory().account(device).limit(); });
 }
 /// What was taken of the driver: whole pages, what is free in them too.
 CUOTA_EXPORTED std::size_t cuota_held(int device) noexcept {
-    return number([&] { return memory().account(device).held(); });
+    return figure(device, [&] { return memory().account(device).held(); });
 }
 CUOTA_EXPORTED std::size_t cuota_peak(int device) noexcept {
-    return number([&] { return memory().account(device).peak(); });
+    return figure(device, [&] { return memory().account(device).peak(); });
 }
 /// What was asked for and not given back.
 CUOTA_EXPORTED std::size_t cuota_live(int device) noexcept {
-    return number([&] { return memory().stats(device).requested; });
+    return figure(device, [&] { return memory().stats(device).requested; });
 }
 /// Gives back to the driver what nobody uses; returns the bytes.
 CUOTA_EXPORTED std::size_t cuota_trim() noexcept { return memory().trim(); }
@@ -104,4 +114,23 @@ CUOTA_EXPORTED std::size_t cuota_summary_json(char* into, std::size_t room) noex
 /// Why the last request was refused, or another of these functions did nothing.
 CUOTA_EXPORTED std::size_t cuota_last_failure(char* into, std::size_t room) noexcept {
     return text(into, room, [] { return memory().last_failure(); });
+}
+
+/// From now on events are remembered for the two that follow. 0, or -1 when they are already.
+CUOTA_EXPORTED int cuota_record() noexcept {
+    return memory().try_to([] { memory().record(); }) ? 0 : -1;
+}
+/// A page for a browser: what was live when, and where. 0, or -1 when it cannot be written.
+CUOTA_EXPORTED int cuota_write_timeline(char const* path) noexcept {
+    return memory().try_to([&] { cuota::write_timeline_file(path, memory().recorded()); }) ? 0 : -1;
+}
+/// For PyTorch's viewer, pytorch.org/memory_viz. 0, or -1 when it cannot be written.
+CUOTA_EXPORTED int cuota_write_memory_viz(char const* path) noexcept {
+    return memory().try_to([&] {
+        cuota::recording const all = memory().recorded();
+        std::ofstream out{path, std::ios::binary | std::ios::trunc};
+        cuota::write_memory_viz_pickle(out, all);
+    })
+               ? 0
+               : -1;
 }

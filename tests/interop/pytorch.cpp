@@ -143,8 +143,11 @@ TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pyt
     cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
     CHECK(memory.summary_text() == "nothing was asked of any device");
     CHECK(memory.summary_as_json() == "[]");
+    CHECK_FALSE(memory.is_open(0));
     cuota::stream const s;
     void* const p = memory.allocate(3_MiB, 0, s.get());
+    CHECK(memory.is_open(0));
+    CHECK_FALSE((memory.is_open(1) || memory.is_open(-1) || memory.is_open(1 << 20)));
     CHECK(has(memory.summary_text(), "device 0"));
     CHECK(has(memory.summary_text(), "pytorch"));
     CHECK(has(memory.summary_text(), "64.0 MiB"));
@@ -166,4 +169,27 @@ TEST_CASE("a text for C is cut where there is no room, between characters, and i
     CHECK(cuota::copy_text(text, into.data(), 1) == 4);
     CHECK(into[0] == '\0');
     CHECK(cuota::copy_text({}, into.data(), 8) == 0);
+}
+
+TEST_CASE("what is recorded begins once, and has the devices that were there and those that come",
+          "[interop][pytorch]") {
+    cuota::stream const s;
+    for (bool const was_there : {false, true}) {
+        cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+        CHECK_THROWS_AS(memory.recorded(), cuota::misuse);
+        if (was_there) memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
+        memory.record({.capacity = 1024});
+        CHECK_THROWS_AS(memory.record(), cuota::misuse);
+        memory.deallocate(memory.allocate(3_MiB, 0, s.get()), 3_MiB, 0, s.get());
+        CHECK(memory.try_allocate(65_MiB, 0, s.get()) == nullptr);
+        std::size_t taken = 0;
+        std::size_t refused = 0;
+        cuota::recording const all = memory.recorded();
+        for (cuota::memory_event const& e : all.events) {
+            taken += e.kind == cuota::event_kind::allocated;
+            refused += e.kind == cuota::event_kind::refused;
+        }
+        CHECK(taken == 1);
+        CHECK(refused == 1);
+    }
 }

@@ -5,8 +5,10 @@
 import ctypes
 import json
 import os
+import pickle
 import subprocess
 import sys
+import tempfile
 import types
 
 MiB = 1 << 20
@@ -27,7 +29,8 @@ def load():
             ("live", size, [ctypes.c_int]), ("trim", size, []), ("set_limit", ctypes.c_int, [ctypes.c_int, size]),
             ("set_fraction", None, [ctypes.c_double, ctypes.c_int]), ("configure", ctypes.c_int, [ctypes.c_char_p]),
             ("summary", size, [ctypes.c_char_p, size]), ("summary_json", size, [ctypes.c_char_p, size]),
-            ("last_failure", size, [ctypes.c_char_p, size])):
+            ("last_failure", size, [ctypes.c_char_p, size]), ("record", ctypes.c_int, []),
+            ("write_timeline", ctypes.c_int, [ctypes.c_char_p]), ("write_memory_viz", ctypes.c_int, [ctypes.c_char_p])):
         function = getattr(library, "cuota_" + name)
         function.restype, function.argtypes = result, arguments
         setattr(functions, name, function)
@@ -64,6 +67,23 @@ def serves():
     # The second one is alive while the process ends, as much of PyTorch's is.
 
 
+def records():
+    cuota = load()
+    with tempfile.TemporaryDirectory() as folder:
+        page, snapshot = (os.path.join(folder, name).encode() for name in ("page.html", "snapshot.pickle"))
+        check("nothing is written of what is not recorded", cuota.write_timeline(page) == -1 and not os.path.exists(page))
+        check("recording begins once", (cuota.record(), cuota.record()) == (0, -1))
+        cuota.free(cuota.alloc(5 * MiB, 0, None), 5 * MiB, 0, None)
+        check("both files are written", (cuota.write_timeline(page), cuota.write_memory_viz(snapshot)) == (0, 0), text(cuota.last_failure))
+        check("a folder that is not there is told", cuota.write_memory_viz(b"/proc/none/there") == -1)
+        with open(page) as file:
+            check("the page knows the pool", "pytorch" in file.read())
+        with open(snapshot, "rb") as file:
+            events = [(e["action"], e["size"]) for e in pickle.load(file)["device_traces"][0]]
+        for event in (("alloc", 5 * MiB), ("free_requested", 5 * MiB)):
+            check("the snapshot has " + event[0], event in events, events)
+
+
 def refuses():
     cuota = load()
     check("a wrong limit refuses all", cuota.alloc(1, 0, None) is None)
@@ -72,9 +92,9 @@ def refuses():
 
 
 if len(sys.argv) == 2:
-    {"serves": serves, "refuses": refuses}[sys.argv[1]]()
+    {"serves": serves, "records": records, "refuses": refuses}[sys.argv[1]]()
     sys.exit(0)
-for part, limits, errors in (("serves", "0=64MiB,50%", 1), ("refuses", "64MB", 1)):
+for part, limits, errors in (("serves", "0=64MiB,50%", 1), ("records", "64MiB", 3), ("refuses", "64MB", 1)):
     run = subprocess.run([sys.executable, __file__, part], env={**os.environ, "CUOTA_BUDGET": limits, "CUOTA_SIM_MEMORY": "8GiB"},
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     check(part, run.returncode == 0, run.returncode, run.stdout, run.stderr)
