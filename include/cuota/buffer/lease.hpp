@@ -106,6 +106,8 @@ public:
 private:
     template <class>
     friend class device_buffer;
+    template <class>
+    friend class foreign_buffer;
     // What is not wanted at home is not looked up there.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What each device may hold, out of a text: for programs that have no line of C++ to say it in.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0 {
+
+/// Limits of devices, by ordinal. Without any, every device is `unlimited`.
+///
+/// As a text, items with commas between them, each for one device or for all that no other item names:
+///     6GiB            every device: that many bytes
+///     80%             every device: that share of its memory
+///     0=6GiB,75%      device 0 so much; of all others, three quarters
+///     1=unlimited     counted, not limited
+/// A size is a whole number, with B, KiB, MiB, GiB or TiB behind it, or nothing for bytes; a share is of 1 to 100. No
+/// spaces. Throws: misuse that names where the text is from and the item that is wrong.
+class device_limits {
+public:
+    device_limits() = default;
+    explicit device_limits(std::string_view text, std::string_view source = "limits") {
+        for (std::string_view rest = text;;) {
+            std::size_t const comma = rest.find(',');
+            add(rest.substr(0, comma), source);
+            if (comma == std::string_view::npos) return;
+            rest.remove_prefix(comma + 1);
+        }
+    }
+    /// As an environment variable has it; none when it is not set.
+    [[nodiscard]] static device_limits of_environment(char const* name = "CUOTA_BUDGET") {
+        char const* const text = std::getenv(name);
+        return text ? device_limits{text, name} : device_limits{};
+    }
+
+    /// Bytes for the device of that ordinal, which has `total` of them.
+    [[nodiscard]] std::size_t of(int ordinal, std::size_t total) const noexcept {
+        auto const own = by_device_.find(ordinal);
+        return (own != by_device_.end() ? own->second : for_others_.value_or(amount{})).of(total);
+    }
+
+private:
+    static constexpr int last_device = 1023;
+
+    struct amount {
+        std::size_t bytes = unlimited;
+        unsigned percent = 0;  // of the device; 0: bytes
+
+        [[nodiscard]] std::size_t of(std::size_t total) const noexcept {
+            return percent == 0 ? bytes : total / 100 * percent + total % 100 * percent / 100;
+        }
+    };
+
+    void add(std::string_view item, std::string_view source) {
+        std::size_t const equals = item.find('=');
+        if (equals == std::string_view::npos) {
+            if (for_others_) refuse(item, source, "is a second limit for devices that are not named");
+            for_others_ = amount_of(item, item, source);
+            return;
+        }
+        auto const ordinal = number(item.substr(0, equals));
+        if (!ordinal || *ordinal > std::size_t{last_device})
+            refuse(item, source, "names no device: one from 0 to " + std::to_string(last_device));
+        if (!by_device_.emplace(static_cast<int>(*ordinal), amount_of(item.substr(equals + 1), item, source))
+                 .second)
+            refuse(item, source, "is a second limit for that device");
+    }
+
+    [[nodiscard]] static amount amount_of(std::string_view text, std::string_view item,
+                                          std::string_view source) {
+        if (text == "unlimited") return {};
+        std::size_t const digits = std::min(text.find_first_not_of("0123456789"), text.size());
+        std::string_view const unit = text.substr(digits);
+        auto const count = number(text.substr(0, digits));
+        if (count && *count != 0 && unit == "%" && *count <= 100) return {0, static_cast<unsigned>(*count)};
+        auto const scale = unit == "%" ? std::nullopt : scale_of(unit);
+        auto const bytes = count && scale ? checked_mul(*count, *scale) : std::nullopt;
+        if (!bytes || *bytes == 0)
+            refuse(item, source,
+                   "is no limit: one is as 6GiB, 512MiB, 65536, 80% (of 1 to 100) or unlimited, and not 0");
+        return {*bytes, 0};
+    }
+    [[nodiscard]] static std::optional<std::size_t> scale_of(std::string_view unit) noexcept {
+        if (unit.empty() || unit == "B") return 1;
+        std::size_t scale = 1;
+        for (std::string_view const known : {"KiB", "MiB", "GiB", "TiB"}) {
+            scale *= 1024;
+            if (unit == known) return scale;
+        }
+        return std::nullopt;
+    }
+    [[nodiscard]] static std::optional<std::size_t> number(std::string_view digits) noexcept {
+        std::size_t value = 0;
+        char const* const end = digits.data() + digits.size();
+        auto const [stop, error] = std::from_chars(digits.data(), end, value);
+        if (digits.empty() || error != std::errc{} || stop != end) return std::nullopt;
+        return value;
+    }
+    [[noreturn]] static void refuse(std::string_view item, std::string_view source, std::string const& why) {
+        throw misuse{std::string{source} + ": '" + detail::shown(item, 40) + "' " + why};
+    }
+
+    std::map<int, amount> by_device_;
+    std::optional<amount> for_others_;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,286 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Buffers as DLPack tensors, for PyTorch, CuPy, JAX, NumPy and all that take those.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/lease.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/interop/dlpack_types.hpp>
+
+namespace cuota::inline v0::inline CUOTA_DLPACK {
+
+/// The extents of a tensor, outermost first; elements are in row-major order. None: a single element.
+class dlpack_shape {
+public:
+    dlpack_shape(std::initializer_list<std::int64_t> extents) : extents_{extents} {}
+    explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
+
+    [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
+    /// Nothing for a negative extent, or more elements than can be counted.
+    [[nodiscard]] std::optional<std::size_t> count() const noexcept {
+        bool is_empty = false;
+        std::optional<std::size_t> count = 1;
+        for (std::int64_t const n : extents_) {
+            if (n < 0) return std::nullopt;
+            is_empty |= n == 0;
+            if (count && n != 0) count = checked_mul(*count, static_cast<std::size_t>(n));
+        }
+        return is_empty ? std::optional<std::size_t>{0} : count;
+    }
+    /// "(2, 3)"
+    [[nodiscard]] std::string text() const {
+        std::string all = "(";
+        for (std::int64_t const n : extents_) all += (all.size() == 1 ? "" : ", ") + std::to_string(n);
+        return all + ')';
+    }
+
+private:
+    std::vector<std::int64_t> extents_;
+};
+
+/// A tensor on its way to who will own it: a word for a capsule, or for a C function. Move-only.
+///
+/// Whoever takes it out by `release` calls its deleter once, when it is not used any more: from any thread, after the
+/// pool's scope has ended as well. What is never taken out ends with this.
+class dlpack_tensor {
+public:
+    dlpack_tensor(dlpack_tensor&&) noexcept = default;
+    dlpack_tensor& operator=(dlpack_tensor&&) noexcept = default;
+
+    [[nodiscard]] dlpack::tensor const& tensor() const noexcept { return owned_->dl_tensor; }
+    [[nodiscard]] bool is_read_only() const noexcept { return (owned_->flags & dlpack::read_only) != 0; }
+
+    /// For a capsule named "dltensor_versioned".
+    [[nodiscard]] dlpack::managed_tensor* release() && noexcept { return owned_.release(); }
+    /// For a capsule named "dltensor", of a consumer that knows no versions. It cannot say that a tensor is read-only.
+    /// Throws: misuse for one that is; std::bad_alloc. Unchanged then.
+    [[nodiscard]] dlpack::old_managed_tensor* release_old(place where = place::here()) && {
+        if (is_read_only())
+            throw misuse{"a read-only tensor for a consumer of DLPack before 1.0, which would write to it",
+                         where};
+        auto made = std::make_unique<dlpack::old_managed_tensor>();
+        made->dl_tensor = owned_->dl_tensor;
+        made->manager_ctx = owned_.release();
+        made->deleter = [](dlpack::old_managed_tensor* self) noexcept {
+            ender{}(static_cast<dlpack::managed_tensor*>(self->manager_ctx));
+            delete self;
+        };
+        return made.release();
+    }
+
+    /// Of cuota's own making; see to_dlpack.
+    explicit dlpack_tensor(dlpack::managed_tensor* owned) noexcept : owned_{owned} {}
+
+private:
+    struct ender {
+        void operator()(dlpack::managed_tensor* t) const noexcept { t->deleter(t); }
+    };
+    std::unique_ptr<dlpack::managed_tensor, ender> owned_;
+};
+
+/// What host memory is called: not every consumer knows pinned memory.
+enum class dlpack_host { pinned, plain };
+
+}  // namespace cuota::inline v0::inline CUOTA_DLPACK
+
+namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
+
+/// All that a tensor needs until its deleter is called.
+template <class Kept>
+struct dlpack_holder {
+    dlpack::managed_tensor managed{};
+    std::vector<std::int64_t> extents;
+    std::vector<std::int64_t> strides;
+    Kept kept;
+};
+
+/// A holder of `count` elements; what it keeps, and where they are, is still to come. Throws: misuse for a shape of another
+/// count, std::bad_alloc.
+template <class T, class Kept>
+[[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
+                                                             place where) {
+    if (shape.count() != count)
+        throw misuse{"a tensor of the shape " + shape.text() + " of " + std::to_string(count) + " elements",
+                     where};
+    auto made = std::make_unique<dlpack_holder<Kept>>();
+    made->extents = shape.extents();
+    made->strides.resize(made->extents.size());
+    std::int64_t stride = 1;
+    for (std::size_t i = made->extents.size(); i-- != 0;) {
+        made->strides[i] = stride;
+        if (count != 0) stride *= made->extents[i];
+    }
+    dlpack::managed_tensor& managed = made->managed;
+    managed.version = {dlpack::major_version, dlpack::minor_version};
+    managed.manager_ctx = made.get();
+    managed.deleter = [](dlpack::managed_tensor* self) noexcept {
+        delete static_cast<dlpack_holder<Kept>*>(self->manager_ctx);
+    };
+    if constexpr (std::is_const_v<T>) managed.flags = dlpack::read_only;
+    dlpack::tensor& tensor = managed.dl_tensor;
+    tensor.ndim = static_cast<std::int32_t>(made->extents.size());
+    tensor.dtype = dlpack_type_of<std::remove_const_t<T>>::value;
+    tensor.shape = made->extents.data();
+    tensor.strides = made->strides.data();
+    return made;
+}
+
+template <class T, class Kept>
+[[nodiscard]] dlpack_tensor tensor_of(std::unique_ptr<dlpack_holder<Kept>> made, T* data,
+                                      dlpack::place_of where, int ordinal) noexcept {
+    dlpack::tensor& tensor = made->managed.dl_tensor;
+    tensor.data = const_cast<std::remove_const_t<T>*>(data);
+    tensor.device = {static_cast<decltype(tensor.device.device_type)>(where), ordinal};
+    return dlpack_tensor{&made.release()->managed};
+}
+
+/// Elements on a device, borrowed as long as the tensor lives, and their owner. Ends in that order.
+template <class T, class Owner>
+struct kept_on_device {
+    std::optional<Owner> owner;
+    std::optional<lease<T>> use;
+};
+
+template <class T>
+[[nodiscard]] dlpack::place_of place_of(device_buffer<T> const& of) noexcept {
+    return of.memory().kind() == memory_kind::managed ? dlpack::place_of::cuda_managed
+                                                      : dlpack::place_of::cuda;
+}
+/// By DLPack's rule 0 for managed memory. Throws: cuda_error.
+template <class T>
+[[nodiscard]] int ordinal_of(device_buffer<T> const& of) {
+    return place_of(of) == dlpack::place_of::cuda ? of.home().device().ordinal() : 0;
+}
+
+template <class T>
+[[nodiscard]] dlpack_tensor shared_on_device(auto of, dlpack_shape const& shape, stream_ref consumer,
+                                             place where) {
+    using kept = kept_on_device<T, decltype(of)>;
+    if (!of) throw misuse{"a tensor of no buffer", where};
+    auto made = holder_of<T, kept>(shape, of->size(), where);
+    int const ordinal = ordinal_of(*of);
+    if constexpr (std::is_const_v<T>) made->kept.use.emplace(of->read(consumer, where));
+    else made->kept.use.emplace(of->write(consumer, where));
+    T* const data = made->kept.use->span().data();
+    auto const at = place_of(*of);
+    made->kept.owner.emplace(std::move(of));
+    return tensor_of(std::move(made), data, at, ordinal);
+}
+
+template <class T>
+[[nodiscard]] dlpack_tensor shared_on_host(auto of, std::span<T> all, dlpack_shape const& shape,
+                                           dlpack_host called, place where) {
+    auto made = holder_of<T, decltype(of)>(shape, all.size(), where);
+    made->kept = std::move(of);
+    return tensor_of(std::move(made), all.data(),
+                     called == dlpack_host::pinned ? dlpack::place_of::cuda_host : dlpack::place_of::cpu, 0);
+}
+
+}  // namespace cuota::inline v0::detail::inline CUOTA_DLPACK
+
+namespace cuota::inline v0::inline CUOTA_DLPACK {
+
+/// Moves a buffer out as a tensor. Its memory is given back by the deleter, in order of the buffer's home stream, which then
+/// comes after all that was enqueued on `consumer` until there; the host waits for nothing.
+///
+/// consumer: the stream that the tensor is used on first, as `__dlpack__(stream=...)` names it (dlpack_stream): it waits
+///           for what was done to the buffer. Work that the consumer does on other streams it orders with that one itself, as
+///           DLPack asks of it. A native handle must be alive when the deleter is called.
+/// Throws:   misuse for a shape that does not have as many elements, and while the buffer is borrowed on another stream;
+///           cuda_error, std::bad_alloc. The buffer is unchanged then.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, dlpack_shape const& shape, stream_ref consumer,
+                                      place where = place::here()) {
+    auto made = detail::holder_of<T, detail::kept_on_device<T, device_buffer<T>>>(shape, from.size(), where);
+    int const ordinal = detail::ordinal_of(from);
+    auto const at = detail::place_of(from);
+    made->kept.use.emplace(from.write(consumer, where));
+    T* const data = made->kept.use->span().data();
+    made->kept.owner.emplace(std::move(from));
+    return detail::tensor_of(std::move(made), data, at, ordinal);
+}
+/// All elements, as one row.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, stream_ref consumer,
+                                      place where = place::here()) {
+    return to_dlpack(std::move(from), {static_cast<std::int64_t>(from.size())}, consumer, where);
+}
+
+/// A view of a buffer that others use, too: it is borrowed on `consumer` to write until the deleter is called, and kept as long.
+/// Throws: as above, and misuse for null.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T>> of, dlpack_shape const& shape,
+                                      stream_ref consumer, place where = place::here()) {
+    return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
+}
+/// The same to read: the tensor says so, and others may read beside it.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
+                                      stream_ref consumer, place where = place::here()) {
+    return detail::shared_on_device<T const>(std::move(of), shape, consumer, where);
+}
+
+/// Moves pinned memory out as a tensor of the host's. Waits for copies from and into it.
+/// Throws: misuse for a shape that does not have as many elements; cuda_error, std::bad_alloc. Unchanged then.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(pinned_buffer<T>&& from, dlpack_shape const& shape,
+                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
+    std::span<T> const all = from.write();
+    auto made = detail::holder_of<T, std::optional<pinned_buffer<T>>>(shape, all.size(), where);
+    made->kept.emplace(std::move(from));
+    return detail::tensor_of(
+        std::move(made), all.data(),
+        called == dlpack_host::pinned ? dlpack::place_of::cuda_host : dlpack::place_of::cpu, 0);
+}
+/// A view of pinned memory that others use, too. Nobody orders what they and the consumer do.
+/// Throws: as above, and misuse for null.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T>> of, dlpack_shape const& shape,
+                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
+    if (!of) throw misuse{"a tensor of no buffer", where};
+    std::span<T> const all = of->write();
+    return detail::shared_on_host(std::move(of), all, shape, called, where);
+}
+/// The same to read: the tensor says so.
+template <dlpack_element T>
+[[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
+                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
+    if (!of) throw misuse{"a tensor of no buffer", where};
+    std::span<T const> const all = of->read();
+    return detail::shared_on_host(std::move(of), all, shape, called, where);
+}
+
+/// The stream that `__dlpack__(stream=...)` names for a CUDA device: 1 the legacy default one (None is that, too), 2 the
+/// thread's own, more: a native handle. Nothing for -1: the consumer orders things itself; give the buffer's home then.
+/// Throws: misuse for 0, which DLPack forbids because it might be either default stream, and for what is below -1.
+[[nodiscard]] inline std::optional<stream_ref> dlpack_stream(std::int64_t number,
+                                                             place where = place::here()) {
+    if (number == -1) return std::nullopt;
+    if (number <= 0)
+        throw misuse{"DLPack's stream " + std::to_string(number) +
+                         ": it is 1 or 2 for a default stream, a handle, or -1 for no order",
+                     where};
+    return stream_ref{reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number))};
+}
+/// The number of a stream, to ask a producer's `__dlpack__` by.
+[[nodiscard]] inline std::int64_t dlpack_stream_number(stream_ref s) noexcept {
+    auto const word = reinterpret_cast<std::uintptr_t>(s.get());
+    return word == 0 ? 1 : static_cast<std::int64_t>(word);
+}
+
+}  // namespace cuota::inline v0::inline CUOTA_DLPACK

@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// DLPack tensors of other libraries, with leases as a buffer has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/buffer_uses.hpp>
+#include <cuota/buffer/lease.hpp>
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/interop/dlpack_types.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
+
+/// A tensor that was taken over: its deleter is called once, at the end. Of either structure. Move-only.
+class dlpack_owner {
+public:
+    explicit dlpack_owner(dlpack::managed_tensor* t) noexcept
+        : owned_{t},
+          end_{[](void* self) {
+              auto* const mine = static_cast<dlpack::managed_tensor*>(self);
+              if (mine->deleter) mine->deleter(mine);
+          }},
+          // Of another major version nothing more than the deleter may be looked at.
+          tensor_{t && t->version.major == dlpack::major_version ? &t->dl_tensor : nullptr},
+          version_{t ? t->version.major : 0},
+          is_read_only_{tensor_ && (t->flags & dlpack::read_only) != 0} {}
+    explicit dlpack_owner(dlpack::old_managed_tensor* t) noexcept
+        : owned_{t},
+          end_{[](void* self) {
+              auto* const mine = static_cast<dlpack::old_managed_tensor*>(self);
+              if (mine->deleter) mine->deleter(mine);
+          }},
+          tensor_{t ? &t->dl_tensor : nullptr} {}
+    dlpack_owner(dlpack_owner&& other) noexcept
+        : owned_{std::exchange(other.owned_, nullptr)},
+          end_{other.end_},
+          tensor_{other.tensor_},
+          version_{other.version_},
+          is_read_only_{other.is_read_only_} {}
+    dlpack_owner& operator=(dlpack_owner&&) = delete;
+    ~dlpack_owner() {
+        if (owned_) report_failure_of([this] { end_(owned_); });
+    }
+
+    /// Throws: misuse for none, and for one of another major version.
+    [[nodiscard]] dlpack::tensor const& tensor(place where) const {
+        if (!owned_) throw misuse{"a null pointer for a DLPack tensor", where};
+        if (!tensor_)
+            throw misuse{"a tensor of DLPack " + std::to_string(version_) + ", and here is " +
+                             std::to_string(dlpack::major_version),
+                         where};
+        return *tensor_;
+    }
+    [[nodiscard]] bool is_read_only() const noexcept { return is_read_only_; }
+
+private:
+    void* owned_;
+    void (*end_)(void*);
+    dlpack::tensor const* tensor_;
+    std::uint32_t version_ = 0;
+    bool is_read_only_ = false;
+};
+
+/// What was asked for, and what the tensor is instead.
+[[noreturn]] inline void refuse_tensor(std::string const& why, place where) {
+    throw misuse{"a DLPack tensor " + why, where};
+}
+
+/// The extents, checked. Throws: misuse, std::bad_alloc.
+[[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, place where) {
+    if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
+        refuse_tensor("of " + std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : " without a shape"),
+                      where);
+    std::vector<std::int64_t> extents(t.shape, t.shape + t.ndim);
+    for (std::int64_t const n : extents)
+        if (n < 0) refuse_tensor("with an extent of " + std::to_string(n), where);
+    return extents;
+}
+
+/// Elements of that shape. Throws: misuse when that many bytes cannot be.
+[[nodiscard]] inline std::size_t count_of(std::vector<std::int64_t> const& extents, std::size_t size,
+                                          place where) {
+    for (std::int64_t const n : extents)
+        if (n == 0) return 0;
+    std::optional<std::size_t> bytes = size;
+    for (std::int64_t const n : extents)
+        if (bytes) bytes = checked_mul(*bytes, static_cast<std::size_t>(n));
+    if (!bytes || *bytes > static_cast<std::size_t>(INT64_MAX))
+        refuse_tensor("of more bytes than can be", where);
+    return *bytes / size;
+}
+
+/// Throws: misuse unless elements follow each other in row-major order, without gaps. No strides: they do.
+inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents, place where) {
+    if (!t.strides) return;
+    std::int64_t expected = 1;
+    for (std::size_t i = extents.size(); i-- != 0;) {
+        if (extents[i] != 1 && t.strides[i] != expected)
+            refuse_tensor("that is not contiguous: dimension " + std::to_string(i) + " has a stride of " +
+                              std::to_string(t.strides[i]) + " elements, and " + std::to_string(expected) +
+                              " would be; make it contiguous first",
+                          where);
+        expected *= extents[i];
+    }
+}
+
+/// The first element. Throws: misuse for none where there are some, and for one that is not aligned.
+template <class T>
+[[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, place where) {
+    if (count == 0) return nullptr;
+    auto const base = reinterpret_cast<std::uintptr_t>(t.data);
+    if (base == 0) refuse_tensor("of " + std::to_string(count) + " elements at no address", where);
+    if (t.byte_offset > UINTPTR_MAX - base) refuse_tensor("whose byte_offset is beyond all addresses", where);
+    std::uintptr_t const at = base + static_cast<std::uintptr_t>(t.byte_offset);
+    if (at % alignof(T) != 0)
+        refuse_tensor("whose elements are not aligned to " + std::to_string(alignof(T)) +
+                          " bytes: the offset is " + std::to_string(t.byte_offset),
+                      where);
+    return reinterpret_cast<T*>(at);
+}
+
+/// A tensor whose type and layout are right for T, and its owner. Move-only.
+template <class T>
+class typed_tensor {
+public:
+    /// Throws: misuse, std::bad_alloc; the deleter has been called then.
+    typed_tensor(dlpack_owner&& from, place where) : owner_{std::move(from)} {
+        dlpack::tensor const& t = owner_.tensor(where);
+        check_type(t.dtype, where);
+        if (owner_.is_read_only() && !std::is_const_v<T>)
+            refuse_tensor("that is read-only, to write to: ask for elements that are const", where);
+        extents_ = extents_of(t, where);
+        count_ = count_of(extents_, sizeof(T), where);
+        if (count_ != 0) check_strides(t, extents_, where);
+        data_ = data_of<T>(t, count_, where);
+    }
+    typed_tensor(typed_tensor&& other) noexcept
+        : owner_{std::move(other.owner_)},
+          extents_{std::exchange(other.extents_, {})},
+          count_{std::exchange(other.count_, 0)},
+          data_{std::exchange(other.data_, nullptr)} {}
+
+    [[nodiscard]] dlpack::device where(place from) const { return owner_.tensor(from).device; }
+    [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+    [[nodiscard]] T* data() const noexcept { return data_; }
+
+private:
+    static void check_type(dlpack::data_type is, place where) {
+        constexpr dlpack::data_type wanted = dlpack_type_of<std::remove_const_t<T>>::value;
+        if (!is_same_type(is, wanted))
+            refuse_tensor("of " + type_text(is) + ", and " + type_text(wanted) + " was asked for", where);
+    }
+
+    dlpack_owner owner_;
+    std::vector<std::int64_t> extents_;
+    std::size_t count_ = 0;
+    T* data_ = nullptr;
+};
+
+}  // namespace cuota::inline v0::detail::inline CUOTA_DLPACK
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+/// Device memory that another library owns, borrowed as a device_buffer's is: by `read(s)` and, unless T is const,
+/// `write(s)`. See from_dlpack.
+///
+/// Its home is the stream that the producer made it ready for. At its end the producer's deleter is called, once. Before
+/// that, all that leases did is over: the host waits for it, if there was a lease; or, when the producer's own stream was
+/// given, that stream waits, and the host does not.
+/// Move-only; moved-from has no elements. Throws: as device_buffer's leases. Threads: as device_buffer.
+template <class T>
+class foreign_buffer {
+    static_assert(dlpack_element<std::remove_const_t<T>>,
+                  "DLPack has no name for this type: see dlpack_type_of");
+
+public:
+    using value_type = std::remove_const_t<T>;
+
+    foreign_buffer(foreign_buffer&& other) noexcept
+        : tensor_{std::move(other.tensor_)},
+          uses_{std::move(other.uses_)},
+          home_{other.home_},
+          producer_{other.producer_} {}
+    foreign_buffer& operator=(foreign_buffer&&) =
+        delete;  // the end of what was there may wait: say so by a scope
+    ~foreign_buffer() {
+        if (auto* const uses = uses_.take()) end(*uses);
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }
+    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }
+    [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }
+
+    [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
+        return {*this, s, where};
+    }
+    [[nodiscard]] lease<value_type> write(stream_ref s,
+                                          place where = place::here()) requires(!std::is_const_v<T>) {
+        return {*this, s, where};
+    }
+
+    /// Of from_dlpack's making.
+    foreign_buffer(detail::typed_tensor<T>&& from, stream_ref home,
+                   std::optional<stream_ref> producer) noexcept
+        : tensor_{std::move(from)}, home_{home} {
+        if (producer) producer_.emplace(*producer);
+    }
+
+private:
+    template <class>
+    friend class lease;
+
+    [[nodiscard]] T* data() const noexcept { return tensor_.data(); }
+    [[nodiscard]] detail::view_origin origin(place leased) const noexcept {
+        return detail::view_origin::of_lease("DLPack tensor", leased);
+    }
+    [[nodiscard]] detail::stream_uses& uses() const {
+        return uses_.of([this] { return home(); });
+    }
+    void end(detail::stream_uses& uses) noexcept {
+        uses.end_at_home();
+        if (producer_ && report_failure_of([this] { stream_ref{*producer_}.wait(event{home()}); })) return;
+        rt::drain(home());
+    }
+
+    detail::typed_tensor<T> tensor_;
+    mutable detail::buffer_uses uses_;
+    stream_share home_;
+    std::optional<stream_share> producer_;
+};
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+namespace cuota::inline v0::inline CUOTA_DLPACK {
+
+/// Host memory that another library owns; see from_dlpack_on_host. Its deleter is called at the end of this, once.
+/// Move-only; moved-from has no elements. Nobody orders what a stream does with it.
+template <class T>
+class foreign_host_buffer {
+    static_assert(dlpack_element<std::remove_const_t<T>>,
+                  "DLPack has no name for this type: see dlpack_type_of");
+
+public:
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }
+    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }
+    [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
+    [[nodiscard]] std::span<T const> read() const noexcept { return {tensor_.data(), tensor_.count()}; }
+    [[nodiscard]] std::span<T> write() noexcept requires(!std::is_const_v<T>) {
+        return {tensor_.data(), tensor_.count()};
+    }
+
+    /// Of from_dlpack_on_host's making.
+    explicit foreign_host_buffer(detail::typed_tensor<T>&& from) noexcept : tensor_{std::move(from)} {}
+
+private:
+    detail::typed_tensor<T> tensor_;
+};
+
+/// Takes over a tensor in device memory: that of a capsule, which whoever has it renames to "used_dltensor_versioned" (or
+/// "used_dltensor") before. The deleter is called once, on every path: at the end of what is returned, or before this throws.
+///
+/// ready_on: the stream that the producer was asked with, `__dlpack__(stream=dlpack_stream_number(s))`: it has made that one
+///           wait for what it did before. On another stream a lease waits for this one. Where the producer was told -1, or the
+///           tensor came from C, what it did must be ordered before by the caller.
+/// producer: the stream that the producer will give the memory back on, or use it again, where that is known. Without it the
+///           host waits for the leases' work before the deleter is called, for DLPack tells the producer nothing of it.
+/// T:        const for what is read only; a tensor that says so is refused otherwise.
+/// Throws:   misuse for null, another major version, another type than T, memory that is not of the stream's device or managed,
+///           dimensions that are not contiguous in row-major order, an address that is not aligned; cuda_error, std::bad_alloc.
+template <class T, class Managed>
+[[nodiscard]] foreign_buffer<T> from_dlpack(Managed* tensor, stream_ref ready_on,
+                                            std::optional<stream_ref> producer = std::nullopt,
+                                            place where = place::here()) {
+    detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};
+    dlpack::device const at = typed.where(where);
+    device const wanted = ready_on.device();
+    auto const type = static_cast<dlpack::place_of>(at.device_type);
+    bool const is_here = type == dlpack::place_of::cuda_managed ||
+                         (type == dlpack::place_of::cuda && at.device_id == wanted.ordinal());
+    if (!is_here)
+        detail::refuse_tensor("in " + detail::place_text(at) + ", and CUDA device " +
+                                  std::to_string(wanted.ordinal()) + " was asked for",
+                              where);
+    return {std::move(typed), ready_on, producer};
+}
+
+/// The same of a tensor in host memory, pinned, managed or plain. What the producer enqueued there must be over.
+template <class T, class Managed>
+[[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
+    detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};
+    dlpack::device const at = typed.where(where);
+    auto const type = static_cast<dlpack::place_of>(at.device_type);
+    if (type != dlpack::place_of::cpu && type != dlpack::place_of::cuda_host &&
+        type != dlpack::place_of::cuda_managed)
+        detail::refuse_tensor("in " + detail::place_text(at) + ", and host memory was asked for", where);
+    return foreign_host_buffer<T>{std::move(typed)};
+}
+
+}  // namespace cuota::inline v0::inline CUOTA_DLPACK

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/interop/device_limits.hpp>
+
+#include <cstdlib>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+namespace {
+
+constexpr std::size_t total = 8_GiB;
+
+std::size_t limit(std::string const& text, int device = 0) {
+    return cuota::device_limits{text}.of(device, total);
+}
+
+}  // namespace
+
+TEST_CASE("a text limits devices by bytes or by share, one by one or all others",
+          "[interop][device_limits]") {
+    CHECK(limit("6GiB") == 6_GiB);
+    CHECK(limit("6GiB", 7) == 6_GiB);
+    CHECK(limit("512MiB") == 512_MiB);
+    CHECK(limit("3KiB") == 3_KiB);
+    CHECK(limit("1TiB") == 1024_GiB);
+    CHECK(limit("65536") == 65'536);
+    CHECK(limit("65537B") == 65'537);
+    CHECK(limit("100%") == total);
+    CHECK(limit("75%") == 6_GiB);
+    CHECK(limit("1%") == total / 100);
+    CHECK(limit("unlimited") == cuota::unlimited);
+    CHECK(limit("0=1GiB,50%") == 1_GiB);
+    CHECK(limit("0=1GiB,50%", 1) == 4_GiB);
+    CHECK(limit("50%,1=unlimited", 1) == cuota::unlimited);
+    CHECK(limit("2=1GiB", 1) == cuota::unlimited);  // nothing was said of it
+    CHECK(cuota::device_limits{}.of(0, total) == cuota::unlimited);
+}
+
+TEST_CASE("a share of what a device has does not overflow, and is rounded down", "[interop][device_limits]") {
+    CHECK(cuota::device_limits{"99%"}.of(0, cuota::unlimited) == cuota::unlimited / 100 * 99 + 14);
+    CHECK(cuota::device_limits{"33%"}.of(0, 10) == 3);
+    CHECK(cuota::device_limits{"100%"}.of(0, 12'345) == 12'345);
+}
+
+TEST_CASE("a text that is wrong is refused with the item that is, and where it is from",
+          "[interop][device_limits]") {
+    for (std::string const item : {"",
+                                   "GiB",
+                                   "6GB",
+                                   "6 GiB",
+                                   "6gib",
+                                   "-1GiB",
+                                   "1.5GiB",
+                                   "0",
+                                   "0GiB",
+                                   "0%",
+                                   "101%",
+                                   "%",
+                                   "=1GiB",
+                                   "x=1GiB",
+                                   "-1=1GiB",
+                                   "1024=1GiB",
+                                   "0=",
+                                   "0=0=1GiB",
+                                   "unlimited%",
+                                   "18446744073709551616",
+                                   "17179869184GiB",
+                                   "6GiB ",
+                                   "\x01",
+                                   "Unlimited"}) {
+        INFO("'" << item << "'");
+        auto const error = thrown<cuota::misuse>([&] {
+            (void)cuota::device_limits{"3=1GiB," + item, "CUOTA_BUDGET"};
+        });
+        CHECK(has(error.what(), "CUOTA_BUDGET: '" + (item == "\x01" ? "?" : item) + "'"));
+    }
+    CHECK_THROWS_AS(cuota::device_limits{"1GiB,"}, cuota::misuse);
+    CHECK_THROWS_AS(cuota::device_limits{""}, cuota::misuse);
+}
+
+TEST_CASE("a second limit for the same devices is refused", "[interop][device_limits]") {
+    CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1GiB,2GiB"}; }).what(),
+              "'2GiB' is a second"));
+    CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1=1GiB,1=2GiB"}; }).what(),
+              "'1=2GiB' is a second"));
+}
+
+TEST_CASE("the environment's limits are those of the variable, and none without it",
+          "[interop][device_limits]") {
+    REQUIRE(setenv("CUOTA_TEST_BUDGET", "1=2GiB,10%", 1) == 0);
+    CHECK(cuota::device_limits::of_environment("CUOTA_TEST_BUDGET").of(1, total) == 2_GiB);
+    REQUIRE(setenv("CUOTA_TEST_BUDGET", "1=2GB", 1) == 0);
+    CHECK(has(
+        thrown<cuota::misuse>([] { (void)cuota::device_limits::of_environment("CUOTA_TEST_BUDGET"); }).what(),
+        "CUOTA_TEST_BUDGET: '1=2GB'"));
+    REQUIRE(unsetenv("CUOTA_TEST_BUDGET") == 0);
+    CHECK(cuota::device_limits::of_environment("CUOTA_TEST_BUDGET").of(1, total) == cuota::unlimited);
+}

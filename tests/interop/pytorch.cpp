@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/interop/pytorch.hpp>
+
+#include <cstddef>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <cuota/runtime/copy.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota::literals;
+using support::has;
+using support::thrown;
+
+TEST_CASE("memory for PyTorch is charged to its device's budget, and is back when it is given back",
+          "[interop][pytorch]") {
+    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::stream const s;
+    void* const p = memory.allocate(5_MiB, 0, s.get());
+    REQUIRE(p);
+    cuota::rt::fill_bytes(p, 1, 5_MiB, s, {});
+    CHECK(memory.stats(0).requested == 5_MiB);
+    CHECK(memory.account(0).limit() == 64_MiB);
+    CHECK(memory.account(0).held() >= 5_MiB);
+    CHECK(memory.account(0).name() == "device 0");
+
+    memory.deallocate(p, 5_MiB, 0, s.get());
+    CHECK(memory.stats(0).requested == 0);
+    CHECK(memory.trim() >= 5_MiB);
+    CHECK(memory.account(0).held() == 0);
+    CHECK(memory.account(0).peak() >= 5_MiB);
+    CHECK(memory.last_failure().empty());
+}
+
+TEST_CASE("what goes beyond the limit is null or an exception, and what fits is served after it",
+          "[interop][pytorch]") {
+    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::stream const s;
+    void* const all = memory.try_allocate(64_MiB, 0, s.get());
+    REQUIRE(all);
+    CHECK(memory.try_allocate(2_MiB, 0, s.get()) == nullptr);
+    CHECK(has(memory.last_failure(), "budget_exceeded: 2.0 MiB refused"));
+    CHECK_THROWS_AS((void)memory.allocate(1, 0, s.get()), std::bad_alloc);
+    memory.deallocate(all, 64_MiB, 0, s.get());
+    void* const next = memory.try_allocate(2_MiB, 0, s.get());
+    CHECK(next);
+    memory.deallocate(next, 2_MiB, 0, s.get());
+    CHECK(memory.try_allocate(64_MiB + 1, 0, s.get()) == nullptr);
+    CHECK(memory.try_allocate(cuota::unlimited, 0, s.get()) == nullptr);
+    CHECK(memory.try_allocate(0, 0, s.get()) == nullptr);
+    memory.deallocate(nullptr, 0, 0, s.get());
+}
+
+TEST_CASE("the default streams' memory is served by their null and special handles", "[interop][pytorch]") {
+    cuota::pytorch_memory memory;
+    for (cudaStream_t const s : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread}) {
+        void* const p = memory.try_allocate(1_MiB, 0, s);
+        CHECK(p);
+        memory.record_stream(p, s == nullptr ? cudaStreamPerThread : nullptr);
+        memory.deallocate(p, 1_MiB, 0, s);
+    }
+    CHECK(memory.stats(0).requested == 0);
+    CHECK(memory.last_failure().empty());
+}
+
+TEST_CASE("a limit that is lowered gives back what nobody uses, and refuses until there is room",
+          "[interop][pytorch]") {
+    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::stream const s;
+    void* const kept = memory.allocate(8_MiB, 0, s.get());
+    void* const gone = memory.allocate(32_MiB, 0, s.get());
+    memory.deallocate(gone, 32_MiB, 0, s.get());
+    CHECK(memory.account(0).held() >= 40_MiB);
+
+    memory.set_limit(0, 4_MiB);
+    CHECK(memory.account(0).held() == 8_MiB);
+    CHECK(memory.try_allocate(2_MiB, 0, s.get()) == nullptr);
+    memory.set_limit(0, 16_MiB);
+    void* const next = memory.try_allocate(2_MiB, 0, s.get());
+    CHECK(next);
+    memory.deallocate(next, 2_MiB, 0, s.get());
+    memory.deallocate(kept, 8_MiB, 0, s.get());
+
+    memory.set_share(0, 0.5);
+    CHECK(memory.account(0).limit() == cuota::device{0}.memory().total / 2);
+    CHECK_THROWS_AS(memory.set_share(0, 1.5), cuota::misuse);
+    CHECK_THROWS_AS(memory.set_share(0, 0.0 / memory.account(0).name().empty()), cuota::misuse);
+    CHECK(memory.account(0).limit() == cuota::device{0}.memory().total / 2);
+}
+
+TEST_CASE("a device that is not there is named, by null and by exception", "[interop][pytorch]") {
+    support::captured_errors errors;
+    cuota::pytorch_memory memory;
+    cuota::stream const s;
+    for (int const device : {-1, cuota::device::count(), 127, 128, 1 << 30}) {
+        CHECK(memory.try_allocate(1, device, s.get()) == nullptr);
+        CHECK(has(memory.last_failure(), "device " + std::to_string(device)));
+        CHECK_THROWS_AS((void)memory.allocate(1, device, s.get()), cuota::misuse);
+    }
+    CHECK(errors.take().size() == 5);
+    int here = 0;
+    memory.deallocate(&here, 4, 0, s.get());  // of which nothing was asked
+    CHECK(has(memory.last_failure(), "device 0 was given back, and none was ever taken there"));
+    CHECK(errors.take().size() == 1);
+}
+
+TEST_CASE("what is given back twice, wrongly, or was never here is reported and changes nothing",
+          "[interop][pytorch]") {
+    support::captured_errors errors;
+    cuota::pytorch_memory memory;
+    cuota::stream const s;
+    void* const p = memory.allocate(3_MiB, 0, s.get());
+    int foreign = 0;
+
+    memory.deallocate(p, 2_MiB, 0, s.get());
+    CHECK(has(memory.last_failure(), "2.0 MiB were given back of"));
+    memory.deallocate(&foreign, 4, 0, s.get());
+    CHECK(has(memory.last_failure(), "not alive here"));
+    CHECK(memory.stats(0).requested == 3_MiB);
+    memory.deallocate(p, 3_MiB, 0, s.get());
+    memory.deallocate(p, 3_MiB, 0, s.get());
+    CHECK(has(memory.last_failure(), "given back twice"));
+    CHECK(memory.stats(0).requested == 0);
+    CHECK(errors.take().size() == 3);
+}
+
+TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]") {
+    cuota::pytorch_memory memory{cuota::device_limits{"1MiB"}};
+    CHECK_THROWS_AS(memory.configure("1MB"), cuota::misuse);
+    memory.configure("32MiB");
+    CHECK(memory.account(0).limit() == 32_MiB);
+    memory.configure("64MiB");
+    CHECK(memory.account(0).limit() == 32_MiB);
+}
+
+TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pytorch]") {
+    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    CHECK(memory.summary_text() == "nothing was asked of any device");
+    CHECK(memory.summary_as_json() == "[]");
+    CHECK_FALSE(memory.is_open(0));
+    cuota::stream const s;
+    void* const p = memory.allocate(3_MiB, 0, s.get());
+    CHECK(memory.is_open(0));
+    CHECK_FALSE((memory.is_open(1) || memory.is_open(-1) || memory.is_open(1 << 20)));
+    CHECK(has(memory.summary_text(), "device 0"));
+    CHECK(has(memory.summary_text(), "pytorch"));
+    CHECK(has(memory.summary_text(), "64.0 MiB"));
+    CHECK(has(memory.summary_as_json(), "\"requested\":3145728"));
+    memory.deallocate(p, 3_MiB, 0, s.get());
+}
+
+TEST_CASE("a text for C is cut where there is no room, between characters, and its length told",
+          "[interop][pytorch]") {
+    std::string const text = "a\u00fcb";  // four bytes
+    CHECK(cuota::copy_text(text, nullptr, 10) == 4);
+    std::vector<char> into(8, '#');
+    CHECK(cuota::copy_text(text, into.data(), 0) == 4);
+    CHECK(into[0] == '#');
+    CHECK(cuota::copy_text(text, into.data(), 5) == 4);
+    CHECK(std::string{into.data()} == text);
+    CHECK(cuota::copy_text(text, into.data(), 3) == 4);
+    CHECK(std::string{into.data()} == "a");
+    CHECK(cuota::copy_text(text, into.data(), 1) == 4);
+    CHECK(into[0] == '\0');
+    CHECK(cuota::copy_text({}, into.data(), 8) == 0);
+}
+
+TEST_CASE("what is recorded begins once, and has the devices that were there and those that come",
+          "[interop][pytorch]") {
+    cuota::stream const s;
+    for (bool const was_there : {false, true}) {
+        cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+        CHECK_THROWS_AS(memory.recorded(), cuota::misuse);
+        if (was_there) memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
+        memory.record({.capacity = 1024});
+        CHECK_THROWS_AS(memory.record(), cuota::misuse);
+        memory.deallocate(memory.allocate(3_MiB, 0, s.get()), 3_MiB, 0, s.get());
+        CHECK(memory.try_allocate(65_MiB, 0, s.get()) == nullptr);
+        std::size_t taken = 0;
+        std::size_t refused = 0;
+        cuota::recording const all = memory.recorded();
+        for (cuota::memory_event const& e : all.events) {
+            taken += e.kind == cuota::event_kind::allocated;
+            refused += e.kind == cuota::event_kind::refused;
+        }
+        CHECK(taken == 1);
+        CHECK(refused == 1);
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/interop/pytorch.hpp>
+
+#include <cstddef>
+#include <string>
+
+#include <cuota/runtime/copy.hpp>
+
+#include "support/calls.hpp"
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+
+using namespace cuota::literals;
+using support::has;
+
+namespace {
+
+// A part of it until the end of the scope.
+class taken {
+public:
+    taken(cuota::pytorch_memory& of, std::size_t bytes, cudaStream_t s)
+        : of_{of}, bytes_{bytes}, stream_{s}, p_{of.allocate(bytes, 0, s)} {}
+    taken(taken const&) = delete;
+    taken& operator=(taken const&) = delete;
+    ~taken() { of_.deallocate(p_, bytes_, 0, stream_); }
+    [[nodiscard]] void* get() const noexcept { return p_; }
+
+private:
+    cuota::pytorch_memory& of_;
+    std::size_t bytes_;
+    cudaStream_t stream_;
+    void* p_;
+};
+
+}  // namespace
+
+TEST_CASE("memory that another stream uses serves nobody before that is over, and nobody waits for it",
+          "[interop][pytorch]") {
+    support::machine const machine;
+    cuota::stream const home;
+    cuota::stream const side;
+    cuota::pytorch_memory memory{cuota::device_limits{"2MiB"}};
+    support::gate gate{side};
+    void* p = memory.allocate(2_MiB, 0, home.get());
+    side.wait(cuota::event{home});
+    cuota::rt::fill_bytes(p, 1, 2_MiB, side, {});
+    memory.record_stream(p, side.get());
+    memory.record_stream(p, side.get());
+    memory.deallocate(p, 2_MiB, 0, home.get());
+    home.synchronize();  // does not wait for the side stream: else this would never end
+
+    void* const q = memory.allocate(2_MiB, 0, home.get());  // the same, and now home waits
+    CHECK(q == p);
+    cuota::rt::fill_bytes(q, 2, 2_MiB, home, {});
+    CHECK_FALSE(home.is_idle());
+    gate.open();
+    home.synchronize();
+    memory.deallocate(q, 2_MiB, 0, home.get());
+    CHECK(cuota::simulator::misuse().races == 0);
+}
+
+TEST_CASE("each CUDA call that fails is null or an exception, and leaves nothing", "[interop][pytorch]") {
+    support::machine machine;
+    cuota::stream const home;
+    cuota::stream const side;
+    auto const seen = support::survives_every_failure(machine, [&] {
+        cuota::pytorch_memory memory{cuota::device_limits{"50%"}};
+        taken const p{memory, 3_MiB, home.get()};
+        {
+            taken const q{memory, 1_MiB, home.get()};
+            memory.record_stream(q.get(), side.get());
+        }
+        taken const r{memory, 1_MiB, side.get()};
+        memory.set_share(0, 0.25);
+    });
+    CHECK(seen.thrown > 0);
+    CHECK(seen.reported > 0);
+}
+
+TEST_CASE("each CUDA call that fails under a request for null is null, and says why", "[interop][pytorch]") {
+    support::machine machine;
+    cuota::stream const home;
+    for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown})
+        for (std::uint64_t nth = 1;; ++nth) {
+            INFO("call " << nth << " fails with " << cudaGetErrorName(code));
+            auto const live = cuota::simulator::live().total();
+            auto const injected = cuota::simulator::faults_injected();
+            bool was_used = false;
+            {
+                cuota::pytorch_memory memory;
+                cuota::simulator::fail_call(nullptr, nth, code);
+                void* const p = memory.try_allocate(3_MiB, 0, home.get());
+                was_used = cuota::simulator::faults_injected() != injected;
+                cuota::simulator::clear_faults();
+                CHECK((p != nullptr || was_used));
+                CHECK((p != nullptr || !memory.last_failure().empty()));
+                void* const q = memory.try_allocate(1_MiB, 0, home.get());
+                CHECK(q);  // a failure that has passed is no reason for another
+                memory.deallocate(p, 3_MiB, 0, home.get());
+                memory.deallocate(q, 1_MiB, 0, home.get());
+            }
+            CHECK(cuota::simulator::live().total() == live);
+            (void)machine.errors.take();
+            if (!was_used) break;
+        }
+}
+
+TEST_CASE("what is no lack of memory is reported, because PyTorch will call it one", "[interop][pytorch]") {
+    support::machine machine;
+    cuota::stream const home;
+    cuota::pytorch_memory memory{cuota::device_limits{"2MiB"}};
+    CHECK(memory.try_allocate(4_MiB, 0, home.get()) == nullptr);
+    CHECK(machine.errors.take().empty());
+    cuota::simulator::fail_call("cudaGetDevice", 1, cudaErrorInitializationError);
+    CHECK(memory.try_allocate(1_MiB, 0, home.get()) == nullptr);
+    CHECK(has(memory.last_failure(), "cudaGetDevice"));
+    CHECK(machine.errors.take().size() == 1);
+}
+
+TEST_CASE("when CUDA has unloaded, what comes back is left to the driver, without a word",
+          "[interop][pytorch]") {
+    support::machine machine;
+    cuota::stream const home;
+    cuota::pytorch_memory memory;
+    void* const p = memory.allocate(1_MiB, 0, home.get());
+    cuota::simulator::fail_call("cudaGetDevice", 1, cudaErrorCudartUnloading);
+    memory.deallocate(p, 1_MiB, 0, home.get());
+    CHECK(machine.errors.take().empty());
+    cuota::simulator::fail_call("cudaGetDevice", 1, cudaErrorCudartUnloading);
+    CHECK(memory.try_allocate(1_MiB, 0, home.get()) == nullptr);
+    CHECK(machine.errors.take().empty());
+    memory.deallocate(p, 1_MiB, 0, home.get());
+}
+
+TEST_CASE("each device has its budget, and memory of one is given back there only", "[interop][pytorch]") {
+    support::machine machine{{.devices = 2}};
+    cuota::pytorch_memory memory{cuota::device_limits{"1=4MiB,50%"}};
+    void* const first = memory.allocate(1_MiB, 0, nullptr);
+    void* const second = memory.allocate(1_MiB, 1, nullptr);
+    CHECK(memory.account(0).limit() == 4_GiB);
+    CHECK(memory.account(1).limit() == 4_MiB);
+    CHECK(memory.try_allocate(8_MiB, 1, nullptr) == nullptr);
+    CHECK(cuota::device::current().ordinal() == 0);
+    memory.deallocate(second, 1_MiB, 0, nullptr);
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(memory.stats(1).requested == 1_MiB);
+    memory.deallocate(second, 1_MiB, 1, nullptr);
+    memory.deallocate(first, 1_MiB, 0, nullptr);
+    CHECK(memory.stats(0).requested + memory.stats(1).requested == 0);
+    CHECK(has(memory.summary_text(), "device 1"));
+}
+
+TEST_CASE("to ask for the same memory again takes no more of the driver", "[interop][pytorch]") {
+    support::machine const machine;
+    cuota::pytorch_memory memory;
+    cuota::stream const s;
+    memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
+    support::calls_since const created{"cuMemCreate"};
+    for (int i = 0; i != 10; ++i) memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
+    CHECK(created.count() == 0);
+}
