@@ -291,8 +291,9 @@ public:
         {
             auto const g = into_classes_.write(stream_);
             auto const scores = scores_.read(stream_);  // now their gradient
-            blas_.multiply(stream_, product<true, false>{shape_.hidden, shape_.classes, n, hidden_.read(stream_),
-                                                         scores, weights_of(g.span(), shape_.classes)});
+            blas_.multiply(stream_,
+                           product<true, false>{shape_.hidden, shape_.classes, n, hidden_.read(stream_),
+                                                scores, weights_of(g.span(), shape_.classes)});
             cuota::for_each_index(stream_, shape_.classes,
                                   sum_columns{n, shape_.classes, scores, biases_of(g.span(), shape_.classes)},
                                   "sum_columns");
@@ -301,11 +302,12 @@ public:
         {
             auto const g = into_hidden_.write(stream_);
             auto const back = hidden_gradient_.write(stream_);
-            blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes, scores_.read(stream_),
-                                                         weights_out(p.span()), back});
+            blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes,
+                                                         scores_.read(stream_), weights_out(p.span()), back});
             cuota::for_each_index(stream_, n * shape_.hidden, mask{hidden_.read(stream_), back}, "mask");
-            blas_.multiply(stream_, product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_),
-                                                         back, weights_of(g.span(), shape_.hidden)});
+            blas_.multiply(stream_,
+                           product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_), back,
+                                                weights_of(g.span(), shape_.hidden)});
             cuota::for_each_index(stream_, shape_.hidden,
                                   sum_columns{n, shape_.hidden, back, biases_of(g.span(), shape_.hidden)},
                                   "sum_columns");
@@ -355,8 +357,8 @@ private:
         cuota::for_each_index(stream_, n * shape_.classes,
                               add_bias{shape_.classes, false, bias_out(p.span()), scores}, "add_bias");
         cuota::for_each_index(stream_, n,
-                              score{shape_.classes, share, labels_.read(stream_),
-                                    scores, losses_.write(stream_), hits_.write(stream_)},
+                              score{shape_.classes, share, labels_.read(stream_), scores,
+                                    losses_.write(stream_), hits_.write(stream_)},
                               "score");
         cuota::for_each_index(stream_, 1,
                               add_up{n, losses_.read(stream_), hits_.read(stream_), totals_.write(stream_)},

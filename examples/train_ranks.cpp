@@ -42,7 +42,8 @@ constexpr char const* usage =
     "\n"
     "Trains an image classifier (one hidden layer) on RANKS ranks; each has a share of every batch.\n"
     "\n"
-    "  --mnist FOLDER         t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz; none: a synthetic set\n"
+    "  --mnist FOLDER         t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz; none: a synthetic "
+    "set\n"
     "  --batch N              samples in a step, of all ranks together; they share them evenly   (256)\n"
     "  --steps N              steps                                                              (20)\n"
     "  --hidden N             units of the hidden layer                                          (128)\n"
@@ -116,18 +117,21 @@ options parse(std::vector<std::string_view> const& arguments) {
 /// One rank.
 class trainer {
 public:
-    trainer(options const& how, cuota::mpi_ranks const& group, train::any_samples const& samples, std::size_t classes)
+    trainer(options const& how, cuota::mpi_ranks const& group, train::any_samples const& samples,
+            std::size_t classes)
         : how_{how}, group_{group}, ranks_{group_.join()} {
         if (how.batch % group.ranks() != 0)
             throw usage_error{"--batch " + std::to_string(how.batch) + " cannot be shared by " +
                               std::to_string(group.ranks()) + " ranks"};
         std::size_t const batch = how.batch / group.ranks();
-        cuota::loader_options load{.batch = batch, .device = device_, .pinned = pinned_, .seed = 1, .part = group.part()};
+        cuota::loader_options load{
+            .batch = batch, .device = device_, .pinned = pinned_, .seed = 1, .part = group.part()};
         // What one rank has no room for is made on none.
         cuota::all_or_none(ranks_, "the network and its buffers", [&] {
             loader_.emplace(samples, load);
             pool_.emplace(device_);
-            net_.emplace(train::shape{batch, samples.fields()[0].count(), how.hidden, classes}, 1, stream_, *pool_);
+            net_.emplace(train::shape{batch, samples.fields()[0].count(), how.hidden, classes}, 1, stream_,
+                         *pool_);
             sums_.emplace(cuota::mpi_sums{group_}, net_->gradients(),
                           cuota::bucket_options{.bytes = how.bucket,
                                                 .memory = cuota::budgeted<cuota::pinned_memory>{pinned_}});
@@ -145,7 +149,9 @@ private:
     [[nodiscard]] bool is_now(std::optional<trouble> const& t) const {
         return t && t->rank == group_.rank() && t->step == step_;
     }
-    void be_refused() { cuota::device_buffer<float> const more{device_.limit() / sizeof(float), stream_, *pool_}; }
+    void be_refused() {
+        cuota::device_buffer<float> const more{device_.limit() / sizeof(float), stream_, *pool_};
+    }
 
     /// False at the epoch's end, which is on all ranks at once.
     [[nodiscard]] bool step(cuota::epoch_range& range) {
@@ -179,7 +185,8 @@ private:
         double sum = 0;
         for (std::uint64_t const loss : losses) sum += std::bit_cast<double>(loss);
         if (group_.rank() != 0) return;
-        std::printf("step %zu  samples %zu  loss %.12g\n", step_, part.of, sum / static_cast<double>(part.of));
+        std::printf("step %zu  samples %zu  loss %.12g\n", step_, part.of,
+                    sum / static_cast<double>(part.of));
         std::fflush(stdout);
     }
 
@@ -209,10 +216,12 @@ void run(options const& how, cuota::mpi_ranks const& group) {
     group.close();
 }
 
-/// An error as one line.
+/// An error as one line: of a refusal the first, and why, where it was another rank's.
 std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
-    return std::string{text.substr(0, text.find('\n'))};
+    std::string line{text.substr(0, text.find('\n'))};
+    auto const* const refused = dynamic_cast<cuota::out_of_memory const*>(&error);
+    return refused && !refused->facts().cause.empty() ? line + "; " + refused->facts().cause : line;
 }
 
 /// 0 to 2, when all ranks end together. Where they cannot, the others are ended with this one: MPI_Finalize would wait.
@@ -234,7 +243,8 @@ int run_rank(options const& how) {
         return 2;
     } catch (std::exception const& error) {
         say(error);
-        std::this_thread::sleep_for(std::chrono::seconds{1});  // the others know by now, and have something to say
+        std::this_thread::sleep_for(
+            std::chrono::seconds{1});  // the others know by now, and have something to say
         MPI_Abort(MPI_COMM_WORLD, 1);
         return 1;
     }

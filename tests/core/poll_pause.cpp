@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("who polls sleeps after a while, longer each time, and half a millisecond at most", "[core][poll_pause]") {
+TEST_CASE("who polls sleeps after a while, longer each time, and half a millisecond at most",
+          "[core][poll_pause]") {
     cuota::detail::poll_pause pause;
     CHECK(pause.next() == 0us);
     while (pause.next() == 0us) pause();

@@ -106,7 +106,8 @@ TEST_CASE("a rank that leaves is named to all others, whichever and however it g
                     text += why_gone(gone, [&] { (void)mine.smallest(1, "q"); });  // the group does not heal
                 }
             } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "its own"); }
-            if (me() != gone) CHECK(support::has(text, by_exception ? "left by an exception" : "it has ended"));
+            if (me() != gone)
+                CHECK(support::has(text, by_exception ? "left by an exception" : "it has ended"));
         }
 }
 
@@ -133,7 +134,8 @@ TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "
     CHECK((memory.use_count() > 1) == has_begun);  // what MPI may still write to stays for ever
 }
 
-TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes", "[interop][mpi]") {
+TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes",
+          "[interop][mpi]") {
     mpi_ranks const group{MPI_COMM_WORLD, some_seconds};
     agreement mine = group.join();
     (void)mine.smallest(1, "q");
@@ -152,7 +154,8 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
         mpi_sums sums{group};
         auto const memory = std::make_shared<std::vector<float>>(100'000);
         std::span<float> const floats{*memory};
-        auto const number = sums.begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
+        auto const number =
+            sums.begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
         auto const text = why_gone(3, [&] {
             while (!sums.is_over(number)) sums.check();
         });
@@ -170,7 +173,8 @@ TEST_CASE("ranks that are not all there make no group", "[interop][mpi]") {
         CHECK(error.call() == "MPI_Comm_idup");
     }
     meet();
-    if (me() == 1) CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI still brings to its end what the others have given up
+    if (me() == 1)
+        CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI still brings to its end what the others have given up
     meet();
 }
 
@@ -181,7 +185,8 @@ std::vector<float> part_of(std::size_t rank, std::size_t n, std::size_t count) {
     return all;
 }
 
-TEST_CASE("sums have the same bits on all ranks: those of adding up in the order of ranks", "[interop][mpi]") {
+TEST_CASE("sums have the same bits on all ranks: those of adding up in the order of ranks",
+          "[interop][mpi]") {
     mpi_ranks const group{MPI_COMM_WORLD, 1h};
     mpi_sums sums{group};
     std::vector<std::size_t> const counts{1, 2, 3, 4, 5, 1000, 300'001, 17};
@@ -194,8 +199,8 @@ TEST_CASE("sums have the same bits on all ranks: those of adding up in the order
         auto memory = std::make_shared<std::vector<float>>(part_of(me(), n, counts[n]));
         memory->resize(counts[n] + sums.scratch(counts[n]));
         std::span<float> const floats{*memory};
-        open.push_back(
-            {memory, sums.begin(floats.first(counts[n]), floats.subspan(counts[n]), memory, cudaStreamLegacy)});
+        open.push_back({memory, sums.begin(floats.first(counts[n]), floats.subspan(counts[n]), memory,
+                                           cudaStreamLegacy)});
     }
     std::vector<std::vector<float>> const right = support::sums_of_ranks(all_of_us(), counts);
     for (std::size_t n = counts.size(); n-- != 0;) {
@@ -214,7 +219,8 @@ TEST_CASE("sums without room beside them are refused", "[interop][mpi]") {
     std::span<float> const floats{*memory};
     CHECK_THROWS_AS(sums.begin(floats, floats.first(10), memory, cudaStreamLegacy), cuota::misuse);
     group.close();
-    CHECK_THROWS_AS(sums.begin(floats.first(10), floats.subspan(10), memory, cudaStreamLegacy), cuota::misuse);
+    CHECK_THROWS_AS(sums.begin(floats.first(10), floats.subspan(10), memory, cudaStreamLegacy),
+                    cuota::misuse);
 }
 
 TEST_CASE("gradients become their sums over processes, a refusal on one is all's, and the next step is right",
@@ -238,7 +244,8 @@ TEST_CASE("gradients become their sums over processes, a refusal on one is all's
         };
         if (refused != all_of_us()) {
             auto const error = support::thrown<cuota::out_of_memory>(run);
-            CHECK(support::has(error.what(), me() == refused ? "none" : "rank " + std::to_string(refused) + " was refused"));
+            CHECK(support::has(
+                error.what(), me() == refused ? "none" : "rank " + std::to_string(refused) + " was refused"));
             continue;
         }
         run();

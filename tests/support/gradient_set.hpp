@@ -25,7 +25,8 @@ struct write_parts {
 /// One rank's gradients, and the kernels that stand for its backward run.
 class gradient_set {
 public:
-    gradient_set(std::size_t rank, std::vector<std::size_t> counts) : rank_{rank}, counts_{std::move(counts)} {
+    gradient_set(std::size_t rank, std::vector<std::size_t> counts)
+        : rank_{rank}, counts_{std::move(counts)} {
         for (std::size_t const count : counts_)
             gradients_.emplace_back(count, stream_, cuota::device_memory{}, cuota::tag{"gradient"});
     }
@@ -37,9 +38,12 @@ public:
             values.push_back(part_of_sum(rank_, gradient, i, step));
         cuota::device_buffer<float> const source{values, stream_, cuota::device_memory{}};
         cuota::for_each_index(stream_, values.size(),
-                              write_parts{source.read(stream_), gradients_[gradient].write(stream_)}, "backward");
+                              write_parts{source.read(stream_), gradients_[gradient].write(stream_)},
+                              "backward");
     }
-    [[nodiscard]] cuota::device_buffer<float>& operator[](std::size_t gradient) { return gradients_[gradient]; }
+    [[nodiscard]] cuota::device_buffer<float>& operator[](std::size_t gradient) {
+        return gradients_[gradient];
+    }
     [[nodiscard]] std::size_t size() const { return counts_.size(); }
     [[nodiscard]] std::vector<std::vector<float>> values() {
         std::vector<std::vector<float>> all;

@@ -47,8 +47,10 @@ std::vector<ended_rank> run_rank_threads(std::size_t ranks, std::chrono::nanosec
 }
 
 /// What rank r has for element i of a gradient: no two sums of them round alike in another order.
-[[nodiscard]] inline float part_of_sum(std::size_t rank, std::size_t gradient, std::size_t i, std::size_t step = 0) {
-    auto const mixed = static_cast<std::uint32_t>((rank * 7919 + gradient * 104729 + i * 31 + step * 17) * 2654435761U);
+[[nodiscard]] inline float part_of_sum(std::size_t rank, std::size_t gradient, std::size_t i,
+                                       std::size_t step = 0) {
+    auto const mixed =
+        static_cast<std::uint32_t>((rank * 7919 + gradient * 104729 + i * 31 + step * 17) * 2654435761U);
     return static_cast<float>(mixed >> 8U) / 1048576.0f - 7.5f;
 }
 /// The sums over `ranks`, in their order.

@@ -35,7 +35,8 @@ public:
     [[nodiscard]] std::size_t missing(std::uint64_t number) {
         std::scoped_lock const lock{guard_};
         auto const& parts = sums_[number];
-        return std::size_t(std::ranges::find_if(parts, [](auto const& p) { return p.empty(); }) - parts.begin());
+        return std::size_t(std::ranges::find_if(parts, [](auto const& p) { return p.empty(); }) -
+                           parts.begin());
     }
     /// In the order of ranks.
     void take(std::uint64_t number, std::span<float> to) {

@@ -58,15 +58,17 @@ void make_all(buckets& sums, gradient_set& gradients, std::size_t step = 0) {
     }
 }
 
-TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the buckets", "[training][gradient_buckets]") {
+TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the buckets",
+          "[training][gradient_buckets]") {
     for (std::size_t const bytes : {4U, 100U, 1024U, 1U << 20U})
         for (std::size_t slots = 1; slots != 4; ++slots) {
             INFO(slots << " slots of " << bytes << " bytes");
             if (bytes == 4 && slots != 3) continue;  // 1370 buckets
-            auto const ends = sum_on_ranks(3, {.bytes = bytes, .slots = slots},
-                                           [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
-                                               sums.reduce(mine, [&] { make_all(sums, gradients); });
-                                           });
+            auto const ends =
+                sum_on_ranks(3, {.bytes = bytes, .slots = slots},
+                             [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
+                                 sums.reduce(mine, [&] { make_all(sums, gradients); });
+                             });
             for (ended_rank const& end : ends) {
                 CHECK(end.text.empty());
                 CHECK(end.gradients == support::sums_of_ranks(3, counts));
@@ -76,8 +78,8 @@ TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the
 
 TEST_CASE("the order in which gradients become ready changes nothing, and may be another on each rank",
           "[training][gradient_buckets]") {
-    auto const ends =
-        sum_on_ranks(4, {.bytes = 256}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+    auto const ends = sum_on_ranks(
+        4, {.bytes = 256}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
             std::vector<std::size_t> order(counts.size());
             std::iota(order.begin(), order.end(), 0U);
             std::ranges::rotate(order, order.begin() + std::ptrdiff_t(r));
@@ -93,11 +95,12 @@ TEST_CASE("the order in which gradients become ready changes nothing, and may be
 }
 
 TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
-    auto const ends =
-        sum_on_ranks(2, {.bytes = 512}, [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
+    auto const ends = sum_on_ranks(
+        2, {.bytes = 512}, [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
             for (std::size_t step = 0; step != 5; ++step) {
                 sums.reduce(mine, [&] { make_all(sums, gradients, step); });
-                support::claim(gradients.values() == support::sums_of_ranks(2, counts, step), "each step has its sums");
+                support::claim(gradients.values() == support::sums_of_ranks(2, counts, step),
+                               "each step has its sums");
             }
         });
     for (ended_rank const& end : ends) CHECK(end.text.empty());
@@ -129,7 +132,8 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
         for (std::size_t refused = 0; refused != 2; ++refused) {
             INFO("rank " << refused << ", after " << given << " gradients");
             auto const ends = sum_on_ranks(
-                3, {.bytes = 512}, [&](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+                3, {.bytes = 512},
+                [&](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
                     cuota::budget none{"none", 8};
                     std::string why;
                     try {
@@ -143,9 +147,10 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
                     } catch (cuota::budget_exceeded const&) {
                         why = "its own";
                     } catch (cuota::out_of_memory const& error) { why = error.what(); }
-                    support::claim(r == refused ? why == "its own"
-                                                : support::has(why, "rank " + std::to_string(refused) +
-                                                                        " was refused at the gradients of a step"),
+                    support::claim(r == refused
+                                       ? why == "its own"
+                                       : support::has(why, "rank " + std::to_string(refused) +
+                                                               " was refused at the gradients of a step"),
                                    "all are refused, and told whose it is: " + why);
                     sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
                 });
@@ -158,8 +163,8 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
 
 TEST_CASE("a rank whose backward run fails keeps its own error, and is named to the others",
           "[training][gradient_buckets]") {
-    auto const ends =
-        sum_on_ranks(3, {.bytes = 512}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+    auto const ends = sum_on_ranks(
+        3, {.bytes = 512}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
             sums.reduce(mine, [&] {
                 gradients.make(0);
                 sums.ready(0, gradients[0]);
@@ -172,7 +177,8 @@ TEST_CASE("a rank whose backward run fails keeps its own error, and is named to 
         CHECK(support::has(ends[r].text, "rank 2 of 3: it failed at: the gradients of a step"));
 }
 
-TEST_CASE("a rank that does not come to a sum is named when the deadline is over", "[training][gradient_buckets]") {
+TEST_CASE("a rank that does not come to a sum is named when the deadline is over",
+          "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(3);
     auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
         if (r == 1) return;
@@ -181,7 +187,8 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
         try {
             sums.reduce(mine, [&] { make_all(sums, gradients); });
         } catch (cuota::rank_gone const&) {
-            (void)support::thrown<cuota::misuse>([&] { sums.reduce(mine, [] {}); });  // the link has failed for good
+            (void)support::thrown<cuota::misuse>(
+                [&] { sums.reduce(mine, [] {}); });  // the link has failed for good
             throw;
         }
     });
@@ -200,9 +207,9 @@ TEST_CASE("what a step has to do with its gradients is checked, and the ranks st
     };
     CHECK(support::has(why([] {}), "gradient 0 of 5 was left out"));
     CHECK(support::has(why([&] {
-              sums.ready(0, gradients[0]);
-              sums.ready(0, gradients[0]);
-          }),
+                           sums.ready(0, gradients[0]);
+                           sums.ready(0, gradients[0]);
+                       }),
                        "gradient 0 is ready twice"));
     CHECK(support::has(why([&] { sums.ready(5, gradients[0]); }), "gradient 5 is not one of 5"));
     CHECK(support::has(why([&] { sums.ready(1, gradients[0]); }),
@@ -231,10 +238,11 @@ TEST_CASE("the slots are charged when the buckets are made, exactly, and do not 
     }
     CHECK(pinned.now().held == 0);
     cuota::budget const less{"less", 2047};
-    CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h},
-                             counts,
-                             {.bytes = 1024, .slots = 2, .memory = cuota::budgeted<cuota::pinned_memory>{less}}}),
-                    cuota::budget_exceeded);
+    CHECK_THROWS_AS(
+        (buckets{thread_sums{board, 0, 1h},
+                 counts,
+                 {.bytes = 1024, .slots = 2, .memory = cuota::budgeted<cuota::pinned_memory>{less}}}),
+        cuota::budget_exceeded);
     CHECK(less.now().held == 0);
 }
 

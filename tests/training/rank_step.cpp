@@ -23,10 +23,13 @@ using cuota::all_or_none;
 using namespace std::chrono_literals;
 
 // What each rank ended with, in words.
-std::vector<std::string> on_ranks(std::size_t ranks, std::function<std::string(std::size_t, agreement&)> const& run) {
+std::vector<std::string> on_ranks(std::size_t ranks,
+                                  std::function<std::string(std::size_t, agreement&)> const& run) {
     std::vector<std::string> texts;
-    for (auto const& end : support::run_rank_threads(
-             ranks, 1h, [&](std::size_t r, agreement& mine, support::ended_rank& mine_end) { mine_end.text = run(r, mine); }))
+    for (auto const &end : support::run_rank_threads(
+             ranks, 1h, [&](std::size_t r, agreement&mine, support::ended_rank&mine_end) {
+                 mine_end.text = run(r, mine);
+             }))
         texts.push_back(end.text);
     return texts;
 }
@@ -39,7 +42,8 @@ TEST_CASE("what went well everywhere gives each rank its own result", "[training
     CHECK(ends == std::vector<std::string>{"0", "10", "20"});
 }
 
-TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves them in step", "[training][rank_step]") {
+TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves them in step",
+          "[training][rank_step]") {
     for (std::size_t refused = 0; refused != 3; ++refused) {
         auto const ends = on_ranks(3, [&](std::size_t r, agreement& mine) {
             cuota::budget small{"small", r == refused ? 10U : 100U};
@@ -57,15 +61,15 @@ TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves th
         });
         for (std::size_t r = 0; r != 3; ++r) {
             INFO(ends[r]);
-            CHECK(support::has(ends[r], r == refused
-                                            ? "small"
-                                            : "rank " + std::to_string(refused) +
-                                                  " was refused at the step's memory"));
+            CHECK(support::has(ends[r], r == refused ? "small"
+                                                     : "rank " + std::to_string(refused) +
+                                                           " was refused at the step's memory"));
         }
     }
 }
 
-TEST_CASE("what fails on one rank is its own error there, and that rank's end to the others", "[training][rank_step]") {
+TEST_CASE("what fails on one rank is its own error there, and that rank's end to the others",
+          "[training][rank_step]") {
     auto const ends = on_ranks(3, [](std::size_t r, agreement& mine) {
         all_or_none(mine, "the next batch", [&] {
             if (r == 1) throw std::runtime_error{"no such file"};
@@ -77,7 +81,8 @@ TEST_CASE("what fails on one rank is its own error there, and that rank's end to
         CHECK(support::has(ends[r], "rank 1 of 3: it failed at: the next batch"));
 }
 
-TEST_CASE("ragged parts of a batch have weights that sum to one, in the order of ranks", "[training][rank_step]") {
+TEST_CASE("ragged parts of a batch have weights that sum to one, in the order of ranks",
+          "[training][rank_step]") {
     std::vector<std::size_t> const counts{5, 0, 4, 7};
     std::vector<cuota::micro_batch> parts(counts.size());
     (void)on_ranks(counts.size(), [&](std::size_t r, agreement& mine) {

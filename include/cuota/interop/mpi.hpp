@@ -129,7 +129,8 @@ public:
     /// Throws: rank_gone when a rank is known to be gone, or the first sum is late.
     void check() {
         line_->listen();
-        if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() && !is_over(begun_ - open_.size()))
+        if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() &&
+            !is_over(begun_ - open_.size()))
             line_->give_up(open_.front().missing(), "its part of a sum did not come in time");
     }
 

@@ -117,7 +117,8 @@ struct mpi_requests {
 /// stays as it is until the process ends, for MPI may still read and write there.
 struct mpi_leave_open {
     void operator()(mpi_requests* done_with) const noexcept {
-        static std::atomic<mpi_requests*> first = nullptr;  // never freed, and in sight of those who look for leaks
+        static std::atomic<mpi_requests*> first =
+            nullptr;  // never freed, and in sight of those who look for leaks
         if (std::ranges::all_of(done_with->all, [](MPI_Request r) { return r == MPI_REQUEST_NULL; })) {
             delete done_with;
             return;

@@ -95,7 +95,8 @@ public:
         wait_for_each("it has not closed the group in time", [](peer const& p) { return p.has_closed; });
         auto const end = clock::now() + deadline_;
         for (poll_pause pause; !are_sent(); pause())
-            if (clock::now() >= end) give_up(rank_ == 0 ? 1 : 0, "what was sent to all did not arrive in time");
+            if (clock::now() >= end)
+                give_up(rank_ == 0 ? 1 : 0, "what was sent to all did not arrive in time");
         is_closed_ = true;
         mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
     }
@@ -160,7 +161,8 @@ private:
     }
     [[nodiscard]] std::vector<std::uint64_t> notice_of(absence const& gone, bool is_last) const {
         std::size_t const length = std::min(gone.why.size(), longest_text);
-        std::vector<std::uint64_t> made{is_last ? is_last_notice : is_notice, gone.rank, rounds_, sums_, length};
+        std::vector<std::uint64_t> made{is_last ? is_last_notice : is_notice, gone.rank, rounds_, sums_,
+                                        length};
         made.resize(made.size() + (length + 7) / 8);
         std::memcpy(made.data() + 5, gone.why.data(), length);
         return made;

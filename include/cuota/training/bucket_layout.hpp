@@ -28,7 +28,8 @@ struct bucket_piece {
 class bucket_layout {
 public:
     /// Throws: misuse for buckets of no elements.
-    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where) : counts_{std::move(counts)} {
+    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
+        : counts_{std::move(counts)} {
         if (capacity == 0) throw misuse{"gradient_buckets: a bucket has no room for a single element", where};
         for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
             for (std::size_t from = 0; from != counts_[gradient];) {

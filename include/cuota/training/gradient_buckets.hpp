@@ -41,7 +41,8 @@ namespace cuota::inline v0 {
 /// What any of them throws is the end of the link.
 template <class L>
 concept reduce_link = std::movable<L> &&
-    requires(L& link, std::span<float> floats, std::shared_ptr<void const> owner, stream_ref s, std::uint64_t number) {
+    requires(L& link, std::span<float> floats, std::shared_ptr<void const> owner, stream_ref s,
+             std::uint64_t number) {
     { L::on_device } -> std::convertible_to<bool>;
     { link.ranks() } -> std::convertible_to<std::size_t>;
     { link.scratch(floats.size()) } -> std::same_as<std::size_t>;
@@ -51,8 +52,9 @@ concept reduce_link = std::movable<L> &&
 };
 
 struct bucket_options {
-    std::size_t bytes = std::size_t{4} << 20U;  ///< of a bucket: some, so that the first is soon full; not too few
-    std::size_t slots = 2;                      ///< buckets that are under way together
+    std::size_t bytes = std::size_t{4}
+                        << 20U;  ///< of a bucket: some, so that the first is soon full; not too few
+    std::size_t slots = 2;       ///< buckets that are under way together
     /// What the slots stand in: pinned for a link of the host, a device's for one of the device; with a budget it is
     /// budgeted<pinned_memory>{budget}.
     any_resource memory = pinned_memory{};
@@ -125,9 +127,7 @@ public:
             try {
                 run(backward, where);
                 return detail::outcome::went_well;
-            } catch (rank_gone const&) {
-                throw;
-            } catch (...) {
+            } catch (rank_gone const&) { throw; } catch (...) {
                 if (!is_broken_) throw;
                 why = std::current_exception();  // the agreement may know who is gone
                 return detail::outcome::failed;
@@ -152,8 +152,9 @@ public:
                                                         : " is ready twice"),
                          where};
         if (of.size() != layout_.count(gradient))
-            throw misuse{"gradient_buckets: gradient " + count_text(gradient) + " has " + count_text(of.size()) +
-                             " elements, and was declared with " + count_text(layout_.count(gradient)),
+            throw misuse{"gradient_buckets: gradient " + count_text(gradient) + " has " +
+                             count_text(of.size()) + " elements, and was declared with " +
+                             count_text(layout_.count(gradient)),
                          where};
         given_[gradient].emplace(of.write(comm_, where));
         progress();
@@ -199,8 +200,9 @@ private:
             backward();
             auto const left_out = std::ranges::find_if(given_, [](auto const& g) { return !g; });
             if (left_out != given_.end())
-                throw misuse{"gradient_buckets: gradient " + count_text(std::size_t(left_out - given_.begin())) +
-                                 " of " + count_text(given_.size()) + " was left out",
+                throw misuse{"gradient_buckets: gradient " +
+                                 count_text(std::size_t(left_out - given_.begin())) + " of " +
+                                 count_text(given_.size()) + " was left out",
                              where};
             finish();
         } catch (...) {
@@ -314,7 +316,8 @@ private:
     void begin_sum(flight& f) {
         slot const& s = slots_[f.slot];
         std::size_t const count = layout_.elements(f.bucket);
-        f.number = on_link([&] { return link_.begin(s.all.first(count), s.all.subspan(count), s.memory, comm_); });
+        f.number =
+            on_link([&] { return link_.begin(s.all.first(count), s.all.subspan(count), s.memory, comm_); });
         f.at = stage::summing;
     }
 
@@ -352,9 +355,9 @@ private:
     detail::bucket_layout layout_;
     std::vector<slot> slots_{};
     std::vector<std::size_t> free_{};
-    std::deque<flight> flights_{};                   // in the order of buckets
+    std::deque<flight> flights_{};                    // in the order of buckets
     std::vector<std::optional<lease<float>>> given_;  // of each gradient
-    std::size_t next_ = 0;                           // the bucket that is launched next
+    std::size_t next_ = 0;                            // the bucket that is launched next
     bool is_in_step_ = false;
     bool gives_nothing_ = false;
     bool is_broken_ = false;
