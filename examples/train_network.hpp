@@ -33,9 +33,10 @@ struct shape {
     std::size_t hidden;
     std::size_t classes;
 
-    [[nodiscard]] std::size_t parameters() const {
-        return inputs * hidden + hidden + hidden * classes + classes;
-    }
+    // Of a layer: weights and biases.
+    [[nodiscard]] std::size_t into_hidden() const { return inputs * hidden + hidden; }
+    [[nodiscard]] std::size_t into_classes() const { return hidden * classes + classes; }
+    [[nodiscard]] std::size_t parameters() const { return into_hidden() + into_classes(); }
 };
 
 // ---- kernels: one index, one thread ----
@@ -226,7 +227,7 @@ public:
                                    cuota::pool_resource::granule());
         };
         return {{"parameters", bytes(s.parameters(), sizeof(float))},
-                {"gradients", bytes(s.parameters(), sizeof(float))},
+                {"gradients", bytes(s.into_hidden(), sizeof(float)) + bytes(s.into_classes(), sizeof(float))},
                 {"momentum", bytes(s.parameters(), sizeof(float))},
                 {"input", bytes(s.batch * s.inputs, sizeof(float))},
                 {"labels", bytes(s.batch, sizeof(std::int32_t))},
@@ -242,7 +243,8 @@ public:
         : shape_{s},
           stream_{on},
           parameters_{s.parameters(), on, memory, cuota::no_init, "parameters"},
-          gradients_{s.parameters(), on, memory, "gradients"},
+          into_hidden_{s.into_hidden(), on, memory, "gradients"},
+          into_classes_{s.into_classes(), on, memory, "gradients"},
           momentum_{s.parameters(), on, memory, "momentum"},
           input_{s.batch * s.inputs, on, memory, "input"},
           labels_{s.batch, on, memory, "labels"},
@@ -268,51 +270,65 @@ public:
     }
 
     /// Scores of the batch that was set; adds its loss and hits to the totals.
-    void evaluate() {
-        auto const p = parameters_.read(stream_);
-        auto const hidden = hidden_.write(stream_);
-        auto const scores = scores_.write(stream_);
-        std::size_t const n = samples_;
-        blas_.multiply(stream_, product<false, false>{n, shape_.hidden, shape_.inputs, input_.read(stream_),
-                                                      weights_in(p.span()), hidden});
-        cuota::for_each_index(stream_, n * shape_.hidden,
-                              add_bias{shape_.hidden, true, bias_in(p.span()), hidden}, "add_bias");
-        blas_.multiply(stream_, product<false, false>{n, shape_.classes, shape_.hidden, hidden.span(),
-                                                      weights_out(p.span()), scores});
-        cuota::for_each_index(stream_, n * shape_.classes,
-                              add_bias{shape_.classes, false, bias_out(p.span()), scores}, "add_bias");
-        cuota::for_each_index(stream_, n,
-                              score{shape_.classes, 1.0f / static_cast<float>(n), labels_.read(stream_),
-                                    scores, losses_.write(stream_), hits_.write(stream_)},
-                              "score");
-        cuota::for_each_index(stream_, 1,
-                              add_up{n, losses_.read(stream_), hits_.read(stream_), totals_.write(stream_)},
-                              "add_up");
-    }
+    void evaluate() { evaluate(1.0f / static_cast<float>(samples_)); }
 
     /// Evaluates, then moves the parameters against the gradient.
     void learn(float rate) {
-        constexpr float momentum = 0.9f;
-        evaluate();
-        auto const p = parameters_.write(stream_);
-        auto const g = gradients_.write(stream_);
-        auto const hidden = hidden_.read(stream_);
-        auto const scores = scores_.read(stream_);  // now their gradient
-        auto const back = hidden_gradient_.write(stream_);
+        backward(1.0f / static_cast<float>(samples_), [](std::size_t, device_buffer<float>&) {});
+        descend_by(rate);
+    }
+
+    /// Elements of the gradients, in the order in which they become ready.
+    [[nodiscard]] std::vector<std::size_t> gradients() const {
+        return {into_classes_.size(), into_hidden_.size()};
+    }
+    /// Evaluates, then makes the gradients of a loss of which a sample has that share; says of each that it is ready.
+    template <class Ready>
+    void backward(float share, Ready ready) {
+        evaluate(share);
+        auto const p = parameters_.read(stream_);
         std::size_t const n = samples_;
-        blas_.multiply(stream_, product<true, false>{shape_.hidden, shape_.classes, n, hidden, scores,
-                                                     weights_out(g.span())});
-        cuota::for_each_index(stream_, shape_.classes,
-                              sum_columns{n, shape_.classes, scores, bias_out(g.span())}, "sum_columns");
-        blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes, scores,
-                                                     weights_out(p.span()), back});
-        cuota::for_each_index(stream_, n * shape_.hidden, mask{hidden, back}, "mask");
-        blas_.multiply(stream_, product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_),
-                                                     back, weights_in(g.span())});
-        cuota::for_each_index(stream_, shape_.hidden, sum_columns{n, shape_.hidden, back, bias_in(g.span())},
-                              "sum_columns");
-        cuota::for_each_index(stream_, shape_.parameters(),
-                              descend{rate, momentum, g, momentum_.write(stream_), p}, "descend");
+        {
+            auto const g = into_classes_.write(stream_);
+            auto const scores = scores_.read(stream_);  // now their gradient
+            blas_.multiply(stream_,
+                           product<true, false>{shape_.hidden, shape_.classes, n, hidden_.read(stream_),
+                                                scores, weights_of(g.span(), shape_.classes)});
+            cuota::for_each_index(stream_, shape_.classes,
+                                  sum_columns{n, shape_.classes, scores, biases_of(g.span(), shape_.classes)},
+                                  "sum_columns");
+        }
+        ready(0, into_classes_);
+        {
+            auto const g = into_hidden_.write(stream_);
+            auto const back = hidden_gradient_.write(stream_);
+            blas_.multiply(stream_, product<false, true>{n, shape_.hidden, shape_.classes,
+                                                         scores_.read(stream_), weights_out(p.span()), back});
+            cuota::for_each_index(stream_, n * shape_.hidden, mask{hidden_.read(stream_), back}, "mask");
+            blas_.multiply(stream_,
+                           product<true, false>{shape_.inputs, shape_.hidden, n, input_.read(stream_), back,
+                                                weights_of(g.span(), shape_.hidden)});
+            cuota::for_each_index(stream_, shape_.hidden,
+                                  sum_columns{n, shape_.hidden, back, biases_of(g.span(), shape_.hidden)},
+                                  "sum_columns");
+        }
+        ready(1, into_hidden_);
+    }
+    /// Moves the parameters against the gradients that are there.
+    void descend_by(float rate) {
+        constexpr float momentum = 0.9f;
+        auto const p = parameters_.write(stream_);
+        auto const v = momentum_.write(stream_);
+        std::size_t const first = shape_.into_hidden();
+        std::size_t const second = shape_.into_classes();
+        cuota::for_each_index(stream_, first,
+                              descend{rate, momentum, into_hidden_.read(stream_), v.span().subspan(0, first),
+                                      p.span().subspan(0, first)},
+                              "descend");
+        cuota::for_each_index(stream_, second,
+                              descend{rate, momentum, into_classes_.read(stream_),
+                                      v.span().subspan(first, second), p.span().subspan(first, second)},
+                              "descend");
     }
 
     struct totals {
@@ -327,6 +343,28 @@ public:
     }
 
 private:
+    void evaluate(float share) {
+        auto const p = parameters_.read(stream_);
+        auto const hidden = hidden_.write(stream_);
+        auto const scores = scores_.write(stream_);
+        std::size_t const n = samples_;
+        blas_.multiply(stream_, product<false, false>{n, shape_.hidden, shape_.inputs, input_.read(stream_),
+                                                      weights_in(p.span()), hidden});
+        cuota::for_each_index(stream_, n * shape_.hidden,
+                              add_bias{shape_.hidden, true, bias_in(p.span()), hidden}, "add_bias");
+        blas_.multiply(stream_, product<false, false>{n, shape_.classes, shape_.hidden, hidden.span(),
+                                                      weights_out(p.span()), scores});
+        cuota::for_each_index(stream_, n * shape_.classes,
+                              add_bias{shape_.classes, false, bias_out(p.span()), scores}, "add_bias");
+        cuota::for_each_index(stream_, n,
+                              score{shape_.classes, share, labels_.read(stream_), scores,
+                                    losses_.write(stream_), hits_.write(stream_)},
+                              "score");
+        cuota::for_each_index(stream_, 1,
+                              add_up{n, losses_.read(stream_), hits_.read(stream_), totals_.write(stream_)},
+                              "add_up");
+    }
+
     // Uniform, with the spread of He et al. 2015 for what is followed by a clamp; biases zero.
     [[nodiscard]] std::vector<float> first_parameters(std::uint64_t seed) const {
         std::vector<float> p(shape_.parameters());
@@ -362,11 +400,19 @@ private:
         return p.subspan(shape_.parameters() - shape_.classes, shape_.classes);
     }
 
+    // Of one layer's gradients.
+    [[nodiscard]] static device_span<float> weights_of(device_span<float> layer, std::size_t outputs) {
+        return layer.first(layer.size() - outputs);
+    }
+    [[nodiscard]] static device_span<float> biases_of(device_span<float> layer, std::size_t outputs) {
+        return layer.last(outputs);
+    }
+
     shape shape_;
     stream_ref stream_;
     std::size_t samples_ = 0;
     [[no_unique_address]] blas blas_;
-    device_buffer<float> parameters_, gradients_, momentum_;
+    device_buffer<float> parameters_, into_hidden_, into_classes_, momentum_;  // gradients by layer
     device_buffer<float> input_;
     device_buffer<std::int32_t> labels_;
     device_buffer<float> hidden_, hidden_gradient_, scores_, losses_, hits_;

@@ -21,6 +21,7 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/next_steps.hpp>
 #include <cuota/core/out_of_bounds.hpp>
+#include <cuota/core/poll_pause.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/refusal_json.hpp>
 #include <cuota/core/refusal_text.hpp>
@@ -255,6 +256,7 @@
 #include <cuota/report/trace_stream.hpp>
 #include <cuota/training/agreement.hpp>
 #include <cuota/training/block_code.hpp>
+#include <cuota/training/bucket_layout.hpp>
 #include <cuota/training/cast.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/chain_memory.hpp>
@@ -267,6 +269,7 @@
 #include <cuota/training/checkpointed.hpp>
 #include <cuota/training/compressed_stages.hpp>
 #include <cuota/training/find_batch_size.hpp>
+#include <cuota/training/gradient_buckets.hpp>
 #include <cuota/training/left_behind.hpp>
 #include <cuota/training/loss_scaler.hpp>
 #include <cuota/training/master_weights.hpp>
@@ -284,6 +287,7 @@
 #include <cuota/training/pruned.hpp>
 #include <cuota/training/quantised.hpp>
 #include <cuota/training/quantised_moments.hpp>
+#include <cuota/training/rank_step.hpp>
 #include <cuota/training/store_plans.hpp>
 #include <cuota/training/survivor_mask.hpp>
 #include <cuota/training/thread_ranks.hpp>

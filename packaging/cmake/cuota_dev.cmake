@@ -37,3 +37,16 @@ endif()
 target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)
+
+# MPI, of which only the C interface is used; its header breaks rules that ours keep. CUOTA_MPI=OFF does as if it were
+# not here.
+option(CUOTA_MPI "Use an MPI that is installed, for examples/train_ranks and the tests of interop/mpi.hpp" ON)
+if(CUOTA_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()
+if(MPI_CXX_FOUND AND NOT TARGET cuota-mpi)
+  add_library(cuota-mpi INTERFACE)
+  target_include_directories(cuota-mpi SYSTEM INTERFACE ${MPI_CXX_INCLUDE_DIRS})
+  target_link_libraries(cuota-mpi INTERFACE ${MPI_CXX_LIBRARIES})
+endif()

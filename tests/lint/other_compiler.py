@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library and the examples also compile, without a warning, by the compiler that this build does not use.
 
-other_compiler.py --commands=FILE [--only=SOURCE] [ROOT]
+other_compiler.py --commands=FILE [--without=SOURCE,...] [--only=SOURCE] [ROOT]
 """
 import concurrent.futures
 import os
@@ -30,5 +30,8 @@ def check(source):
 
 only = _lint.option("only")
 sources = [root / only] if only else [root / "tests" / "odr.cpp", root / "tests" / "consumers" / "main.cpp", *sorted((root / "examples").glob("*.cpp"))]
+without = [name for name in (_lint.option("without") or "").split(",") if name]
+sources = [source for source in sources if source.name not in without]
+print(*(f"SKIPPED: {name}" for name in without), sep="\n")
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     _lint.finish([r for r in pool.map(check, sources) if r])

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How MPI is called: every result is looked at, and every call is made by a thread that may make it.
+#pragma once
+
+// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
+#if !defined(OMPI_SKIP_MPICXX)
+#define OMPI_SKIP_MPICXX 1
+#endif
+#if !defined(MPICH_SKIP_MPICXX)
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+/// A call of MPI failed. Carries the code and the call.
+class mpi_error : public std::runtime_error {
+public:
+    mpi_error(int code, std::string const& call, std::string const& why, place where = {})
+        : std::runtime_error{"cuota::mpi_error: " + call + " failed with " + why + suffix(where)},
+          code_{code},
+          call_{std::make_shared<std::string const>(call)} {}
+
+    [[nodiscard]] int code() const noexcept { return code_; }  ///< one of this MPI's codes
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
+
+private:
+    static std::string suffix(place where) {
+        std::string const place = place_text(where);
+        return place.empty() ? "" : " (" + place + ')';
+    }
+    int code_;
+    std::shared_ptr<std::string const> call_;
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string mpi_text(int code) {
+    std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+    int length = 0;
+    if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return "code " + std::to_string(code);
+    return text.data();
+}
+
+/// Throws mpi_error unless the call succeeded: for communicators whose errors return.
+inline void mpi_check(int code, char const* call, place where = {}) {
+    if (code != MPI_SUCCESS) throw mpi_error{code, call, mpi_text(code), where};
+}
+
+[[nodiscard]] inline bool mpi_is_over() noexcept {
+    int is_over = 0;
+    return MPI_Finalized(&is_over) != MPI_SUCCESS || is_over != 0;
+}
+
+/// Throws: misuse where MPI is not running, or was not told that the program has threads: all that use CUDA have.
+inline void mpi_check_running(place where) {
+    int is_running = 0;
+    mpi_check(MPI_Initialized(&is_running), "MPI_Initialized", where);
+    if (is_running == 0 || mpi_is_over())
+        throw misuse{is_running == 0 ? "MPI was used before MPI_Init_thread"
+                                     : "MPI was used after MPI_Finalize",
+                     where};
+    int level = MPI_THREAD_SINGLE;
+    mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
+    if (level == MPI_THREAD_SINGLE)
+        throw misuse{"MPI was started for a program of one thread, and CUDA and loaders have others: "
+                     "MPI_Init_thread with MPI_THREAD_FUNNELED, or more",
+                     where};
+}
+
+/// Throws: misuse on a thread that may not call MPI, below MPI_THREAD_SERIALIZED any but the one that started it.
+inline void mpi_check_thread(place where = {}) {
+    if (mpi_is_over()) throw misuse{"MPI was used after MPI_Finalize", where};
+    int level = MPI_THREAD_SINGLE;
+    int is_main = 0;
+    mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
+    if (level >= MPI_THREAD_SERIALIZED) return;
+    mpi_check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main", where);
+    if (is_main == 0)
+        throw misuse{"MPI was called on another thread than the one that started it, which "
+                     "MPI_THREAD_FUNNELED does not "
+                     "allow: start it with MPI_THREAD_SERIALIZED",
+                     where};
+}
+
+/// Operations under way, and the memory that MPI reads or writes for them.
+struct mpi_requests {
+    std::vector<MPI_Request> all{};
+    std::vector<std::shared_ptr<void const>> memory{};
+    mpi_requests* next = nullptr;  // of those that were abandoned
+
+    /// True when all of them are over: looks once. Throws: mpi_error.
+    [[nodiscard]] bool are_over() {
+        bool is_over = true;
+        for (MPI_Request& one : all) {
+            int flag = 1;
+            if (one != MPI_REQUEST_NULL) mpi_check(MPI_Test(&one, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+            is_over = is_over && flag != 0;
+        }
+        return is_over;
+    }
+};
+
+/// Leaves to MPI what it cannot be made to give back: the memory of operations that a rank that is gone never ends. It
+/// stays as it is until the process ends, for MPI may still read and write there.
+struct mpi_leave_open {
+    void operator()(mpi_requests* done_with) const noexcept {
+        static std::atomic<mpi_requests*> first =
+            nullptr;  // never freed, and in sight of those who look for leaks
+        if (std::ranges::all_of(done_with->all, [](MPI_Request r) { return r == MPI_REQUEST_NULL; })) {
+            delete done_with;
+            return;
+        }
+        done_with->next = first.load();
+        while (!first.compare_exchange_weak(done_with->next, done_with)) {}
+    }
+};
+using mpi_operations = std::unique_ptr<mpi_requests, mpi_leave_open>;
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the ranks of an MPI program tell each other, one message to each: so who is missing has a name.
+#pragma once
+
+#include <cuota/interop/mpi_call.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/poll_pause.hpp>
+#include <cuota/training/agreement.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One rank's end of the line. Its messages stand in a communicator of its own; all waits have a deadline.
+///
+/// A rank that goes tells all others in a notice, with how far it had come: a round that it took part in is not lost to
+/// who has yet to hear the others. Messages between two ranks arrive in the order in which they were sent.
+class mpi_line {
+public:
+    using clock = std::chrono::steady_clock;
+
+    mpi_line(MPI_Comm of, std::chrono::nanoseconds deadline, place where)
+        : deadline_{std::min(deadline, std::chrono::nanoseconds{std::chrono::hours{24 * 365}})} {
+        mpi_check_running(where);
+        mpi_check_thread(where);
+        int size = 0;
+        int rank = 0;
+        mpi_check(MPI_Comm_size(of, &size), "MPI_Comm_size", where);
+        mpi_check(MPI_Comm_rank(of, &rank), "MPI_Comm_rank", where);
+        rank_ = static_cast<std::size_t>(rank);
+        peers_.resize(static_cast<std::size_t>(size));
+        duplicate(of, where);
+    }
+    mpi_line(mpi_line const&) = delete;
+    mpi_line& operator=(mpi_line const&) = delete;
+    // The communicator stays MPI's: to free it is for all ranks together, and they may be anywhere. close() does.
+    ~mpi_line() = default;
+
+    [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+    [[nodiscard]] std::size_t ranks() const noexcept { return peers_.size(); }
+    [[nodiscard]] MPI_Comm native() const noexcept { return *line_; }
+    [[nodiscard]] std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
+    [[nodiscard]] bool is_gone() const noexcept { return gone_.has_value(); }
+    [[nodiscard]] bool is_closed() const noexcept { return is_closed_; }
+
+    /// Throws: rank_gone; misuse for words that another rank has not as many of, and when it was closed.
+    void gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
+        check_open();
+        say(words_of(mine));
+        wait_for_each("it did not come in time", [](peer const& p) { return !p.said.empty(); });
+        std::vector<std::vector<std::uint64_t>> heard(ranks());
+        for (std::size_t r = 0; r != ranks(); ++r)
+            if (r == rank_) heard[r].assign(mine.begin(), mine.end());
+            else heard[r] = taken_from(r);
+        ++rounds_;  // all have come, whatever they say
+        for (std::size_t r = 0; r != ranks(); ++r) {
+            if (heard[r].size() != mine.size())
+                throw misuse{"mpi_ranks: rank " + count_text(r) + " says " + count_text(heard[r].size()) +
+                             " words, and rank " + count_text(rank_) + ' ' + count_text(mine.size())};
+            std::ranges::copy(heard[r], all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
+        }
+    }
+
+    /// The others hear of it at once, whatever they wait for.
+    void leave(std::string const& why) noexcept {
+        if (gone_ || has_left_ || is_closed_) return;
+        has_left_ = true;
+        report_failure_of([&] {
+            mpi_check_thread();
+            say(notice_of({rank_, why}, false));
+        });
+    }
+
+    /// The end of all ranks together: whoever has called it hears nothing more. Throws: rank_gone.
+    void close() {
+        check_open();
+        throw_if_gone();
+        is_closing_ = true;
+        say(notice_of({rank_, "it has closed the group"}, true));
+        wait_for_each("it has not closed the group in time", [](peer const& p) { return p.has_closed; });
+        auto const end = clock::now() + deadline_;
+        for (poll_pause pause; !are_sent(); pause())
+            if (clock::now() >= end)
+                give_up(rank_ == 0 ? 1 : 0, "what was sent to all did not arrive in time");
+        is_closed_ = true;
+        mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
+    }
+
+    /// Throws: misuse on a thread that may not call MPI, and when it was closed.
+    void check_open() const {
+        mpi_check_thread();
+        if (is_closed_ || is_closing_) throw misuse{"mpi_ranks: a group was used after it was closed"};
+    }
+    /// Hears what has come, and lets MPI go on. Throws: rank_gone when a rank is gone that this one still needs.
+    void listen() {
+        mpi_check_thread();
+        while (receive_one()) {}
+        (void)are_sent();
+        for (std::size_t r = 0; r != ranks(); ++r)
+            if (auto const& n = peers_[r].told; n && (is_closing_ ? n->gone.rank != r : is_needed_after(*n)))
+                note_gone(n->gone);
+        throw_if_gone();
+    }
+    /// Tells all others that it waits no longer for that rank. Throws: rank_gone, always.
+    [[noreturn]] void give_up(std::size_t missing, std::string const& why) {
+        note_gone({missing, why + ", after " + count_text(rounds_) + (rounds_ == 1 ? " round" : " rounds")});
+        report_failure_of([&] { say(notice_of(*gone_, false)); });
+        throw rank_gone{gone_->rank, ranks(), gone_->why};
+    }
+    void throw_if_gone() const {
+        if (gone_) throw rank_gone{gone_->rank, ranks(), gone_->why};
+    }
+    /// A sum over all ranks has come to its end here.
+    void count_sum() noexcept { ++sums_; }
+
+private:
+    struct absence {
+        std::size_t rank = 0;
+        std::string why{};
+    };
+    struct notice {
+        absence gone{};
+        std::uint64_t rounds = 0;  // that its sender had been in
+        std::uint64_t sums = 0;
+    };
+    struct peer {
+        std::deque<std::vector<std::uint64_t>> said{};
+        std::optional<notice> told{};  // the first
+        bool has_closed = false;
+    };
+    enum kind : std::uint64_t { is_words, is_notice, is_last_notice };
+    static constexpr int tag = 0;
+    static constexpr std::size_t longest_text = 240;
+
+    // A rank that had come further than this one has sent all that this one waits for; another has not, or had given up.
+    [[nodiscard]] bool is_needed_after(notice const& n) const noexcept {
+        return n.rounds <= rounds_ && n.sums <= sums_;
+    }
+
+    // ---- messages: the kind, and what it has to say
+
+    [[nodiscard]] static std::vector<std::uint64_t> words_of(std::span<std::uint64_t const> mine) {
+        std::vector<std::uint64_t> made{is_words};
+        made.insert(made.end(), mine.begin(), mine.end());
+        return made;
+    }
+    [[nodiscard]] std::vector<std::uint64_t> notice_of(absence const& gone, bool is_last) const {
+        std::size_t const length = std::min(gone.why.size(), longest_text);
+        std::vector<std::uint64_t> made{is_last ? is_last_notice : is_notice, gone.rank, rounds_, sums_,
+                                        length};
+        made.resize(made.size() + (length + 7) / 8);
+        std::memcpy(made.data() + 5, gone.why.data(), length);
+        return made;
+    }
+    void hear(std::size_t from, std::vector<std::uint64_t> said) {
+        peer& p = peers_[from];
+        if (said.at(0) == is_words) {
+            p.said.push_back(std::move(said));
+            return;
+        }
+        std::string why(static_cast<std::size_t>(said.at(4)), '\0');
+        std::memcpy(why.data(), said.data() + 5, std::min(why.size(), 8 * (said.size() - 5)));
+        if (!p.told) p.told = notice{{static_cast<std::size_t>(said[1]), std::move(why)}, said[2], said[3]};
+        p.has_closed = said[0] == is_last_notice;
+    }
+    [[nodiscard]] std::vector<std::uint64_t> taken_from(std::size_t r) {
+        auto said = std::move(peers_[r].said.front());
+        peers_[r].said.pop_front();
+        said.erase(said.begin());
+        return said;
+    }
+
+    void say(std::vector<std::uint64_t> message) {
+        mpi_operations made{new mpi_requests};
+        auto const words = std::make_shared<std::vector<std::uint64_t> const>(std::move(message));
+        made->memory.push_back(words);
+        made->all.assign(ranks(), MPI_REQUEST_NULL);
+        sends_.push_back(std::move(made));  // now it is kept, wherever the sends stop
+        for (std::size_t r = 0; r != ranks(); ++r) {
+            if (r == rank_) continue;
+            int const code = MPI_Isend(words->data(), static_cast<int>(words->size()), MPI_UINT64_T,
+                                       static_cast<int>(r), tag, *line_, &sends_.back()->all[r]);
+            if (code != MPI_SUCCESS) note_gone({r, "it cannot be reached: " + mpi_text(code)});
+        }
+    }
+    [[nodiscard]] bool are_sent() {
+        sends_.remove_if([](auto& sent) { return sent->are_over(); });
+        return sends_.empty();
+    }
+    // These are short: what is announced is here, and receiving it does not wait.
+    [[nodiscard]] bool receive_one() {
+        int is_there = 0;
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Status status{};
+        mpi_check(MPI_Improbe(MPI_ANY_SOURCE, tag, *line_, &is_there, &message, &status), "MPI_Improbe");
+        if (is_there == 0) return false;
+        int count = 0;
+        mpi_check(MPI_Get_count(&status, MPI_UINT64_T, &count), "MPI_Get_count");
+        std::vector<std::uint64_t> said(static_cast<std::size_t>(count));
+        mpi_check(MPI_Mrecv(said.data(), count, MPI_UINT64_T, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+        hear(static_cast<std::size_t>(status.MPI_SOURCE), std::move(said));
+        return true;
+    }
+
+    // ---- waiting
+
+    template <class HasCome>
+    void wait_for_each(std::string const& why_not, HasCome has_come) {
+        auto const end = clock::now() + deadline_;
+        for (poll_pause pause;; pause()) {
+            listen();
+            auto const missing = first_without(has_come);
+            if (missing == ranks()) return;
+            if (clock::now() >= end) give_up(missing, why_not);
+        }
+    }
+    template <class HasCome>
+    [[nodiscard]] std::size_t first_without(HasCome has_come) const {
+        std::size_t r = 0;
+        while (r != ranks() && (r == rank_ || has_come(peers_[r]))) ++r;
+        return r;
+    }
+    void note_gone(absence const& gone) {
+        if (!gone_) gone_ = gone;
+    }
+    // Not MPI_Comm_dup, which would wait for a rank that never comes. Where its result goes lives as long as it may come.
+    void duplicate(MPI_Comm of, place where) {
+        mpi_operations made{new mpi_requests};
+        made->memory.push_back(line_);
+        made->all.push_back(MPI_REQUEST_NULL);
+        mpi_check(MPI_Comm_idup(of, line_.get(), made->all.data()), "MPI_Comm_idup", where);
+        auto const end = clock::now() + deadline_;
+        for (poll_pause pause; !made->are_over(); pause())
+            if (clock::now() >= end)
+                throw mpi_error{MPI_ERR_PENDING, "MPI_Comm_idup",
+                                "a deadline that was over: some of " + count_text(ranks()) +
+                                    " ranks have not made their mpi_ranks in time",
+                                where};
+        mpi_check(MPI_Comm_set_errhandler(*line_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", where);
+    }
+
+    std::chrono::nanoseconds deadline_;
+    std::size_t rank_ = 0;
+    std::vector<peer> peers_{};
+    std::shared_ptr<MPI_Comm> line_ = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+    std::list<mpi_operations> sends_{};
+    std::uint64_t rounds_ = 0;
+    std::uint64_t sums_ = 0;
+    std::optional<absence> gone_{};  // the first
+    bool has_left_ = false;
+    bool is_closing_ = false;
+    bool is_closed_ = false;
+};
+
+}  // namespace cuota::inline v0::detail

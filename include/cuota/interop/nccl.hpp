@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Sums over ranks by NCCL, from device to device, with a deadline. Not in cuota.hpp: it needs NCCL 2.14 or later.
+#pragma once
+
+#include <nccl.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/poll_pause.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/training/agreement.hpp>
+#include <cuota/training/rank_step.hpp>
+
+namespace cuota::inline v0 {
+
+/// A call of NCCL failed, or what it had begun did not end in time. Carries the code and the call.
+class nccl_error : public std::runtime_error {
+public:
+    nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
+        : std::runtime_error{"cuota::nccl_error: " + call + " failed with " + why + suffix(where)},
+          code_{code},
+          call_{std::make_shared<std::string const>(call)} {}
+
+    [[nodiscard]] ncclResult_t code() const noexcept {
+        return code_;
+    }  ///< ncclInProgress: the deadline was over
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
+
+private:
+    static std::string suffix(place where) {
+        std::string const place = place_text(where);
+        return place.empty() ? "" : " (" + place + ')';
+    }
+    ncclResult_t code_;
+    std::shared_ptr<std::string const> call_;
+};
+
+namespace detail {
+
+[[nodiscard]] inline nccl_error nccl_error_of(ncclResult_t code, char const* call, ncclComm_t comm,
+                                              place where) {
+    std::string why = ncclGetErrorString(code);
+    char const* const more = comm ? ncclGetLastError(comm) : nullptr;
+    if (more && *more != '\0') why += std::string{": "} + more;
+    return {code, call, why, where};
+}
+
+/// A communicator that never blocks: whatever is under way can be asked for, and given up.
+class nccl_communicator {
+public:
+    using clock = std::chrono::steady_clock;
+
+    nccl_communicator(agreement& ranks, std::chrono::nanoseconds deadline, place where)
+        : deadline_{deadline}, rank_{ranks.rank()}, ranks_{ranks.ranks()} {
+        ncclUniqueId const id = shared_id(ranks, where);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        ncclResult_t const code =
+            ncclCommInitRankConfig(&comm_, static_cast<int>(ranks_), id, static_cast<int>(rank_), &config);
+        try {
+            check(code, "ncclCommInitRankConfig", where);
+            wait("ncclCommInitRankConfig", where);
+        } catch (...) {
+            abort();
+            throw;
+        }
+    }
+    nccl_communicator(nccl_communicator const&) = delete;
+    nccl_communicator& operator=(nccl_communicator const&) = delete;
+    ~nccl_communicator() {
+        if (!comm_) return;
+        bool const failed = report_failure_of([this] {
+            check(ncclCommFinalize(comm_), "ncclCommFinalize", {});
+            wait("ncclCommFinalize", {});
+            ncclComm_t const done = std::exchange(comm_, nullptr);
+            check(ncclCommDestroy(done), "ncclCommDestroy", {});
+        });
+        if (failed) abort();
+    }
+
+    [[nodiscard]] ncclComm_t get() const noexcept { return comm_; }
+    [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
+    [[nodiscard]] clock::time_point end_of(clock::time_point begun) const noexcept {
+        return begun + deadline_;
+    }
+
+    /// What is under way on the device ends, too, without a result.
+    void abort() noexcept {
+        if (ncclComm_t const lost = std::exchange(comm_, nullptr)) (void)ncclCommAbort(lost);
+    }
+    /// True when nothing of what was called is still being started. Throws: nccl_error.
+    [[nodiscard]] bool is_settled(char const* call, place where = {}) const {
+        ncclResult_t state = ncclSuccess;
+        check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", where);
+        check(state, call, where);
+        return state != ncclInProgress;
+    }
+    void check(ncclResult_t code, char const* call, place where) const {
+        if (code != ncclSuccess && code != ncclInProgress) throw nccl_error_of(code, call, comm_, where);
+    }
+    [[noreturn]] void give_up(char const* call, place where = {}) const {
+        throw nccl_error{ncclInProgress, call,
+                         "a deadline that was over: one of " + count_text(ranks_) +
+                             " ranks has not come to it, which rank " + count_text(rank_) + " waits for",
+                         where};
+    }
+
+private:
+    void wait(char const* call, place where) const {
+        auto const end = end_of(clock::now());
+        for (poll_pause pause; !is_settled(call, where); pause())
+            if (clock::now() >= end) give_up(call, where);
+    }
+    // The first rank makes it; all have it of the agreement.
+    [[nodiscard]] static ncclUniqueId shared_id(agreement& ranks, place where) {
+        constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
+        auto const mine = all_or_none(
+            ranks, "an identity of NCCL",
+            [&] {
+                ncclUniqueId made{};
+                if (ranks.rank() == 0)
+                    if (ncclResult_t const code = ncclGetUniqueId(&made); code != ncclSuccess)
+                        throw nccl_error_of(code, "ncclGetUniqueId", nullptr, where);
+                return std::bit_cast<std::array<std::uint64_t, words>>(made);
+            },
+            where);
+        std::array<std::uint64_t, words> shared{};
+        for (std::size_t i = 0; i != words; ++i)
+            shared[i] = ranks.values(mine[i], "an identity of NCCL", where).front();
+        return std::bit_cast<ncclUniqueId>(shared);
+    }
+
+    ncclComm_t comm_ = nullptr;
+    std::chrono::nanoseconds deadline_;
+    std::size_t rank_, ranks_;
+};
+
+}  // namespace detail
+
+/// Sums over ranks of device memory, in order of a stream: a reduce_link, what gradient_buckets stand on.
+///
+///     agreement ranks = group.join();  // of mpi_ranks or thread_ranks: it says who is gone, which NCCL does not
+///     gradient_buckets sums{nccl_sums{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
+///
+/// A sum that does not start on all ranks, or does not end, within the deadline is given up: ncclCommAbort frees this
+/// rank's device of it. Then gradient_buckets asks the agreement, which names the rank.
+/// All ranks have the same bits, as NCCL's all-reduce gives all the same result; from run to run they may differ where NCCL
+/// chooses another algorithm, which NCCL_ALGO and NCCL_PROTO fix.
+/// What NCCL takes for itself is the driver's, as the context is: no budget sees it.
+/// Of the device that is current when it is made. Move-only. Threads: one at a time. Its end waits for what is under way,
+/// and not beyond the deadline.
+/// Throws:  nccl_error, with ncclInProgress when a deadline was over.
+class nccl_sums {
+public:
+    static constexpr bool on_device = true;
+
+    /// All ranks of the agreement make it together. Throws: misuse for a deadline that is over; nccl_error; what the
+    /// agreement throws.
+    explicit nccl_sums(agreement& ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
+                       place where = place::here()) {
+        if (deadline <= std::chrono::nanoseconds::zero())
+            throw misuse{"nccl_sums: a deadline that is over before anybody can come", where};
+        // What is nearly for ever would wrap as a point in time.
+        constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
+        comm_ =
+            std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
+    }
+    nccl_sums(nccl_sums&&) noexcept = default;
+    nccl_sums& operator=(nccl_sums&&) noexcept = default;
+    nccl_sums(nccl_sums const&) = delete;  // two that number the same sums
+    nccl_sums& operator=(nccl_sums const&) = delete;
+    ~nccl_sums() = default;
+
+    [[nodiscard]] std::size_t ranks() const noexcept { return comm_->ranks(); }
+    [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
+
+    std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
+                        stream_ref s) {
+        if (is_starting_) throw misuse{"nccl_sums: a sum was begun while another one starts"};
+        open_.push_back({s, std::move(owner), clock::now(), {}});
+        run_or_abort([&] {
+            comm_->check(ncclAllReduce(elements.data(), elements.data(), elements.size(), ncclFloat, ncclSum,
+                                       comm_->get(), s.get()),
+                         call, {});
+        });
+        is_starting_ = true;
+        return begun_++;
+    }
+    [[nodiscard]] bool is_over(std::uint64_t number) {
+        if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
+        if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
+        return number + is_starting_ < begun_;
+    }
+    void check() {
+        run_or_abort([&] {
+            (void)comm_->is_settled(call);
+            while (!open_.empty() && open_.front().end && open_.front().end->is_done()) {
+                spare_.push_back(*std::move(open_.front().end));
+                open_.pop_front();
+            }
+            if (!open_.empty() && clock::now() >= comm_->end_of(open_.front().begun)) comm_->give_up(call);
+        });
+    }
+
+private:
+    using clock = detail::nccl_communicator::clock;
+    static constexpr char const* call = "ncclAllReduce";
+
+    struct open_sum {
+        stream_ref on;
+        std::shared_ptr<void const> owner;
+        clock::time_point begun;
+        std::optional<event> end;  // when the device was given all of it
+    };
+
+    [[nodiscard]] event mark(stream_ref s) {
+        if (spare_.empty()) return event{s};
+        event again = std::move(spare_.back());
+        spare_.pop_back();
+        again.record(s);
+        return again;
+    }
+    template <class Call>
+    void run_or_abort(Call what) {
+        if (!comm_->get()) throw misuse{"nccl_sums: used after it had failed"};
+        try {
+            what();
+        } catch (...) {
+            comm_->abort();
+            throw;
+        }
+    }
+
+    std::unique_ptr<detail::nccl_communicator> comm_;
+    std::deque<open_sum> open_{};
+    std::vector<event> spare_{};
+    std::uint64_t begun_ = 0;
+    bool is_starting_ = false;
+};
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Which elements of which gradients stand in which bucket.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Elements [from, from + count) of a gradient, which stand from `at` on in a bucket.
+struct bucket_piece {
+    std::size_t gradient = 0;
+    std::size_t from = 0;
+    std::size_t at = 0;
+    std::size_t count = 0;
+    friend bool operator==(bucket_piece const&, bucket_piece const&) = default;
+};
+
+/// Gradients one after the other, cut into buckets of one size: the last may be shorter. A gradient may stand in several
+/// buckets, and a bucket hold several gradients. Follows from the counts alone, so it is the same on every rank.
+class bucket_layout {
+public:
+    /// Throws: misuse for buckets of no elements.
+    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
+        : counts_{std::move(counts)} {
+        if (capacity == 0) throw misuse{"gradient_buckets: a bucket has no room for a single element", where};
+        for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
+            for (std::size_t from = 0; from != counts_[gradient];) {
+                if (pieces_.empty() || elements(size() - 1) == capacity) pieces_.emplace_back();
+                std::size_t const at = elements(size() - 1);
+                std::size_t const count = std::min(capacity - at, counts_[gradient] - from);
+                pieces_.back().push_back({gradient, from, at, count});
+                from += count;
+            }
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< buckets
+    [[nodiscard]] std::size_t gradients() const noexcept { return counts_.size(); }
+    [[nodiscard]] std::size_t count(std::size_t gradient) const noexcept { return counts_[gradient]; }
+    [[nodiscard]] std::span<bucket_piece const> pieces(std::size_t bucket) const noexcept {
+        return pieces_[bucket];
+    }
+    [[nodiscard]] std::size_t elements(std::size_t bucket) const noexcept {
+        auto const& all = pieces_[bucket];
+        return all.empty() ? 0 : all.back().at + all.back().count;
+    }
+
+private:
+    std::vector<std::size_t> counts_;
+    std::vector<std::vector<bucket_piece>> pieces_{};  // of each bucket
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Run by mpirun, as several processes that all go through the same cases. Of a rank that is killed or stopped:
+// tests/examples/train_ranks.py.
+#include <cuota/interop/mpi.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/training/gradient_buckets.hpp>
+#include <cuota/training/rank_step.hpp>
+
+#include "support/catch.hpp"
+#include "support/gradient_set.hpp"
+#include "support/rank_threads.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::agreement;
+using cuota::mpi_ranks;
+using cuota::mpi_sums;
+using namespace std::chrono_literals;
+
+static_assert(cuota::reduce_link<mpi_sums>);
+static_assert(!std::is_copy_constructible_v<mpi_sums>);
+
+// Longer than ranks are ever apart here, on a busy machine, too.
+constexpr auto some_seconds = 6s;
+
+struct mpi_program {
+    mpi_program() {
+        int level = 0;
+        MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    }
+    mpi_program(mpi_program const&) = delete;
+    mpi_program& operator=(mpi_program const&) = delete;
+    ~mpi_program() { MPI_Finalize(); }
+    int rank = 0;
+    int ranks = 0;
+};
+mpi_program const program;
+
+std::size_t me() { return std::size_t(program.rank); }
+std::size_t all_of_us() { return std::size_t(program.ranks); }
+void meet() { MPI_Barrier(MPI_COMM_WORLD); }
+
+// What `step` says of a rank that is gone.
+template <class Step>
+std::string why_gone(std::size_t rank, Step step) {
+    auto const error = support::thrown<cuota::rank_gone>(step);
+    CHECK(error.rank() == rank);
+    return error.what();
+}
+
+TEST_CASE("this is run by mpirun, as four processes", "[interop][mpi]") { REQUIRE(all_of_us() == 4); }
+
+TEST_CASE("processes agree round by round", "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    CHECK(group.rank() == me());
+    CHECK(group.ranks() == all_of_us());
+    CHECK(group.part().rank == me());
+    CHECK(group.part().world == all_of_us());
+    {
+        agreement mine = group.join();
+        bool is_right = true;
+        for (std::uint64_t round = 0; round != 200; ++round) {
+            auto const all = mine.values(me() * 1000 + round, "v");
+            for (std::size_t i = 0; i != all.size(); ++i) is_right = is_right && all[i] == i * 1000 + round;
+        }
+        CHECK(is_right);
+        CHECK(mine.rounds() == 200);
+    }
+    group.close();
+    CHECK_THROWS_AS(group.close(), cuota::misuse);
+}
+
+TEST_CASE("a rank that leaves is named to all others, whichever and however it goes", "[interop][mpi]") {
+    for (std::size_t gone = 0; gone != all_of_us(); ++gone)
+        for (bool const by_exception : {false, true}) {
+            INFO("rank " << gone << (by_exception ? " fails" : " returns"));
+            mpi_ranks const group{MPI_COMM_WORLD, 1h};
+            std::string text;
+            try {
+                agreement mine = group.join();
+                CHECK(mine.largest(me(), "which") + 1 == all_of_us());
+                if (me() == gone && by_exception) throw std::runtime_error{"its own"};
+                if (me() != gone) {
+                    text = why_gone(gone, [&] { (void)mine.smallest(1, "q"); });
+                    text += why_gone(gone, [&] { (void)mine.smallest(1, "q"); });  // the group does not heal
+                }
+            } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "its own"); }
+            if (me() != gone)
+                CHECK(support::has(text, by_exception ? "left by an exception" : "it has ended"));
+        }
+}
+
+TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    auto const memory = std::make_shared<std::vector<float>>(5000, 1.0f);
+    bool has_begun = false;
+    {
+        agreement mine = group.join();
+        if (me() != 1) {
+            mpi_sums sums{group};
+            std::span<float> const floats{*memory};
+            std::size_t const count = 1000;
+            (void)why_gone(1, [&] {
+                (void)sums.begin(floats.first(count), floats.subspan(count), memory, cudaStreamLegacy);
+                has_begun = true;
+                for (;;) {
+                    if (sums.is_over(0)) throw std::logic_error{"a sum without a rank"};
+                    sums.check();
+                }
+            });
+        }
+    }
+    CHECK((memory.use_count() > 1) == has_begun);  // what MPI may still write to stays for ever
+}
+
+TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes",
+          "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, some_seconds};
+    agreement mine = group.join();
+    (void)mine.smallest(1, "q");
+    if (me() != 2) {
+        auto const text = why_gone(2, [&] { (void)mine.smallest(1, "q"); });
+        CHECK(support::has(text, "rank 2 of 4: it did not come in time, after 1 round"));
+    }
+    meet();
+    if (me() == 2) (void)why_gone(2, [&] { (void)mine.smallest(1, "q"); });
+}
+
+TEST_CASE("a rank that does not come to a sum is named when the deadline is over", "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, some_seconds};
+    agreement const mine = group.join();
+    if (me() != 3) {
+        mpi_sums sums{group};
+        auto const memory = std::make_shared<std::vector<float>>(100'000);
+        std::span<float> const floats{*memory};
+        auto const number =
+            sums.begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
+        auto const text = why_gone(3, [&] {
+            while (!sums.is_over(number)) sums.check();
+        });
+        CHECK(support::has(text, "its part of a sum did not come in time"));
+    }
+    meet();
+}
+
+TEST_CASE("ranks that are not all there make no group", "[interop][mpi]") {
+    MPI_Comm own = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    if (me() != 1) {
+        auto const error = support::thrown<cuota::mpi_error>([&] { mpi_ranks const group{own, 20ms}; });
+        CHECK(support::has(error.what(), "some of 4 ranks have not made their mpi_ranks in time"));
+        CHECK(error.call() == "MPI_Comm_idup");
+    }
+    meet();
+    if (me() == 1)
+        CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI still brings to its end what the others have given up
+    meet();
+}
+
+// The values that a rank has in sum number n, and their sums.
+std::vector<float> part_of(std::size_t rank, std::size_t n, std::size_t count) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i != count; ++i) all.push_back(support::part_of_sum(rank, n, i));
+    return all;
+}
+
+TEST_CASE("sums have the same bits on all ranks: those of adding up in the order of ranks",
+          "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    mpi_sums sums{group};
+    std::vector<std::size_t> const counts{1, 2, 3, 4, 5, 1000, 300'001, 17};
+    struct open_sum {
+        std::shared_ptr<std::vector<float>> memory;
+        std::uint64_t number;
+    };
+    std::vector<open_sum> open;
+    for (std::size_t n = 0; n != counts.size(); ++n) {  // all of them under way together
+        auto memory = std::make_shared<std::vector<float>>(part_of(me(), n, counts[n]));
+        memory->resize(counts[n] + sums.scratch(counts[n]));
+        std::span<float> const floats{*memory};
+        open.push_back({memory, sums.begin(floats.first(counts[n]), floats.subspan(counts[n]), memory,
+                                           cudaStreamLegacy)});
+    }
+    std::vector<std::vector<float>> const right = support::sums_of_ranks(all_of_us(), counts);
+    for (std::size_t n = counts.size(); n-- != 0;) {
+        while (!sums.is_over(open[n].number)) sums.check();
+        open[n].memory->resize(counts[n]);
+        CHECK(*open[n].memory == right[n]);
+        CHECK(open[n].memory.use_count() == 1);
+    }
+    group.close();
+}
+
+TEST_CASE("sums without room beside them are refused", "[interop][mpi]") {
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    mpi_sums sums{group};
+    auto const memory = std::make_shared<std::vector<float>>(100);
+    std::span<float> const floats{*memory};
+    CHECK_THROWS_AS(sums.begin(floats, floats.first(10), memory, cudaStreamLegacy), cuota::misuse);
+    group.close();
+    CHECK_THROWS_AS(sums.begin(floats.first(10), floats.subspan(10), memory, cudaStreamLegacy),
+                    cuota::misuse);
+}
+
+TEST_CASE("gradients become their sums over processes, a refusal on one is all's, and the next step is right",
+          "[interop][mpi][gradient_buckets]") {
+    std::vector<std::size_t> const counts{5, 40'000, 1, 300, 64};
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    agreement mine = group.join();
+    cuota::gradient_buckets sums{mpi_sums{group}, counts, {.bytes = 16384, .slots = 3}};
+    support::gradient_set gradients{me(), counts};
+    for (std::size_t step = 0; step != 6; ++step) {
+        std::size_t const refused = step % 2 == 1 ? step % 4 : all_of_us();
+        cuota::budget none{"none", 8};
+        auto const run = [&] {
+            sums.reduce(mine, [&] {
+                for (std::size_t g = 0; g != counts.size(); ++g) {
+                    if (me() == refused && g == 2) (void)none.reserve(100);
+                    gradients.make(g, step);
+                    sums.ready(g, gradients[g]);
+                }
+            });
+        };
+        if (refused != all_of_us()) {
+            auto const error = support::thrown<cuota::out_of_memory>(run);
+            CHECK(support::has(
+                error.what(), me() == refused ? "none" : "rank " + std::to_string(refused) + " was refused"));
+            continue;
+        }
+        run();
+        CHECK(gradients.values() == support::sums_of_ranks(all_of_us(), counts, step));
+    }
+}
+
+TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
+    CHECK_THROWS_AS((mpi_ranks{MPI_COMM_WORLD, 0s}), cuota::misuse);
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    agreement mine = group.join();
+    CHECK_THROWS_AS(group.join(), cuota::misuse);
+    mpi_ranks const same = group;
+    CHECK_THROWS_AS(same.join(), cuota::misuse);
+    std::string text;
+    std::thread other{[&] {
+        try {
+            (void)mine.smallest(1, "q");
+        } catch (cuota::misuse const& error) { text = error.what(); }
+    }};
+    other.join();
+    CHECK(support::has(text, "another thread than the one that started it"));
+    CHECK(mine.smallest(me() + 3, "q") == 3);  // nothing was sent by that thread
+}
+
+TEST_CASE("a gather of other words than the others' names who has them", "[interop][mpi]") {
+    auto const line = std::make_shared<cuota::detail::mpi_line>(MPI_COMM_WORLD, 1h, cuota::place::here());
+    std::vector<std::uint64_t> const mine(me() == 2 ? 3 : 2, me());
+    std::vector<std::uint64_t> all(12);
+    auto const error = support::thrown<cuota::misuse>([&] { line->gather(mine, all); });
+    CHECK(support::has(error.what(), me() == 2 ? "rank 0 says 2 words" : "rank 2 says 3 words"));
+    line->close();
+}
+
+TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][mpi]") {
+    auto const error = support::thrown<cuota::mpi_error>(
+        [] { cuota::detail::mpi_check(MPI_ERR_COUNT, "MPI_Isend", cuota::place::here()); });
+    CHECK(error.code() == MPI_ERR_COUNT);
+    CHECK(error.call() == "MPI_Isend");
+    CHECK(support::has(error.what(), "cuota::mpi_error: MPI_Isend failed with MPI_ERR_COUNT"));
+    CHECK(support::has(error.what(), "mpi.cpp:"));
+}
+
+}  // namespace

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One rank, which a single GPU has room for. Of several, on the simulator: nccl.sim.cpp.
+#include <cuota/interop/nccl.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/training/gradient_buckets.hpp>
+
+#include "support/catch.hpp"
+#include "support/gradient_set.hpp"
+
+namespace {
+
+static_assert(cuota::reduce_link<cuota::nccl_sums>);
+static_assert(!std::is_copy_constructible_v<cuota::nccl_sums>);
+
+TEST_CASE("one rank's gradients are their own sums, on the device", "[interop][nccl][gpu]") {
+    std::vector<std::size_t> const counts{5, 4000, 1, 300};
+    cuota::agreement alone;
+    cuota::gradient_buckets sums{
+        cuota::nccl_sums{alone}, counts, {.bytes = 1024, .memory = cuota::device_memory{}}};
+    support::gradient_set gradients{0, counts};
+    for (std::size_t step = 0; step != 3; ++step) {
+        sums.reduce(alone, [&] {
+            for (std::size_t g = 0; g != counts.size(); ++g) {
+                gradients.make(g, step);
+                sums.ready(g, gradients[g]);
+            }
+        });
+        CHECK(gradients.values() == support::sums_of_ranks(1, counts, step));
+    }
+}
+
+}  // namespace

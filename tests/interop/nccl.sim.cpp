@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/interop/nccl.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/training/gradient_buckets.hpp>
+
+#include "support/catch.hpp"
+#include "support/fake_nccl.hpp"
+#include "support/gradient_set.hpp"
+#include "support/machine.hpp"
+#include "support/rank_threads.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+namespace {
+
+using cuota::agreement;
+using cuota::nccl_sums;
+using support::ended_rank;
+using support::gradient_set;
+using buckets = cuota::gradient_buckets<nccl_sums>;
+using namespace std::chrono_literals;
+
+std::vector<std::size_t> const counts{5, 1000, 1, 300, 64};
+
+void make_all(buckets& sums, gradient_set& gradients, std::size_t step = 0, std::size_t first = 0) {
+    for (std::size_t g = first; g != gradients.size(); ++g) {
+        gradients.make(g, step);
+        sums.ready(g, gradients[g]);
+    }
+}
+bool says(std::vector<ended_rank> const& ends, std::size_t rank, std::string const& part) {
+    return support::has(ends[rank].text, part);
+}
+
+TEST_CASE("gradients are summed from device to device, in slots that are charged to the device",
+          "[interop][nccl]") {
+    support::machine const machine;
+    int const before = fake_nccl.sums;
+    for (std::size_t slots = 1; slots != 3; ++slots) {
+        auto const ends =
+            support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
+                cuota::budget device{"device", 1U << 20U};
+                {
+                    buckets sums{nccl_sums{mine, 1h},
+                                 counts,
+                                 {.bytes = 512,
+                                  .slots = slots,
+                                  .memory = cuota::budgeted<cuota::device_memory>{device}}};
+                    support::claim(device.held() >= slots * 512, "the slots are charged");
+                    gradient_set gradients{r, counts};
+                    for (std::size_t step = 0; step != 3; ++step)
+                        sums.reduce(mine, [&] { make_all(sums, gradients, step); });
+                    end.gradients = gradients.values();
+                }
+                support::claim(device.held() == 0, "the slots are given back");
+            });
+        for (ended_rank const& end : ends) {
+            CHECK(end.text.empty());
+            CHECK(end.gradients == support::sums_of_ranks(3, counts, 2));
+        }
+    }
+    CHECK(fake_nccl.alive == 0);
+    CHECK(fake_nccl.sums == before + 2 * 3 * 11);
+    CHECK(fake_nccl.aborted == 0);
+}
+
+TEST_CASE(
+    "one rank refused in its backward run is a refusal on all, and the next step on the device is right",
+    "[interop][nccl]") {
+    support::machine const machine;
+    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
+        buckets sums{nccl_sums{mine, 1h}, counts, {.bytes = 512, .memory = cuota::device_memory{}}};
+        gradient_set gradients{r, counts};
+        cuota::budget none{"none", 8};
+        std::string const why = support::thrown<cuota::out_of_memory>([&] {
+                                    sums.reduce(mine, [&] {
+                                        gradients.make(0);
+                                        sums.ready(0, gradients[0]);
+                                        if (r == 1) (void)none.reserve(100);
+                                        make_all(sums, gradients, 0, 1);
+                                    });
+                                }).what();
+        support::claim(support::has(why, r == 1 ? "none" : "rank 1 was refused at the gradients of a step"),
+                       why);
+        sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
+        end.gradients = gradients.values();
+    });
+    for (ended_rank const& end : ends) {
+        INFO(end.text);
+        CHECK(end.gradients == support::sums_of_ranks(3, counts, 1));
+    }
+    CHECK(fake_nccl.alive == 0);
+}
+
+TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the agreement names it",
+          "[interop][nccl]") {
+    support::machine const machine;
+    int const aborted = fake_nccl.aborted;
+    std::latch over{2};
+    auto const ends = support::run_rank_threads(3, 6s, [&](std::size_t r, agreement& mine, ended_rank&) {
+        buckets sums{nccl_sums{mine, r == 2 ? std::chrono::nanoseconds{1h} : 50ms},
+                     counts,
+                     {.bytes = 512, .memory = cuota::device_memory{}}};
+        gradient_set gradients{r, counts};
+        if (r == 2) {
+            over.wait();
+            return;
+        }
+        try {
+            sums.reduce(mine, [&] { make_all(sums, gradients); });
+        } catch (...) {
+            over.count_down();
+            throw;
+        }
+    });
+    for (std::size_t r = 0; r != 2; ++r) {
+        INFO(ends[r].text);
+        CHECK(says(ends, r, "rank_gone: rank 2 of 3: it did not come in time"));
+    }
+    CHECK(fake_nccl.aborted == aborted + 2);
+    CHECK(fake_nccl.alive == 0);
+}
+
+TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends the step on all ranks",
+          "[interop][nccl]") {
+    support::machine const machine;
+    fake_nccl.fails_rank = 1;
+    auto const ends = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
+        buckets sums{
+            nccl_sums{mine, r == 0 ? 50ms : 1h}, counts, {.bytes = 512, .memory = cuota::device_memory{}}};
+        gradient_set gradients{r, counts};
+        sums.reduce(mine, [&] { make_all(sums, gradients); });
+    });
+    fake_nccl.fails_rank = -1;
+    CHECK((says(ends, 1,
+                "ncclAllReduce failed with remote process exited or there was a network error: a peer is "
+                "unreachable") ||
+           says(ends, 1, "rank_gone: rank 0")));
+    CHECK(!ends[0].text.empty());
+    CHECK(fake_nccl.alive == 0);
+}
+
+TEST_CASE("ranks that are not all there get no communicator, and who made no identity says so",
+          "[interop][nccl]") {
+    support::machine const machine;
+    fake_nccl.id_error = ncclSystemError;
+    auto const none = support::run_rank_threads(2, 1h, [&](std::size_t, agreement& mine, ended_rank&) {
+        nccl_sums const sums{mine, 1h};
+    });
+    fake_nccl.id_error = ncclSuccess;
+    CHECK(says(none, 0, "ncclGetUniqueId failed with an error of NCCL"));
+    CHECK(says(none, 1, "rank 0 of 2: it failed at: an identity of NCCL"));
+    auto const late = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
+        if (r == 0) {
+            nccl_sums const sums{mine, 20ms};
+            return;
+        }
+        for (int question = 0; question != 17; ++question)  // it comes to these, and not to NCCL
+            (void)mine.values(question == 0 ? 2 : 0, "an identity of NCCL");
+    });
+    CHECK(says(late, 0,
+               "ncclCommInitRankConfig failed with a deadline that was over: one of 2 ranks has not come"));
+    CHECK(late[1].text.empty());
+    CHECK(fake_nccl.alive == 0);
+    agreement alone;
+    CHECK_THROWS_AS((nccl_sums{alone, 0s}), cuota::misuse);
+}
+
+}  // namespace

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Sums over ranks that are threads: the least that a reduce_link has to do.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cuota/runtime/stream.hpp>
+#include <cuota/training/agreement.hpp>
+
+namespace support {
+
+/// Where the threads meet.
+class sum_board {
+public:
+    explicit sum_board(std::size_t ranks) : ranks_{ranks} {}
+
+    void post(std::size_t rank, std::uint64_t number, std::span<float const> mine) {
+        std::scoped_lock const lock{guard_};
+        auto& parts = sums_[number];
+        parts.resize(ranks_);
+        parts[rank].assign(mine.begin(), mine.end());
+    }
+    /// The first rank that has not posted that sum; as many as there are when all have.
+    [[nodiscard]] std::size_t missing(std::uint64_t number) {
+        std::scoped_lock const lock{guard_};
+        auto const& parts = sums_[number];
+        return std::size_t(std::ranges::find_if(parts, [](auto const& p) { return p.empty(); }) -
+                           parts.begin());
+    }
+    /// In the order of ranks.
+    void take(std::uint64_t number, std::span<float> to) {
+        std::scoped_lock const lock{guard_};
+        auto const& parts = sums_[number];
+        std::ranges::copy(parts[0], to.begin());
+        for (std::size_t r = 1; r != ranks_; ++r)
+            for (std::size_t i = 0; i != to.size(); ++i) to[i] += parts[r][i];
+    }
+    [[nodiscard]] std::size_t ranks() const { return ranks_; }
+
+private:
+    std::size_t ranks_;
+    std::mutex guard_;
+    std::map<std::uint64_t, std::vector<std::vector<float>>> sums_;
+};
+
+class thread_sums {
+public:
+    static constexpr bool on_device = false;
+    using clock = std::chrono::steady_clock;
+
+    thread_sums(std::shared_ptr<sum_board> board, std::size_t rank, std::chrono::nanoseconds deadline)
+        : board_{std::move(board)}, rank_{rank}, deadline_{deadline} {}
+
+    [[nodiscard]] std::size_t ranks() const { return board_->ranks(); }
+    [[nodiscard]] std::size_t scratch(std::size_t) const { return 0; }
+    std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
+                        cuota::stream_ref) {
+        board_->post(rank_, open_.size(), elements);
+        open_.push_back({elements, std::move(owner), clock::now(), false});
+        return open_.size() - 1;
+    }
+    [[nodiscard]] bool is_over(std::uint64_t number) {
+        sum& one = open_.at(number);
+        if (one.is_over) return true;
+        if (board_->missing(number) != ranks()) return false;
+        board_->take(number, one.elements);
+        one.owner = nullptr;
+        return one.is_over = true;
+    }
+    void check() {
+        for (std::uint64_t i = 0; i != open_.size(); ++i)
+            if (!open_[i].is_over && clock::now() - open_[i].begun > deadline_ && !is_over(i))
+                throw cuota::rank_gone{board_->missing(i), ranks(), "its part of a sum did not come in time"};
+    }
+
+private:
+    struct sum {
+        std::span<float> elements;
+        std::shared_ptr<void const> owner;
+        clock::time_point begun;
+        bool is_over;
+    };
+    std::shared_ptr<sum_board> board_;
+    std::size_t rank_;
+    std::chrono::nanoseconds deadline_;
+    std::vector<sum> open_;
+};
+
+}  // namespace support
