@@ -34,11 +34,13 @@
 #include <cuota/core/thread_tenure.hpp>
 
 #include <cuota/runtime/call.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/nvml.hpp>
@@ -134,6 +136,7 @@
 #include <cuota/buffer/append_buffer.hpp>
 #include <cuota/buffer/async_copy.hpp>
 #include <cuota/buffer/buffer_uses.hpp>
+#include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_matrix.hpp>
 #include <cuota/buffer/device_scalar.hpp>
