@@ -96,6 +96,7 @@
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
+#include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/grow_window.hpp>
 #include <cuota/pool/growing_range.hpp>
 #include <cuota/pool/idle_choice.hpp>
@@ -123,6 +124,7 @@
 #include <cuota/pool/pool_step.hpp>
 #include <cuota/pool/pool_watch.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_in_graph.hpp>
 #include <cuota/pool/step_plan.hpp>
 #include <cuota/pool/step_plan_stats.hpp>
 #include <cuota/pool/step_recorder.hpp>

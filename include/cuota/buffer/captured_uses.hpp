@@ -16,7 +16,8 @@ namespace cuota::inline v0::detail {
 /// all that the buffer's uses wait for, and they for it.
 class captured_uses final : public graph_use {
 public:
-    explicit captured_uses(stream_uses& of) : of_{of}, inside_{new stream_uses{stream_uses::in_capture{}}} {
+    captured_uses(stream_uses& of, std::uint64_t capture)
+        : of_{of}, capture_{capture}, inside_{new stream_uses{stream_uses::in_capture{}}} {
         of_.keep();
     }
     ~captured_uses() { of_.drop(); }
@@ -31,8 +32,9 @@ public:
             throw misuse{
                 "a buffer was borrowed on a stream that another thread captures: borrow it in that thread",
                 where};
-        auto& mine = scope->use_of<captured_uses>(
-            &of, [&] { return shared<captured_uses>::adopt(new captured_uses{of}); });
+        auto& mine = scope->use_of<captured_uses>(&of, [&] {
+            return shared<captured_uses>::adopt(new captured_uses{of, scope->number()});
+        });
         if (writes || !mine.writes_) mine.where_ = where;
         mine.writes_ |= writes;
         return *mine.inside_;
@@ -41,18 +43,24 @@ public:
     void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
     void ended() noexcept override { std::exchange(inside_, nullptr)->end_in_capture(); }
     void begin_launch(stream_ref s, place where) override {
+        is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
+        if (is_mine_) return;  // nobody else uses it any more
         if (of_.has_ended())
             throw misuse{"a graph was launched that uses a buffer which has ended, captured at " +
                              place_text(where_) + ": it must live as long as the graph is launched",
                          where};
         number_ = of_.begin(s, writes_, where);
     }
-    void end_launch(stream_ref) noexcept override { of_.end(number_, writes_); }
+    void end_launch(stream_ref) noexcept override {
+        if (!is_mine_) of_.end(number_, writes_);
+    }
 
 private:
     stream_uses& of_;
+    std::uint64_t const capture_;
     stream_uses* inside_;
     bool writes_ = false;
+    bool is_mine_ = false;  // the graph's memory: the buffer ended in the capture
     place where_{};
     std::uint64_t number_ = 0;  // of the launch that is about to be enqueued
 };

@@ -90,6 +90,10 @@ public:
     /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for. Where the
     /// home stream is captured, the host waits.
     [[gnu::noinline]] void end_at_home() noexcept {
+        if (capture_scope::here()) [[unlikely]]
+            report_failure_of([this] {
+                if (capture_scope const* const scope = capture_of(home_)) ended_in_ = scope->number();
+            });
         if (never_locked()) delete this;
         else
             end_all([this](event const& last) {
@@ -131,6 +135,8 @@ public:
         if (is_last) delete this;
     }
     [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
+    /// By the number of the capture of its home stream in which it has ended; then its memory is the graph's. 0: in none.
+    [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
     /// Waits on the host for what streams wrote and, unless asked for that only, read. For host memory. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) {
@@ -392,7 +398,8 @@ private:
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
     bool is_for_capture_ = false;
-    std::size_t keepers_ = 0;  // graphs
+    std::size_t keepers_ = 0;     // graphs
+    std::uint64_t ended_in_ = 0;  // which capture
     std::atomic<bool> has_ended_ = false;
 };
 

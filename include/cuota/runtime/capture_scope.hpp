@@ -193,15 +193,17 @@ public:
     }
 
 private:
+    // Asked for once more: a mode that stays would be the thread's after the capture.
     [[gnu::noinline]] void swap() noexcept {
         cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
         if (code == cudaSuccess) return;
+        bool const is_swapped = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
         (void)cudaGetLastError();
         try {
             throw cuda_error{static_cast<int>(code), "cudaThreadExchangeStreamCaptureMode",
                              cudaGetErrorName(code), place{}};
         } catch (...) { scope_->fail(std::current_exception()); }
-        scope_ = nullptr;
+        if (!is_swapped) scope_ = nullptr;
     }
 
     detail::capture_scope* scope_;

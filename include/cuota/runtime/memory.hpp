@@ -45,7 +45,10 @@ inline bool device_free(void* p) noexcept {
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
+/// In a capture of s, which may use it, that fails, and cudaFree does it.
 inline bool async_free(void* p, stream_ref s) noexcept {
+    if (cuota::detail::capture_scope::here()) [[unlikely]]
+        if (!drain(s)) return device_free(p);
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
