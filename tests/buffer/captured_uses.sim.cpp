@@ -5,6 +5,7 @@
 // spoils the capture. Most of it is shown by the simulator's checker of order, and by its late schedule.
 #include <cuota/buffer/captured_uses.hpp>
 
+#include <array>
 #include <cstddef>
 #include <numeric>
 #include <optional>
@@ -14,9 +15,16 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/buffer/append_buffer.hpp>
+#include <cuota/buffer/async_copy.hpp>
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/host_device.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/tracked.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/async_memory.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/calls.hpp"
@@ -316,4 +324,129 @@ TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leak
     set(on.y, 3, on.home);
     CHECK(first_of(on.y, on.other) == 3);
     CHECK(simulator::order_reports().empty());
+}
+
+TEST_CASE("buffers that begin and end in a capture take the graph's memory, and launches ask for nothing",
+          "[buffer][captured_uses]") {
+    support::machine const machine;
+    scene on;
+    std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
+        ints a{count, on.home, on.pool, "a"};  // of zeros, at each launch
+        increase(a, on.home);
+        ints b{count, 5, on.home, on.pool, "b"};
+        add_one(a, b, on.home);
+        a = ints{count, on.home, on.pool, "c"};  // where the first was not: it had ended later
+        add_one(b, on.x, on.home);
+    })};
+    for (int i = 0; i != 3; ++i) {
+        ints const between{count, 9, on.home, on.pool};  // never what the graph has
+        graph->launch(i == 1 ? on.other : on.home);
+        CHECK(first_of(on.x, on.home) == 3);
+        CHECK(first_of(between, on.other) == 9);
+    }
+    graph.reset();
+    CHECK(on.pool.stats().live_blocks == 2);
+    CHECK(simulator::order_reports().empty());
+}
+
+TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever its memory",
+          "[buffer][captured_uses]") {
+    support::machine machine;
+    scene on;
+    cuota::tracked<cuota::pool_resource> const tracked{on.pool.resource()};
+    cuota::budget const account{"plain", 1_MiB};
+    cuota::budgeted<cuota::device_memory> const plain{account};
+    std::array<cuota::any_resource, 5> const memories{on.pool.resource(), tracked, plain,
+                                                      cuota::device_memory{}, cuota::async_memory{}};
+    cuota::any_resource const memory = memories[GENERATE(range(std::size_t{0}, std::size_t{5}))];
+    std::optional<ints> a{std::in_place, count, 1, on.home, memory};
+    increase(*a, on.other);  // the home stream would have to wait for it
+    std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
+        add_one(*a, on.x, on.home);
+        a.reset();
+    })};
+    for (int i = 0; i != 3; ++i) {
+        ints const between{count, 9, on.home, on.pool};
+        graph->launch(on.other);
+        CHECK(first_of(on.x, on.home) == 3);
+    }
+    graph->launch(on.other);
+    graph.reset();
+    CHECK(on.pool.stats().live_blocks == 2);
+    CHECK(account.held() == 0);
+    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::misuse_reports().empty());
+}
+
+TEST_CASE("a buffer that was made in a capture and outlives it is as any, and lives as long as the graph is "
+          "launched",
+          "[buffer][captured_uses]") {
+    support::machine const machine;
+    scene on;
+    std::optional<ints> made;
+    std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
+        made.emplace(count, on.home, on.pool);
+        add_one(on.x, *made, on.home);
+    })};
+    set(on.x, 4, on.other);
+    graph->launch(on.home);
+    CHECK(first_of(*made, on.other) == 5);
+    increase(*made, on.other);
+    SECTION("the graph goes first") {
+        graph.reset();
+        CHECK(first_of(*made, on.home) == 6);
+        made.reset();
+    }
+    SECTION("the buffer goes first") {
+        made.reset();
+        CHECK(why_refused([&] { graph->launch(on.home); }).find("which has ended") != std::string::npos);
+        graph.reset();
+    }
+    CHECK(on.pool.stats().live_blocks == 2);
+    CHECK(simulator::order_reports().empty());
+}
+
+TEST_CASE("what needs the host at each launch is refused before anything is captured of it",
+          "[buffer][captured_uses]") {
+    support::machine const machine;
+    scene on;
+    cuota::staging_ring ring{1, count * sizeof(int)};
+    cuota::pinned_buffer<int> pinned{count, cuota::pinned_memory{}};
+    cuota::host_device<int> both{count, on.home, on.pool};
+    cuota::append_buffer<int> appended{10, on.home, on.pool};
+    std::vector<int> const host(count, 9);
+    auto frame = on.pool.frame();
+    ints in_frame{count, on.home, frame.resource()};
+    auto graph = cuota::capture(on.home, [&] {
+        CHECK_THROWS_AS(cuota::upload(std::span<int const>{host}, on.x, ring, on.home), cuota::misuse);
+        CHECK_THROWS_AS(cuota::upload(std::move(pinned), on.x, on.home), cuota::misuse);
+        CHECK_THROWS_AS(cuota::download(on.x, std::move(pinned), on.home), cuota::misuse);
+        CHECK_THROWS_AS(both.read(on.home), cuota::misuse);
+        CHECK_THROWS_AS(both.overwrite(on.home), cuota::misuse);
+        CHECK_THROWS_AS(both.read_host(), cuota::misuse);
+        CHECK_THROWS_AS(appended.size(on.home), cuota::misuse);
+        CHECK_THROWS_AS(on.x.release(), cuota::misuse);
+        CHECK_THROWS_AS((ints{count, on.home, frame.resource()}), cuota::misuse);
+        increase(in_frame, on.home);
+    });
+    CHECK(pinned.size() == count);
+    graph.launch(on.other);
+    CHECK(first_of(in_frame, on.home) == 1);
+    cuota::upload(std::span<int const>{host}, on.x, ring, on.home);  // the slot is there
+    CHECK(first_of(on.x, on.home) == 9);
+    CHECK(simulator::misuse_reports().empty());
+    CHECK(simulator::order_reports().empty());
+}
+
+TEST_CASE("a capture by others is not spoiled by what makes no CUDA call, and launches of it are not known",
+          "[buffer][captured_uses]") {
+    support::machine const machine;
+    scene on;
+    { auto const first = on.x.write(on.home); }
+    on.pool.deallocate(on.home, on.pool.allocate(on.home, 64_KiB), 64_KiB);
+    REQUIRE(cudaStreamBeginCapture(on.home.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    increase(on.x, on.home);
+    cudaGraph_t others = nullptr;
+    REQUIRE(cudaStreamEndCapture(on.home.get(), &others) == cudaSuccess);
+    CHECK(cudaGraphDestroy(others) == cudaSuccess);
 }

@@ -250,6 +250,7 @@ public:
     /// Order: the home stream comes after all uses so far. Throws: misuse while the buffer is borrowed; unchanged then.
     [[nodiscard]] released_buffer<T> release(place where = place::here()) {
         check_not_borrowed("released", where);
+        rt::refuse_captured(home(), "a buffer was released", "release it before or after", where);
         end_uses();
         return released_buffer<T>{std::move(block_)};
     }

@@ -109,8 +109,8 @@ private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
-        if (is_captured(s)) [[unlikely]]
-            return take_for_graph(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
+        if (captured_streams::are_any()) [[unlikely]]
+            return take_beside_captures(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
         return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
     }
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
@@ -151,7 +151,10 @@ private:
             return shared<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
         });
     }
-    // What it may use of that pool has to be over by now, not at the launch, so the host waits for it.
+    [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
+        return is_captured(s) ? take_for_graph(s, r) : take(&s, r);
+    }
+    // What may still use it has to be over by now, not at the launch, so the host waits for that.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r) {
         capture_scope* const scope = capture_of(s);
         if (!scope)
@@ -172,7 +175,8 @@ private:
         return p;
     }
     // True when it is a graph's, or becomes one's: a captured stream gives it back. What is wrong with it is reported.
-    [[nodiscard]] bool give_to_graph(stream_ref const* s, void* p, std::size_t bytes) noexcept {
+    [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, void* p,
+                                                    std::size_t bytes) noexcept {
         bool is_kept = true;
         capture_scope* scope = nullptr;
         try {

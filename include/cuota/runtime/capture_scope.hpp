@@ -128,8 +128,13 @@ private:
 class captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept {
-        static captured_streams streams;
-        return streams;
+        union forever {  // streams outlive statics
+            forever() noexcept : streams{} {}
+            ~forever() {}
+            captured_streams streams;
+        };
+        static forever kept;
+        return kept.streams;
     }
 
     /// Enters them while begin() makes it so that they are captured: who asks about them meanwhile waits.
@@ -154,23 +159,24 @@ public:
         std::erase_if(ids_, [&](std::uint64_t id) { return std::ranges::find(ids, id) != ids.end(); });
         publish();
     }
-
-    [[nodiscard]] bool is_any() const noexcept { return open_.load(std::memory_order_seq_cst) != 0; }
     [[nodiscard]] bool has(std::uint64_t stream) {
         std::scoped_lock const lock{guard_};
         return std::ranges::find(ids_, stream) != ids_.end();
     }
+
+    /// Whether there are any. Cost: a load, as of begun.
+    [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
     /// How many captures have begun. What was done between two equal answers, with none of a stream going on at the first,
     /// was not captured.
-    [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_seq_cst); }
+    [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
 
 private:
-    void publish() noexcept { open_.store(ids_.size(), std::memory_order_seq_cst); }
+    void publish() noexcept { count_.store(ids_.size(), std::memory_order_seq_cst); }
 
     std::mutex guard_;
     std::vector<std::uint64_t> ids_;
-    std::atomic<std::size_t> open_ = 0;
-    std::atomic<std::uint64_t> begun_ = 0;
+    static inline constinit std::atomic<std::size_t> count_ = 0;
+    static inline constinit std::atomic<std::uint64_t> begun_ = 0;
 };
 
 }  // namespace detail

@@ -110,7 +110,7 @@ inline device::memory_info device::memory() const {
 }
 
 inline void device::synchronize() const {
-    if (detail::captured_streams::all().is_any())
+    if (detail::captured_streams::are_any())
         throw misuse{"a device was to be waited for while a stream is captured, which would spoil that"};
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

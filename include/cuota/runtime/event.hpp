@@ -145,13 +145,12 @@ namespace detail {
 /// Throws: what record throws; as is_captured.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
-    captured_streams& all = captured_streams::all();
     for (;;) {
-        std::uint64_t const begun = all.begun();
+        std::uint64_t const begun = captured_streams::begun();
         if (is_captured(s)) [[unlikely]]
             return false;
         record();
-        if (all.begun() == begun) [[likely]]
+        if (captured_streams::begun() == begun) [[likely]]
             return true;
     }
 }

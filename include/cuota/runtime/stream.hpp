@@ -67,14 +67,14 @@ public:
 
     /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse in a `capture` of it.
     void synchronize(place where = place::here()) const {
-        if (detail::captured_streams::all().is_any()) [[unlikely]]
+        if (detail::captured_streams::are_any()) [[unlikely]]
             refuse_captured("was to be waited for on the host", where);
         rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
     }
 
     /// True when everything enqueued so far is done. Throws: cuda_error; misuse in a `capture` of it.
     [[nodiscard]] bool is_idle() const {
-        if (detail::captured_streams::all().is_any()) [[unlikely]]
+        if (detail::captured_streams::are_any()) [[unlikely]]
             refuse_captured("was asked whether it is idle", {});
         cudaError_t const code = cudaStreamQuery(get());
         if (code == cudaErrorNotReady) {
@@ -167,8 +167,7 @@ namespace detail {
 /// True while `capture` captures s, on any thread: then what ran on s before is over, and an event recorded on it would stand
 /// for what has not run. Throws: as capture_of.
 [[nodiscard]] inline bool is_captured(stream_ref s) {
-    captured_streams& all = captured_streams::all();
-    return all.is_any() && all.has(s.id());
+    return captured_streams::are_any() && captured_streams::all().has(s.id());
 }
 
 }  // namespace detail
@@ -187,7 +186,7 @@ inline void refuse_captured(stream_ref s, char const* what, char const* instead,
 /// stream is over.
 inline bool drain(stream_ref s) noexcept {
     bool is_over = false;
-    if (cuota::detail::captured_streams::all().is_any()) [[unlikely]]
+    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
         report_failure_of([&] {
             is_over = cuota::detail::is_captured(s);
             if (auto* const scope = cuota::detail::capture_of(s))
