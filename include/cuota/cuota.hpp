@@ -95,8 +95,8 @@
 #include <cuota/pool/frame_state.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
-#include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/graph_blocks.hpp>
+#include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/grow_window.hpp>
 #include <cuota/pool/growing_range.hpp>
 #include <cuota/pool/idle_choice.hpp>

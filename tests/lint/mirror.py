@@ -31,6 +31,7 @@ NO_TEST = {
     "report/memory_snapshot.hpp": "facts only, tested where they are taken",
     "report/recording.hpp": "facts only, tested where they are recorded",
     "core/config.hpp": "macros; what they switch is tested where it is used",
+    "runtime/capture_scope.hpp": "a capture as the library sees it, tested through graph",
     "resource/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",
     "data/arrow_column.hpp": "the inside of arrow_source, tested through it",
     "data/any_source.hpp": "a part of batch_loader, tested through it",
