@@ -187,7 +187,7 @@ namespace rt {
 /// makes them where they are no part of what is captured. Nothing where the thread captures nothing.
 class beside_capture {
 public:
-    beside_capture() noexcept : scope_{detail::capture_scope::here()} {
+    beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
         if (scope_) [[unlikely]]
             swap();
     }
@@ -212,7 +212,7 @@ private:
         if (!is_swapped) scope_ = nullptr;
     }
 
-    detail::capture_scope* scope_;
+    cuota::detail::capture_scope* scope_;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
