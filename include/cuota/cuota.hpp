@@ -36,11 +36,13 @@
 #include <cuota/core/thread_tenure.hpp>
 
 #include <cuota/runtime/call.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/nvml.hpp>
@@ -95,6 +97,7 @@
 #include <cuota/pool/frame_state.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/front.hpp>
+#include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/grow_window.hpp>
 #include <cuota/pool/growing_range.hpp>
@@ -123,6 +126,7 @@
 #include <cuota/pool/pool_step.hpp>
 #include <cuota/pool/pool_watch.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_in_graph.hpp>
 #include <cuota/pool/step_plan.hpp>
 #include <cuota/pool/step_plan_stats.hpp>
 #include <cuota/pool/step_recorder.hpp>
@@ -136,6 +140,7 @@
 #include <cuota/buffer/append_buffer.hpp>
 #include <cuota/buffer/async_copy.hpp>
 #include <cuota/buffer/buffer_uses.hpp>
+#include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_matrix.hpp>
 #include <cuota/buffer/device_scalar.hpp>

@@ -34,7 +34,8 @@ namespace detail {
     return a.device_allocations == b.device_allocations && a.device_bytes == b.device_bytes &&
            a.pinned_allocations == b.pinned_allocations && a.pinned_bytes == b.pinned_bytes &&
            a.managed_allocations == b.managed_allocations && a.managed_bytes == b.managed_bytes &&
-           a.streams == b.streams && a.events == b.events && a.pools == b.pools;
+           a.streams == b.streams && a.events == b.events && a.pools == b.pools && a.graphs == b.graphs &&
+           a.graph_execs == b.graph_execs;
 }
 
 /// True when it threw one of cuota's errors; any other fails the test.

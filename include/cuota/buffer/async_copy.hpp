@@ -18,6 +18,16 @@
 
 namespace cuota::inline v0 {
 
+namespace detail {
+
+// Nobody could tell when it is over: each launch is another copy.
+inline void refuse_pending(stream_ref s, place where) {
+    rt::refuse_captured(s, "a copy that can be waited for was asked for",
+                        "copy by the pinned_buffer's own upload or download", where);
+}
+
+}  // namespace detail
+
 /// A copy under way and its host side, which it owns: what `upload` and `download` of pinned memory return.
 ///
 /// May end at any time: its end waits for the copy. Move-only; moved-from may only be destroyed or assigned to.
@@ -91,6 +101,7 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
                                      place where = place::here()) {
+    detail::refuse_pending(s, where);
     from.upload(to, s, where);
     return {std::move(from), s};
 }
@@ -100,6 +111,7 @@ template <class T>
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
                                        place where = place::here()) {
+    detail::refuse_pending(s, where);
     to.download(from, s, where);
     return {std::move(to), s};
 }

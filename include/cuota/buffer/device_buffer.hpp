@@ -165,6 +165,8 @@ public:
     /// Throws: misuse when the counts differ; cuda_error.
     void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
         check_count(host.size(), where);
+        rt::refuse_captured(s, "a copy that waits on the host was asked for",
+                            "copy before, or from a pinned_buffer", where);
         lease<T> const mine = write(s, where);
         rt::copy_to_device(data(), host.data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
@@ -173,6 +175,8 @@ public:
     /// Copies all elements to the host and waits for them. Throws: misuse when the counts differ; cuda_error.
     void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
         check_count(host.size(), where);
+        rt::refuse_captured(s, "a copy that waits on the host was asked for",
+                            "copy after, or to a pinned_buffer", where);
         lease<T const> const mine = read(s, where);
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
@@ -246,6 +250,7 @@ public:
     /// Order: the home stream comes after all uses so far. Throws: misuse while the buffer is borrowed; unchanged then.
     [[nodiscard]] released_buffer<T> release(place where = place::here()) {
         check_not_borrowed("released", where);
+        rt::refuse_captured(home(), "a buffer was released", "release it before or after", where);
         end_uses();
         return released_buffer<T>{std::move(block_)};
     }

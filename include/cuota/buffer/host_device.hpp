@@ -120,6 +120,7 @@ public:
     }
     /// The same for who writes all of them: nothing is copied, and what was there is undefined.
     [[nodiscard]] lease<T> overwrite(stream_ref s, place where = place::here()) {
+        refuse_in_capture(s, where);
         have_device(where, [](device_buffer<T>&) {});
         lease<T> all = device_->write(s, where);
         device_is_present_ = true;
@@ -168,7 +169,12 @@ private:
         device_.emplace(std::move(fresh));
     }
 
+    // Which side has the present values is known of what was enqueued, and a graph would change that at each launch.
+    static void refuse_in_capture(stream_ref s, place where) {
+        rt::refuse_captured(s, "a host_device was used", "use a device_buffer, and copy outside", where);
+    }
     void bring_to_host(stream_ref copies, place where) {
+        refuse_in_capture(copies, where);
         if (host_is_present_) return;
         bool const is_zero = is_untouched();
         if (!is_zero) device_->check_not_written("read by host code", where);
@@ -178,6 +184,7 @@ private:
         host_is_present_ = true;
     }
     void bring_to_device(stream_ref copies, place where) {
+        refuse_in_capture(copies, where);
         if (device_is_present_) return;
         bool const is_zero = is_untouched();
         have_device(where, [&](device_buffer<T>& to) {

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/config.hpp>
@@ -21,7 +22,9 @@ namespace cuota::inline v0::detail {
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where)
-        : uses_{&of}, number_{of.begin(s, writes, where)}, writes_{writes} {}
+        : uses_{&captured_uses::find(of, s, writes, where)},
+          number_{uses_->begin(s, writes, where)},
+          writes_{writes} {}
     /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
     template <std::invocable Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
@@ -34,6 +37,7 @@ public:
         auto const all = memory();
         begun const now = writes ? begin<true>(of, s, where, all.data(), all.bytes())
                                  : begin<false>(of, s, where, all.data(), all.bytes());
+        uses_ = now.in;
         number_ = now.number;
         checked_ = now.checked;
     }
@@ -56,14 +60,16 @@ private:
     static constexpr std::uint64_t first = 0;
 
     struct begun {
+        stream_uses* in;
         std::uint64_t number, checked;
     };
     // `writes` is no argument: all others go in registers.
     template <bool writes>
     [[nodiscard, gnu::noinline]] static begun begin(stream_uses& of, stream_ref s, place where,
                                                     void const* at, std::size_t bytes) {
-        std::uint64_t const number = of.begin(s, writes, where);
-        return {number, rt::tell_borrowed(s, at, bytes, writes)};
+        stream_uses& in = captured_uses::find(of, s, writes, where);
+        std::uint64_t const number = in.begin(s, writes, where);
+        return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
     }
     [[gnu::noinline]] static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked,
                                       bool writes) noexcept {

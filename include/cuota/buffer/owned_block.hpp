@@ -5,16 +5,47 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/resource_ref.hpp>
 
 namespace cuota::inline v0::detail {
+
+/// Memory of any resource that was given back in a capture by a captured stream: the graph may use it, so it goes with that.
+class memory_in_graph final : public graph_use {
+public:
+    ~memory_in_graph() {
+        if (last_) wait_for_launches(*last_);
+        for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
+    }
+    /// Throws: std::bad_alloc; not kept then.
+    void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes) {
+        all_.push_back({memory, home, at, bytes});
+    }
+    void about_to_end() override {}
+    void ended() noexcept override {}
+    void begin_launch(stream_ref s, place) override { last_.emplace(s); }
+    void end_launch(stream_ref) noexcept override {}
+
+private:
+    struct kept {
+        any_resource memory;
+        stream_share home;
+        void* at;
+        std::size_t bytes;
+    };
+    std::vector<kept> all_;
+    std::optional<stream_share> last_;  // that the graph was launched on
+};
 
 /// Bytes of a resource, on the stream that they are given back on; or none of them.
 ///
@@ -85,8 +116,25 @@ private:
     }
     [[gnu::noinline]] void give() noexcept {
         bool const keeps = !at_ || !memory_.is_kept_by_blocks();
-        if (at_) memory_.deallocate(home_, at_, bytes_);
+        if (at_ && !(capture_scope::here() && give_to_graph())) memory_.deallocate(home_, at_, bytes_);
         if (keeps) drop();
+    }
+    // In a capture by the home stream. Pools and step plans do that by themselves, and use the bytes again in the capture.
+    [[nodiscard]] bool give_to_graph() noexcept {
+        capture_scope* scope = nullptr;
+        try {
+            scope = capture_of(home_);
+            if (!scope || memory_.keeps_for_graphs()) return false;
+            scope
+                ->use_of<memory_in_graph>(scope,
+                                          [] { return shared<memory_in_graph>::adopt(new memory_in_graph); })
+                .keep(memory_, home_, at_, bytes_);
+            return true;
+        } catch (...) {
+            if (scope)
+                scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+            return false;
+        }
     }
 
     void keep(stream_ref home, any_resource const& memory) noexcept {

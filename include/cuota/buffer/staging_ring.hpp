@@ -111,6 +111,8 @@ public:
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
                                      place where) {
         std::optional<event>& copied = slots_[index].copied;
+        rt::refuse_captured(s, "a slot of a staging_ring was submitted",
+                            "its bytes would not be there at a launch: copy outside", where);
         std::byte const* const from = bytes_of_slot(index).data();
         if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
         else rt::copy_to_device(to, from, bytes, s, where);

@@ -43,6 +43,9 @@ public:
         publish();
     }
     stream_uses() noexcept : home_{cudaStream_t{}} {}
+    /// Of what happens in a capture: no stream has done anything yet.
+    struct in_capture {};
+    explicit stream_uses(in_capture) noexcept : stream_uses{} { is_for_capture_ = true; }
     stream_uses(stream_uses const&) = delete;
     stream_uses& operator=(stream_uses const&) = delete;
 
@@ -84,18 +87,56 @@ public:
             if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
     }
 
-    /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for.
+    /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for. Where the
+    /// home stream is captured, the host waits.
     [[gnu::noinline]] void end_at_home() noexcept {
+        if (capture_scope::here()) [[unlikely]]
+            report_failure_of([this] {
+                if (capture_scope const* const scope = capture_of(home_)) ended_in_ = scope->number();
+            });
         if (never_locked()) delete this;
         else
             end_all([this](event const& last) {
-                if (!report_failure_of([&] { home_.wait(last); })) rt::drain(last);
+                bool is_after = false;
+                (void)report_failure_of([&] {
+                    if (is_captured(home_)) return;
+                    home_.wait(last);
+                    is_after = true;
+                });
+                if (!is_after) rt::drain(last);
             });
     }
     /// As end_at_home, of host memory: waits for all uses.
     void end_on_host() noexcept {
         end_all([](event const& last) { rt::drain(last); });
     }
+
+    /// What happened in a capture, kept as that of a buffer of its own, is over with it; deletes this, at once or with the last
+    /// use that is open.
+    void end_in_capture() noexcept {
+        end_all([](event const&) {});
+    }
+
+    // --- for graphs, which keep it, and ask whether the buffer is there at each launch ---
+
+    void keep() noexcept {
+        was_locked_.store(true, std::memory_order_relaxed);
+        std::scoped_lock const lock{guard_};
+        ++keepers_;
+    }
+    /// Of a buffer that has ended, the last one deletes this.
+    void drop() noexcept {
+        bool is_last = false;
+        {
+            std::scoped_lock const lock{guard_};
+            --keepers_;
+            is_last = has_ended_ && is_unused();
+        }
+        if (is_last) delete this;
+    }
+    [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
+    /// By the number of the capture of its home stream in which it has ended; then its memory is the graph's. 0: in none.
+    [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
     /// Waits on the host for what streams wrote and, unless asked for that only, read. For host memory. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) {
@@ -200,7 +241,8 @@ private:
 
     // --- all that follows under the lock ---
 
-    [[nodiscard]] bool is_unused() const noexcept { return uses_.empty() && slots_.are_free(); }
+    [[nodiscard]] bool is_borrowed() const noexcept { return !uses_.empty() || !slots_.are_free(); }
+    [[nodiscard]] bool is_unused() const noexcept { return keepers_ == 0 && !is_borrowed(); }
 
     // What was done at home without the lock.
     void see_home() noexcept {
@@ -226,10 +268,19 @@ private:
     void leave(open_use const& use) {
         if (use.user == at_home) return leave_at_home(use.writes);
         user& u = users_[use.user];
-        if (u.last) u.last->record(use.stream);
-        else u.last.emplace(use.stream);
+        auto const record = [&] {
+            if (u.last) u.last->record(use.stream);
+            else u.last.emplace(use.stream);
+        };
+        if (is_for_capture_) record();
+        else if (!mark_outside_capture(use.stream, record)) return leave_for_capture(use);
         if (use.writes) set_written(use.user);
         else u.reads = true;
+    }
+    // Its stream is captured by now, so all that it did is over.
+    void leave_for_capture(open_use const& use) noexcept {
+        users_[use.user].reads = false;
+        if (use.writes || writer_ == use.user) set_written(nobody);
     }
     // A write is over that came after all there was.
     void set_written(std::size_t by) noexcept {
@@ -277,23 +328,25 @@ private:
         if (writes)
             for (std::size_t i = at_home; i != users_.size(); ++i) {
                 if (i == me || !users_[i].reads) continue;
-                s.wait(mark_of(i));
+                wait_for(i, s);
                 users_[me].seen = version_;
             }
-        if (users_[me].seen != version_ && writer_ != nobody) s.wait(mark_of(writer_));
+        if (users_[me].seen != version_ && writer_ != nobody) wait_for(writer_, s);
         users_[me].seen = version_;
         if (writes)
             for (std::size_t i = at_home; i != users_.size(); ++i)
                 users_[i].reads = false;  // who comes next waits for this write
     }
-    [[nodiscard]] event const& mark_of(std::size_t of) {
+    void wait_for(std::size_t of, stream_ref s) {
         std::optional<event>& last = users_[of].last;
         if (of == at_home && !is_home_marked_) {
-            if (last) last->record(home_);
-            else last.emplace(home_);
-            is_home_marked_ = true;
+            is_home_marked_ = mark_outside_capture(home_, [&] {
+                if (last) last->record(home_);
+                else last.emplace(home_);
+            });
+            if (!is_home_marked_) return;  // captured: what it did is over
         }
-        return *last;
+        s.wait(*last);
     }
 
     // Who may begin a use at home without the lock.
@@ -309,12 +362,14 @@ private:
     template <class Join>
     void end_all(Join join) noexcept {
         bool is_last = false;
+        bool was_borrowed = false;
         place borrowed_at{};
         {
             std::scoped_lock const lock{guard_};
             auto const open = slots_.open();
             is_last = is_unused();
-            if (!is_last) borrowed_at = open ? open->where : uses_.front().where;
+            was_borrowed = is_borrowed();
+            if (was_borrowed) borrowed_at = open ? open->where : uses_.front().where;
             if (open) rt::drain(home_);
             for (open_use const& use : uses_) rt::drain(use.stream);
             for (std::size_t i = at_home + 1; i != users_.size(); ++i)
@@ -324,7 +379,7 @@ private:
             has_ended_ = true;
         }
         if (is_last) delete this;
-        else
+        else if (was_borrowed)
             report_failure_of([&] {
                 throw misuse{"a buffer ended while it is still borrowed", borrowed_at};
             });
@@ -342,6 +397,9 @@ private:
     std::uint64_t version_ = 0;  // writes so far
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
+    bool is_for_capture_ = false;
+    std::size_t keepers_ = 0;     // graphs
+    std::uint64_t ended_in_ = 0;  // which capture
     std::atomic<bool> has_ended_ = false;
 };
 

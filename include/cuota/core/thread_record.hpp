@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <cuota/core/sync.hpp>
 
@@ -53,8 +54,28 @@ struct thread_registry {
     }
 };
 
-/// Gives the calling thread a record until it ends. Null when there is no memory for one, and while a thread's own
-/// objects are being destroyed at its end.
+/// While one lives, the calling thread has no record: what it owns it does not use without the lock. One at a time.
+class hidden_thread {
+public:
+    hidden_thread() noexcept : mine_{std::exchange(this_thread_record(), nullptr)} { is_hidden() = true; }
+    hidden_thread(hidden_thread const&) = delete;
+    hidden_thread& operator=(hidden_thread const&) = delete;
+    ~hidden_thread() {
+        is_hidden() = false;
+        this_thread_record() = mine_;
+    }
+
+    [[nodiscard]] static bool& is_hidden() noexcept {
+        static constinit thread_local bool hidden = false;
+        return hidden;
+    }
+
+private:
+    thread_record* const mine_;
+};
+
+/// Gives the calling thread a record until it ends. Null when there is no memory for one, while the thread is hidden, and
+/// while its own objects are being destroyed at its end.
 [[nodiscard]] inline thread_record* enrol_thread() noexcept {
     enum class stage : unsigned char { before, enrolled, ended };
     static constinit thread_local stage now = stage::before;
@@ -65,7 +86,7 @@ struct thread_registry {
             this_thread_record() = nullptr;
         }
     };
-    if (now == stage::ended) return nullptr;
+    if (now == stage::ended || hidden_thread::is_hidden()) return nullptr;
     static thread_local at_thread_end const goodbye;
     (void)goodbye;
     now = stage::enrolled;

@@ -92,6 +92,8 @@ public:
         check_alive(where);
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
             throw misuse{"a batch was used on the legacy default stream; make a stream", where};
+        rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch",
+                            where);
         engine_->use(slot_, s);
     }
 

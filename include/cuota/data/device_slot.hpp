@@ -4,8 +4,10 @@
 /// A batch's place on the device, and what must be over before it is overwritten.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
@@ -87,16 +89,19 @@ private:
         bool is_pending;  // the copy stream has not been told to wait for it yet
     };
 
-    // Marks where a stream is; one event a stream, made once.
+    // Marks where a stream is; one event a stream, made once. Of one that is captured by now, all work is over.
     void remember(stream_share const& s) {
         std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
-        for (reader& r : readers_) {
-            if (!(stream_ref{r.stream} == stream_ref{s})) continue;
-            r.last.record(s);
-            r.is_pending = true;
+        auto const known = std::ranges::find_if(
+            readers_, [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
+        if (known == readers_.end()) {
+            std::optional<event> last;
+            if (mark_outside_capture(s, [&] { last.emplace(s); }))
+                readers_.push_back({s, std::move(*last), true});
             return;
         }
-        readers_.push_back({s, event{s}, true});
+        known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });
+        if (!known->is_pending) readers_.erase(known);
     }
 
     std::optional<staging_ring::in_flight> arriving_{};

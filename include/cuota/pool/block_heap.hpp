@@ -157,7 +157,8 @@ public:
         auto out = choose_idle(blocks_, surplus, kept);
         if (!out) return out;
         out->in->waits.for_each([&](wait_point point) {
-            if (!order_.is_known_done(point)) busy.push_back(order_.to_wait_for(point));
+            if (order_.is_known_done(point)) return;
+            if (auto mark = order_.to_wait_for(point)) busy.push_back(std::move(mark));
         });
         if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
         else blocks_.hold_segment(*out->in);

@@ -122,6 +122,15 @@ public:
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
     }
 
+    /// A live block of that many bytes becomes a graph's: no thread keeps it ready when it is given back.
+    /// Throws: misuse when there is no such block.
+    void keep_for_graph(void* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        block& b = claim(p, bytes);
+        b.note->stream = block_note::no_stream;
+        b.become(block::state::live);
+    }
+
     // --- what leaves ---
 
     /// Takes out what serves best to give back `surplus` bytes, none that are kept, once nothing uses it any more; nothing
@@ -420,9 +429,10 @@ private:
         if (!lane) return;
         heap_.keep_stream(b, *lane);
         if (!may_be_ready(b, s)) return;
-        b.note->stream = s.id();
         thread_record* const me = this_thread();
-        if (!me || !fronts_.of(*me).is_of(*me)) return;
+        if (!me) return;  // as in a capture: what is taken there is a graph's, and never ready for anybody
+        b.note->stream = s.id();
+        if (!fronts_.of(*me).is_of(*me)) return;
         front& mine = fronts_.of(*me);
         mine.remember(b);
         if (mine.credit() < front::loan) mine.lend(heap_.lend(front::loan));

@@ -38,6 +38,9 @@ public:
                                  label const& who, state born) {
         check_alignment(alignment, who, pool_state::largest_alignment);
         if (bytes == 0) return nullptr;
+        if (s)
+            rt::refuse_captured(*s, "a frame was asked for memory",
+                                "ask its pool, for the graph outlives the frame", who.where);
         if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
         std::uint64_t const id = s ? s->id() : block_note::no_stream;
         if (void* const p = try_take(id, bytes, alignment, who, born)) return p;

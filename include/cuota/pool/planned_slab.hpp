@@ -155,6 +155,41 @@ public:
         });
     }
 
+    // --- for graphs that use it ---
+
+    [[nodiscard]] bool is_in_graph() const noexcept { return graphs_ != 0; }
+    void keep_for_graph() noexcept { ++graphs_; }
+    void let_go_of_graph() noexcept { --graphs_; }
+    /// A capture has ended that used it. Returns the turn up to which it may have taken something; what comes is of a later one.
+    [[nodiscard]] std::uint64_t end_capture() noexcept {
+        std::uint64_t const until = now_;
+        begin_another_turn();
+        return until;
+    }
+    /// Work on s may use all of it from here on: what was taken up to that turn was so when it was captured.
+    /// Throws: misuse when somebody has something of it since; cuda_error, std::bad_alloc.
+    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where) {
+        for_each_live([&](index i) {
+            if ((requests_[i].turn & ~is_live) <= until) return;
+            throw misuse{"a graph was launched that uses the slab of a step_plan while a later step has " +
+                             bytes_text(requests_[i].bytes) + " of it" +
+                             (labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text()) +
+                             (labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'),
+                         where};
+        });
+        std::uint32_t const lane = order.index_of(s);
+        expect(lane);
+        wait_for_all(order, s, lane);
+    }
+    /// It is enqueued: whoever takes something looks at what was given back last on any stream, that of s among them.
+    /// Throws: cuda_error, std::bad_alloc.
+    void end_launch(stream_order& order, stream_ref s) {
+        std::uint32_t const lane = order.index_of(s);
+        expect(lane);
+        latest_[lane] = order.release_on(lane).ticket;
+        begin_another_turn();
+    }
+
 private:
     using index = std::uint32_t;
     static constexpr index nobody = offset_users::nobody;
@@ -185,6 +220,9 @@ private:
                          (name.is_empty() ? "" : std::string{" "} + name.text()),
                      labels_[i].where};
     }
+
+    // What was served up to now is not what the plan says had the bytes last. Two turns: a step looks back by one.
+    void begin_another_turn() noexcept { now_ += 2 * step_length; }
 
     void flip(index i) noexcept { live_[i / 64] ^= std::uint64_t{1} << i % 64; }
     template <class Visit>
@@ -251,6 +289,7 @@ private:
     std::uint64_t now_ = 0;              // goes up by step_length with each step
     index next_ = 0;
     std::size_t skipped_ = 0;
+    std::size_t graphs_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -18,10 +18,13 @@ namespace cuota::inline v0::detail {
 
 /// The slabs, and the order of the streams that they go between. Not thread-safe.
 ///
-/// A slab is retired when its plan goes. It serves nobody then, takes back what it gave, and is idle when it has all.
+/// A slab is retired when its plan goes. It serves nobody then, takes back what it gave, and is idle when it has all, and no
+/// graph uses it.
 class planned_slabs {
 public:
     [[nodiscard]] bool has_slab() const noexcept { return now_ != nullptr; }
+    [[nodiscard]] planned_slab* now() noexcept { return now_.get(); }
+    [[nodiscard]] stream_order& order() noexcept { return order_; }
     /// The slab from now on; there is none yet.
     void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
     /// There is no slab any more. Throws: std::bad_alloc; unchanged then.
@@ -32,11 +35,11 @@ public:
         retired_.back() = std::move(now_);
     }
 
-    /// A retired slab that nobody has anything of, after a wait on the host for those that had; null when there is none.
+    /// A retired slab that nobody has anything of, nor a graph uses, after a wait on the host for those that had; null when there is none.
     /// Throws: cuda_error; it stays here then.
     [[nodiscard]] std::unique_ptr<planned_slab> take_idle() {
         auto const found =
-            std::ranges::find(retired_, std::size_t{0}, [](auto const& s) { return s->live(); });
+            std::ranges::find_if(retired_, [](auto const& s) { return s->live() == 0 && !s->is_in_graph(); });
         if (found == retired_.end()) return nullptr;
         wait_for_releases(**found);
         std::unique_ptr<planned_slab> idle = std::move(*found);

@@ -18,6 +18,8 @@ namespace cuota::inline v0 {
 template <lifespan Meant>
 class pool_resource_for {
 public:
+    static constexpr bool keeps_for_graphs = true;
+
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return state_->allocate(s, bytes, alignment, who, Meant);

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_growth.hpp>
 #include <cuota/pool/pool_memory.hpp>
 #include <cuota/pool/pool_release.hpp>
@@ -64,6 +66,14 @@ public:
     }
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
+    /// A graph has ended that kept some of this: what nobody has goes back.
+    void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept {
+        while (auto const block = graphs_.release(&graph)) {
+            stream_ref const on = block->on ? stream_ref{*block->on} : stream_ref{cudaStreamPerThread};
+            give(block->on ? &on : nullptr, block->at, block->bytes);
+        }
+    }
+
     /// Reserves memory before anybody asks. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who) {
         if (bytes != 0) growth_.reserve(bytes, who);
@@ -99,6 +109,8 @@ private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
+        if (captured_streams::are_any()) [[unlikely]]
+            return take_beside_captures(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
         return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
     }
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
@@ -106,6 +118,8 @@ private:
     }
     // In a pool that is closed, a block may be all that keeps it until now; and afterwards another's, that goes sooner.
     void give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
+        if ((graphs_.is_any() || capture_scope::here()) && p) [[unlikely]]
+            if (give_to_graph(s, p, bytes)) return;
         shared<pool_state> closed;
         shared<pool_state> kept;
         blocks().give(s, p, bytes, [&](bool is_last) {
@@ -130,8 +144,59 @@ private:
         }
     }
 
+    // --- in a capture ---
+
+    [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope) {
+        return scope.use_of<pool_in_graph<pool_state>>(this, [this] {
+            return shared<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
+        });
+    }
+    [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
+        return is_captured(s) ? take_for_graph(s, r) : take(&s, r);
+    }
+    // What may still use it has to be over by now, not at the launch, so the host waits for that.
+    [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r) {
+        capture_scope* const scope = capture_of(s);
+        if (!scope)
+            throw misuse{
+                title() +
+                    " was asked for memory on a stream that another thread captures: ask in that thread",
+                r.who.where};
+        if (r.bytes == 0) return nullptr;
+        auto const& graph = graph_of(*scope);
+        if (void* const again = graphs_.try_take(&graph, r.bytes, r.alignment, s.id())) return again;
+        void* const p = take(&s, r);
+        try {
+            graphs_.enter(&graph, p, r.bytes, s.id(), true);
+        } catch (...) {
+            blocks().give(nullptr, p, r.bytes, [](bool) {});
+            throw;
+        }
+        return p;
+    }
+    // True when it is a graph's, or becomes one's: a captured stream gives it back. What is wrong with it is reported.
+    [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, void* p,
+                                                    std::size_t bytes) noexcept {
+        bool is_kept = true;
+        capture_scope* scope = nullptr;
+        try {
+            scope = s ? capture_of(*s) : nullptr;
+            is_kept = graphs_.give(p, bytes, s, scope != nullptr, title());
+            if (is_kept || !scope) return is_kept;
+            blocks().keep_for_graph(p, bytes);
+            graphs_.enter(&graph_of(*scope), p, bytes, s->id(), false);
+            return true;
+        } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
+            if (!scope) report_failure_of([] { throw; });
+            else scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+            return false;
+        }
+        return true;
+    }
+
     int const priority_;
     std::size_t const alignment_;
+    graph_blocks graphs_;
     pool_memory memory_;
     pool_release release_{memory_};
     pool_growth growth_{memory_, release_};

@@ -18,12 +18,16 @@ namespace cuota::inline v0 {
 /// A step plan as a resource: an eight-byte handle. Keeps the slab valid, not the plan's scope open.
 class step_resource {
 public:
+    static constexpr bool keeps_for_graphs = true;
+
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
+        state_->look_for_capture(s);
         return state_->server().allocate(s, bytes, alignment, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
+        state_->look_for_capture_of_end(s);
         state_->server().deallocate(s, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,

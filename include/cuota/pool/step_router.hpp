@@ -23,6 +23,7 @@ class step_router {
 public:
     [[nodiscard]] planned_slabs& slabs() noexcept { return slabs_; }
     [[nodiscard]] planned_slabs const& slabs() const noexcept { return slabs_; }
+    [[nodiscard]] bool is_served() const noexcept { return phase_ == phase::served; }
     [[nodiscard]] bool is_recording() const noexcept { return recorder_.has_value(); }
 
     // --- steps ---

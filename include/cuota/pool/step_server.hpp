@@ -51,6 +51,8 @@ public:
         if (planned) [[likely]]
             return planned;
         try {
+            if (capture_scope::here()) [[unlikely]]
+                refuse_deviation(s, bytes, who);
             return allocate_unplanned(s, bytes, alignment, who);
         } catch (...) {
             lock_.run([&] { router_.note_refused(before, after); });
@@ -116,6 +118,15 @@ public:
     }
 
 private:
+    // In a capture: it would have another address at each launch, or none.
+    void refuse_deviation(stream_ref s, std::size_t bytes, label const& who) {
+        if (!capture_of(s) || !with_router([](step_router const& r) { return r.is_served(); })) return;
+        throw misuse{"a step_plan in a capture was asked for " + bytes_text(bytes) +
+                         (who.name.is_empty() ? "" : std::string{" "} + who.name.text()) +
+                         ", which is not what its plan has next: capture the step that was recorded, or "
+                         "record this one",
+                     who.where};
+    }
     [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who) {
         void* const p = upstream_.allocate(s, bytes, alignment, who);

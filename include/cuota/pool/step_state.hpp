@@ -12,6 +12,7 @@
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/survivors.hpp>
+#include <cuota/pool/step_in_graph.hpp>
 #include <cuota/pool/step_server.hpp>
 
 namespace cuota::inline v0::detail {
@@ -23,6 +24,22 @@ public:
         : server_{std::move(upstream)}, options_{wanted} {}
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
+
+    /// Before a request in order of s: in a capture, the graph will use the slab. Throws: misuse when another capture that goes
+    /// on does, too; cuda_error, std::bad_alloc. Cost: a load; a thread that captures has no record.
+    void look_for_capture(stream_ref s) {
+        if (!this_thread_record()) [[unlikely]]
+            enter_capture(s);
+    }
+    /// The same before something is given back. What goes wrong makes the capture fail.
+    void look_for_capture_of_end(stream_ref s) noexcept {
+        if (!this_thread_record()) [[unlikely]]
+            try {
+                enter_capture(s);
+            } catch (...) {
+                if (auto* const scope = capture_scope::here()) scope->fail(std::current_exception());
+            }
+    }
 
     void begin_step(place where) {
         between_steps(
@@ -121,6 +138,18 @@ public:
     }
 
 private:
+    [[gnu::noinline]] void enter_capture(stream_ref s) {
+        capture_scope* const scope = capture_of(s);
+        if (!scope) return;
+        scope
+            ->use_of<step_in_graph<step_state>>(this,
+                                                [&] {
+                                                    return shared<step_in_graph<step_state>>::adopt(
+                                                        new step_in_graph<step_state>{*this, scope->ids()});
+                                                })
+            .look_at_slab();
+    }
+
     // Does f with a step open, so that no other begins; then ends it, and does what comes next in the same turn.
     template <class F, class G>
     void between_steps(F f, place where, G next) {

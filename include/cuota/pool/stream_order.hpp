@@ -8,8 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/wait_set.hpp>
 #include <cuota/runtime/event.hpp>
@@ -85,12 +88,17 @@ public:
     }
 
     /// Makes work enqueued later on s, whose index is `stream`, wait for a point that is not known to be over, and so
-    /// for all that the point's stream had waited for when its event was recorded.
-    /// Throws: cuda_error, std::bad_alloc; nothing waits then.
+    /// for all that the point's stream had waited for when its event was recorded. For a stream that is captured, which can
+    /// wait for nothing outside, the host waits.
+    /// Throws: cuda_error, std::bad_alloc; misuse for a point of captured work; nothing waits then.
     void wait(stream_ref s, std::uint32_t stream, wait_point point) {
+        if (is_captured(s)) [[unlikely]]
+            return wait_on_host(point);
         lane& to = lanes_[stream];
         to.seen.resize(lanes_.size());
-        s.wait(mark_of(point));
+        event const* const mark = mark_of(point);
+        if (!mark) return;
+        s.wait(*mark);
         ++waits_;
         lane const& from = lanes_[point.stream];
         for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
@@ -114,24 +122,45 @@ public:
     void wait_on_host(wait_point point) {
         lane& from = lanes_[point.stream];
         if (point.ticket <= from.done) return;
-        mark_of(point).synchronize();
+        event const* const mark = mark_of(point);
+        if (!mark) return;
+        mark->synchronize();
         from.done = from.recorded;
     }
 
-    /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`.
-    /// Throws: cuda_error.
+    /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`; null when the
+    /// point is over. Throws: cuda_error.
     [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point) {
-        (void)mark_of(point);
-        return lanes_[point.stream].mark;
+        return mark_of(point) ? lanes_[point.stream].mark : shared<stream_mark>{};
     }
     [[nodiscard]] bool is_known_done(wait_point point) const noexcept {
         return point.ticket <= lanes_[point.stream].done;
+    }
+
+    // --- in a capture: releases on its streams are no points that anybody can wait for, and none at all when it is over ---
+
+    /// From now on until end_capture, what is released on these streams is captured work.
+    /// Throws: misuse while there is another capture; std::bad_alloc.
+    void begin_capture(std::span<std::uint64_t const> ids) {
+        if (!captured_.empty())
+            throw misuse{
+                "a step_plan was asked for memory in a capture while it is in another: one step at a time"};
+        captured_.assign(ids.begin(), ids.end());
+        for (lane& l : lanes_)
+            if (is_of_capture(l.id)) l.captured_above = l.ticket;
+    }
+    void end_capture() noexcept {
+        captured_.clear();
+        for (lane& l : lanes_)
+            if (std::exchange(l.captured_above, none_captured) != none_captured) l.done = l.ticket;
     }
 
     [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< waits put into streams so far
     [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
 
 private:
+    static constexpr std::uint64_t none_captured = ~std::uint64_t{0};
+
     struct lane {
         std::uint64_t id;
         stream_share stream;
@@ -139,7 +168,8 @@ private:
         std::uint64_t recorded = 0;  // the ticket that mark stands for
         std::uint64_t done = 0;      // releases known to be over
         std::size_t keepers = 0;
-        bool is_busy = false;  // at the last look
+        std::uint64_t captured_above = none_captured;  // tickets
+        bool is_busy = false;                          // at the last look
         shared<stream_mark> mark{};
         // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
         // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
@@ -172,32 +202,51 @@ private:
 
     [[nodiscard]] static bool has_run(lane const& l) {
         stream_ref const s = l.stream;
-        if (!s.is_owned()) return l.mark->is_done();  // recorded at each release
+        if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each release
         return !s.is_capturing() && s.is_idle();
     }
 
-    event& mark_of(wait_point point) {
+    // Null when the point is over, as all is that a stream did before it was captured.
+    [[nodiscard]] event const* mark_of(wait_point point) {
         lane& from = lanes_[point.stream];
-        if (from.recorded < point.ticket) {
-            from.mark_saw.reserve(from.seen.size());
+        if (from.recorded >= point.ticket) return from.mark.get();
+        if (point.ticket > from.captured_above)
+            throw misuse{"memory that one stream of a capture gave back was to be used by another: use it on "
+                         "one stream"};
+        from.mark_saw.reserve(from.seen.size());
+        bool const is_marked = mark_outside_capture(from.stream, [&from] {
             if (from.mark) from.mark->record(from.stream);
             else from.mark = shared<stream_mark>::make(from.stream);
-            from.recorded = from.ticket;
-            from.mark_saw = from.seen;
+        });
+        if (!is_marked) {
+            from.done = std::min(from.ticket, from.captured_above);
+            return nullptr;
         }
-        return *from.mark;
+        from.recorded = from.ticket;
+        from.mark_saw = from.seen;
+        return from.mark.get();
     }
 
     // A lane can be taken over when all its work is over and nobody will enqueue more. Tickets go on counting, so
     // that points of the stream before are done points of the stream after.
     [[nodiscard]] bool is_vacant(std::uint32_t i) {
         lane& l = lanes_[i];
-        if (l.keepers != 0 || (l.stream.is_owned() && !l.stream.is_last())) return false;
+        if (l.keepers != 0 || l.captured_above != none_captured ||
+            (l.stream.is_owned() && !l.stream.is_last()))
+            return false;
         if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
         return is_ready({i, l.ticket}, nobody);
     }
 
+    [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept {
+        return std::ranges::find(captured_, id) != captured_.end();
+    }
     [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id) {
+        std::uint32_t const entered = enter_lane(s, id);
+        if (is_of_capture(id)) lanes_[entered].captured_above = lanes_[entered].ticket;
+        return entered;
+    }
+    [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id) {
         for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
             if (!is_vacant(i)) continue;
             lane& l = lanes_[i];
@@ -214,6 +263,7 @@ private:
     }
 
     std::vector<lane> lanes_;
+    std::vector<std::uint64_t> captured_;  // ids of streams, by a capture that goes on
     std::uint32_t last_ = 0;
     std::size_t waits_ = 0;
 };

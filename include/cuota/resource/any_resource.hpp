@@ -82,6 +82,7 @@ private:
         std::memcpy(storage_, kept.storage_, sizeof storage_);
     }
     [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }
+    [[nodiscard]] bool keeps_for_graphs() const noexcept { return calls_->keeps_for_graphs; }
     /// The handle inside when it is an R; else null, and perhaps when it was made in another shared object.
     template <kept_by_blocks R>
     [[nodiscard]] R const* if_holds() const noexcept {
@@ -104,6 +105,7 @@ private:
         void (*destroy)(void*) noexcept;
         // Null when its blocks do not keep it.
         void* (*allocate_keeping)(void*, stream_ref, std::size_t, std::size_t, label const&);
+        bool keeps_for_graphs;
     };
 
     template <class R>
@@ -158,6 +160,7 @@ private:
         },
         [](void* at) noexcept { std::destroy_at(std::launder(static_cast<stored<R>*>(at))); },
         kept_by_blocks<R> ? &any_resource::allocate_keeping<R> : nullptr,
+        cuota::keeps_for_graphs<R>,
     };
 
     void* at() noexcept { return storage_; }

@@ -94,10 +94,12 @@ public:
     }
 
 private:
-    // By cudaFree. Where the driver does not tell, it is waited for.
+    // By cudaFree. Where the driver does not tell, it is waited for. In a capture of s, of which the memory is perhaps a part,
+    // nothing is, and to ask for it makes the capture fail.
     [[nodiscard]] bool is_waited_for(stream_ref s) const noexcept {
         bool is_here = false;
-        return report_failure_of([&] { is_here = s.device() == this->device(); }) && is_here;
+        return report_failure_of([&] { is_here = s.device() == this->device() && !capture_of(s); }) &&
+               is_here;
     }
 };
 

@@ -55,6 +55,12 @@ concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::siz
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
+/// Keeps for a graph by itself what a captured stream gives back, and uses it again in the capture.
+template <class R>
+concept keeps_for_graphs = requires {
+    requires R::keeps_for_graphs;
+};
+
 /// A resource whose blocks can keep it, and the `stream`s they were taken in order of: who has such a block needs no share
 /// of either.
 ///

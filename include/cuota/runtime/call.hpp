@@ -10,6 +10,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/simulated.hpp>
 
@@ -18,6 +19,7 @@ namespace cuota::inline v0::rt {
 /// The error for a failed call. Clears CUDA's last error, so that nobody else meets it as theirs.
 [[nodiscard]] inline cuda_error error_of(cudaError_t code, char const* call, place where) {
     (void)cudaGetLastError();
+    if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);
     std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
     if (is_simulated())
         if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};

@@ -74,7 +74,7 @@ public:
         return node < 0 ? std::nullopt : std::optional{node};
     }
 
-    /// Waits for everything enqueued on this device by this process. Throws: cuda_error.
+    /// Waits for everything enqueued on this device by this process. Throws: cuda_error; misuse in a `capture` of any thread.
     void synchronize() const;
 
     friend constexpr bool operator==(device, device) noexcept = default;
@@ -110,6 +110,8 @@ inline device::memory_info device::memory() const {
 }
 
 inline void device::synchronize() const {
+    if (detail::captured_streams::are_any())
+        throw misuse{"a device was to be waited for while a stream is captured, which would spoil that"};
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }

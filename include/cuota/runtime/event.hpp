@@ -5,12 +5,19 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
+
+class event;
+namespace rt {
+bool drain(event const& e) noexcept;
+}
 
 namespace detail {
 
@@ -42,9 +49,16 @@ public:
     }
 
     /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
-    void record(stream_ref s) { rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord"); }
+    void record(stream_ref s) {
+        rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+        cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
+        capture_ = scope && scope->has(s.id()) ? scope->number() : 0;
+    }
 
+    /// Throws: cuda_error; misuse when it stands for what a capture has taken in.
     [[nodiscard]] bool is_done() const {
+        refuse_captured("was asked whether it is done", {});
+        rt::beside_capture const beside;
         cudaError_t const code = cudaEventQuery(handle_.get());
         if (code == cudaErrorNotReady) {
             (void)cudaGetLastError();
@@ -54,13 +68,27 @@ public:
         return true;
     }
 
-    /// Waits on the host. Throws: cuda_error, also of the work before the event.
-    void synchronize() const { rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
+    /// Waits on the host. Throws: cuda_error, also of the work before the event; misuse when it stands for what a capture has
+    /// taken in.
+    void synchronize() const {
+        refuse_captured("was to be waited for on the host", {});
+        rt::beside_capture const beside;
+        rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize");
+    }
 
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
 
 private:
+    friend class stream_ref;
+    friend bool rt::drain(event const& e) noexcept;
+    // Before the call that would spoil a capture, or find that there was one.
+    void refuse_captured(char const* what, place where) const {
+        if (capture_ != 0) [[unlikely]]
+            throw misuse{std::string{"an event that stands for captured work "} + what, where};
+    }
+
     unique_handle<detail::event_traits> handle_;
+    std::uint64_t capture_ = 0;  // that it was recorded in
 };
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
@@ -75,7 +103,11 @@ public:
         record(s);
     }
     /// The mark is now where s has come to by what is enqueued so far. s must be of the device the mark was made on.
-    void record(stream_ref s) { rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord"); }
+    /// Throws: misuse in a capture of s, where nothing has a time.
+    void record(stream_ref s) {
+        rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
+        rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+    }
 
     /// Time from the other mark to this one, to half a microsecond; nothing while work before either is not over.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const {
@@ -95,14 +127,47 @@ private:
 };
 
 inline void stream_ref::wait(event const& done) const {
+    cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
+    std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
+    if (done.capture_ != mine) [[unlikely]]
+        throw misuse{
+            mine == 0
+                ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
+                : "a stream was to wait for work outside of its capture: let capture wait for it before"};
     rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
 }
 inline void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
+
+namespace detail {
+
+/// Records, by record(), where a stream is, for others to wait for; false when `capture` captures it: then all that it ran is
+/// over, and what was recorded, if anything was, is of no use. Whoever captures may begin to meanwhile.
+/// Throws: what record throws; as is_captured.
+template <class Record>
+[[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
+    for (;;) {
+        std::uint64_t const begun = captured_streams::begun();
+        if (is_captured(s)) [[unlikely]]
+            return false;
+        record();
+        if (captured_streams::begun() == begun) [[likely]]
+            return true;
+    }
+}
+
+}  // namespace detail
 
 namespace rt {
 
 /// As the one for streams, for what stands before an event.
 inline bool drain(event const& e) noexcept {
+    if (e.capture_ != 0) [[unlikely]] {
+        if (auto* const scope = cuota::detail::capture_scope::here())
+            scope->fail(std::make_exception_ptr(
+                misuse{"an event that stands for captured work was to be waited for, after a failure"}));
+        return false;
+    }
+    beside_capture const beside;
     return give_back("cudaEventSynchronize", [&e] { return cudaEventSynchronize(e.get()); });
 }
 

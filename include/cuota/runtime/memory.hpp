@@ -29,20 +29,26 @@ inline void* granted(cudaError_t code, void* const& pointer, char const* call) {
 
 /// Device memory of the current device, aligned to 256 bytes. Null when there is too little.
 [[nodiscard]] inline void* device_allocate(std::size_t bytes) {
+    beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
 }
 /// Waits for the device, as cudaFree does.
 inline bool device_free(void* p) noexcept {
+    beside_capture const beside;
     return give_back("cudaFree", [p] { return cudaFree(p); });
 }
 
 /// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
 [[nodiscard]] inline void* async_allocate(std::size_t bytes, stream_ref s) {
+    refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
+/// In a capture of s, which may use it, that fails, and cudaFree does it.
 inline bool async_free(void* p, stream_ref s) noexcept {
+    if (cuota::detail::capture_scope::here()) [[unlikely]]
+        if (!drain(s)) return device_free(p);
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
@@ -64,24 +70,29 @@ inline bool async_free(void* p, stream_ref s) noexcept {
 
 /// Page-locked host memory, usable by every device. Null when there is too little.
 [[nodiscard]] inline void* pinned_allocate(std::size_t bytes) {
+    beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
 }
 inline bool pinned_free(void* p) noexcept {
+    beside_capture const beside;
     return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
 }
 
 /// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
 [[nodiscard]] inline bool lock_pages(void* p, std::size_t bytes) {
+    beside_capture const beside;
     return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
            nullptr;
 }
 inline bool unlock_pages(void* p) noexcept {
+    beside_capture const beside;
     return give_back("cudaHostUnregister", [p] { return cudaHostUnregister(p); });
 }
 
 /// Memory that migrates between host and device. Null when there is too little.
 [[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
+    beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
 }

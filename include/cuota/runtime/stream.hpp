@@ -65,13 +65,17 @@ public:
         return cuota::device{ordinal};
     }
 
-    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work.
+    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse in a `capture` of it.
     void synchronize(place where = place::here()) const {
+        if (detail::captured_streams::are_any()) [[unlikely]]
+            refuse_captured("was to be waited for on the host", where);
         rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
     }
 
-    /// True when everything enqueued so far is done. Throws: cuda_error.
+    /// True when everything enqueued so far is done. Throws: cuda_error; misuse in a `capture` of it.
     [[nodiscard]] bool is_idle() const {
+        if (detail::captured_streams::are_any()) [[unlikely]]
+            refuse_captured("was asked whether it is idle", {});
         cudaError_t const code = cudaStreamQuery(get());
         if (code == cudaErrorNotReady) {
             (void)cudaGetLastError();
@@ -94,6 +98,13 @@ public:
     friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.get() == b.get(); }
 
 private:
+    // Before the call that would spoil the capture.
+    void refuse_captured(char const* what, place where) const {
+        if (detail::captured_streams::all().has(id()))
+            throw misuse{std::string{"a stream "} + what +
+                             " while it is captured, which would spoil that: do so before or after",
+                         where};
+    }
     friend class stream;
     friend class stream_share;
     explicit stream_ref(detail::stream_state& state) noexcept
@@ -145,11 +156,44 @@ private:
     stream_ref stream_;
 };
 
+namespace detail {
+
+/// The capture of this thread that takes in what is enqueued on s; null when there is none. Throws: cuda_error for a native
+/// stream that has no id.
+[[nodiscard]] inline capture_scope* capture_of(stream_ref s) {
+    capture_scope* const scope = capture_scope::here();
+    return scope && scope->has(s.id()) ? scope : nullptr;
+}
+/// True while `capture` captures s, on any thread: then what ran on s before is over, and an event recorded on it would stand
+/// for what has not run. Throws: as capture_of.
+[[nodiscard]] inline bool is_captured(stream_ref s) {
+    return captured_streams::are_any() && captured_streams::all().has(s.id());
+}
+
+}  // namespace detail
+
 namespace rt {
 
+/// Throws misuse when this thread captures s, before the call is made that would spoil that: `what` was done in vain, and
+/// `instead` says what would do.
+inline void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {}) {
+    if (cuota::detail::capture_of(s)) [[unlikely]]
+        throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
+}
+
 /// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
-/// its work is known to be over.
+/// its work is known to be over. What a capture has taken in is not waited for, and makes that fail; other work of a captured
+/// stream is over.
 inline bool drain(stream_ref s) noexcept {
+    bool is_over = false;
+    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
+        report_failure_of([&] {
+            is_over = cuota::detail::is_captured(s);
+            if (auto* const scope = cuota::detail::capture_of(s))
+                scope->fail(std::make_exception_ptr(
+                    misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
+        });
+    if (is_over) return cuota::detail::capture_of(s) == nullptr;
     return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
 }
 

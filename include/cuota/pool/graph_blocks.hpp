@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks of a pool that graphs use: taken or given back in a capture, and nobody else's until the graph ends.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Which blocks of one pool are graphs', and which of those somebody has as well: to the pool all of them are live.
+/// A graph is known by an address. Threads: any.
+class graph_blocks {
+public:
+    struct given {
+        void* at;
+        std::size_t bytes;
+        std::optional<stream_share>
+            on;  ///< what gave it back after the capture; none: a stream of the capture
+    };
+
+    [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
+
+    /// A block of that graph, which somebody has, or which a captured stream has given back.
+    /// Throws: std::bad_alloc; unchanged then.
+    void enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live) {
+        std::scoped_lock const lock{guard_};
+        blocks_.insert_or_assign(p, entry{graph, bytes, stream, is_live, std::nullopt});
+        publish();
+    }
+    /// One that the same stream gave back in the capture, and may have again; null when there is none.
+    [[nodiscard]] void* try_take(void const* graph, std::size_t bytes, std::size_t alignment,
+                                 std::uint64_t stream) noexcept {
+        std::scoped_lock const lock{guard_};
+        for (auto& [p, b] : blocks_) {
+            if (b.graph != graph || b.is_live || b.bytes != bytes || b.stream != stream || b.given_on)
+                continue;
+            if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0) continue;
+            b.is_live = true;
+            return p;
+        }
+        return nullptr;
+    }
+    /// Given back by who had it; by a captured stream, or after the capture, by none or any. False when it is no graph's.
+    /// Throws: misuse when that cannot be right; unchanged then.
+    [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
+                            std::string const& title) {
+        std::scoped_lock const lock{guard_};
+        auto const found = blocks_.find(p);
+        if (found == blocks_.end()) return false;
+        entry& b = found->second;
+        if (!b.is_live)
+            throw misuse{
+                title +
+                ": a pointer was given back that is not alive here, but a graph's (given back twice)"};
+        if (b.bytes != bytes)
+            throw misuse{title + ": " + bytes_text(bytes) + " were given back of " + bytes_text(b.bytes) +
+                         " that a graph uses"};
+        b.is_live = false;
+        if (is_in_capture) b.stream = s->id();
+        else if (s) b.given_on = stream_share{*s};
+        return true;
+    }
+    /// The graph has ended: what somebody has is his alone. Returns the rest, one by one; nothing when there is no more.
+    [[nodiscard]] std::optional<given> release(void const* graph) noexcept {
+        std::scoped_lock const lock{guard_};
+        for (auto at = blocks_.begin(); at != blocks_.end();) {
+            if (at->second.graph != graph) {
+                ++at;
+                continue;
+            }
+            std::optional<given> found;
+            if (!at->second.is_live)
+                found = given{at->first, at->second.bytes, std::move(at->second.given_on)};
+            at = blocks_.erase(at);
+            publish();
+            if (found) return found;
+        }
+        return std::nullopt;
+    }
+
+private:
+    struct entry {
+        void const* graph;
+        std::size_t bytes;
+        std::uint64_t stream;  // of the capture, the last that had it
+        bool is_live;
+        std::optional<stream_share> given_on;
+    };
+    void publish() noexcept { count_.store(blocks_.size(), std::memory_order_release); }
+
+    std::mutex guard_;
+    std::unordered_map<void*, entry> blocks_;
+    std::atomic<std::size_t> count_ = 0;
+};
+
+/// Waits on the host for launches on s, of which the last is enough: one launch of a graph comes after the other. What a
+/// stream did before it was captured is over.
+inline void wait_for_launches(stream_ref s) noexcept {
+    bool is_over = false;
+    report_failure_of([&] { is_over = is_captured(s); });
+    if (!is_over) rt::drain(s);
+}
+
+/// What a graph keeps of a pool, which is known as Pool.
+template <class Pool>
+class pool_in_graph final : public graph_use {
+public:
+    explicit pool_in_graph(Pool& pool) : pool_{shared<Pool>::of(pool)} {}
+    ~pool_in_graph() {
+        if (last_) wait_for_launches(*last_);
+        pool_->end_of_graph(*this);
+    }
+    void about_to_end() override {}
+    void ended() noexcept override {}
+    void begin_launch(stream_ref s, place) override { last_.emplace(s); }
+    void end_launch(stream_ref) noexcept override {}
+
+private:
+    shared<Pool> const pool_;
+    std::optional<stream_share> last_;  // that the graph was launched on
+};
+
+}  // namespace cuota::inline v0::detail

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A step plan whose slab a graph uses.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/pool/planned_slabs.hpp>
+#include <cuota/pool/step_router.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What a graph keeps of a step plan, which is known as State: the slab that served requests in the capture, mostly one. Each
+/// launch comes after all that was given back to it, on any stream, and before all that is taken of it later.
+template <class State>
+class step_in_graph final : public graph_use {
+public:
+    /// Throws: misuse while another capture uses the plan; std::bad_alloc.
+    step_in_graph(State& of, std::span<std::uint64_t const> streams) : of_{shared<State>::of(of)} {
+        of_->server().with_router([&](step_router& r) { r.slabs().order().begin_capture(streams); });
+    }
+    ~step_in_graph() {
+        of_->server().with_router([&](step_router&) {
+            for (used const& u : slabs_) u.slab->let_go_of_graph();
+        });
+        of_->server().give_back_idle();
+    }
+
+    /// In the capture: what serves requests now is used. Throws: std::bad_alloc.
+    void look_at_slab() {
+        of_->server().with_router([&](step_router& r) {
+            planned_slab* const now = r.slabs().now();
+            if (!now || std::ranges::find(slabs_, now, &used::slab) != slabs_.end()) return;
+            slabs_.push_back({now, 0});
+            now->keep_for_graph();
+        });
+    }
+
+    void about_to_end() override {}
+    void ended() noexcept override {
+        of_->server().with_router([&](step_router& r) {
+            r.slabs().order().end_capture();
+            for (used& u : slabs_) u.until = u.slab->end_capture();
+        });
+    }
+    void begin_launch(stream_ref s, place where) override {
+        of_->server().with_router([&](step_router& r) {
+            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where);
+        });
+    }
+    void end_launch(stream_ref s) noexcept override {
+        bool const is_known = report_failure_of([&] {
+            of_->server().with_router([&](step_router& r) {
+                for (used const& u : slabs_) u.slab->end_launch(r.slabs().order(), s);
+            });
+        });
+        if (!is_known) rt::drain(s);  // nothing to remember its order by
+    }
+
+private:
+    struct used {
+        planned_slab* slab;
+        std::uint64_t until;  // the last turn in which the capture may have taken something
+    };
+    shared<State> const of_;
+    std::vector<used> slabs_;
+};
+
+}  // namespace cuota::inline v0::detail

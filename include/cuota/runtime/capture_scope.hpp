@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A stream capture while it goes on, as the rest of the library sees it: which streams, by which thread, and what the graph
+/// will use. Makes no graph: `capture` (graph.hpp) does.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/core/thread_record.hpp>
+
+namespace cuota::inline v0 {
+
+class stream_ref;
+
+namespace detail {
+
+/// Something that a graph uses at each launch, and keeps until it ends.
+///
+/// Work of a capture has not run when the capture ends, so what was noted of it is worth nothing then; each launch is what
+/// counts. The destructor gives back what is kept, once the launches are over.
+class graph_use : public ref_counted {
+public:
+    virtual ~graph_use() = default;
+    /// The capture is about to end, by its thread. Throws: misuse when something of it is open that must not be.
+    virtual void about_to_end() = 0;
+    /// It has ended, with a graph or without.
+    virtual void ended() noexcept = 0;
+    /// A launch on s is about to be enqueued: puts in the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
+    virtual void begin_launch(stream_ref s, place where) = 0;
+    /// It is enqueued, or was not. After each begin_launch that did not throw.
+    virtual void end_launch(stream_ref s) noexcept = 0;
+};
+
+/// A capture by the calling thread, from its begin to its end. While it goes on, the thread has no record: what goes without a
+/// lock and makes no CUDA call (home leases, a pool's fronts) asks for the record first, finds none, and comes by the ways
+/// that look whether there is a capture. Who does not capture pays nothing for that.
+/// Threads: the one that captures; `has` under no lock, for its streams are fixed.
+class capture_scope {
+public:
+    /// Of the streams of these ids. There is no other on this thread.
+    explicit capture_scope(std::vector<std::uint64_t> ids) : ids_{std::move(ids)} {
+        static std::atomic<std::uint64_t> scopes = 0;
+        number_ = ++scopes;
+        current() = this;
+    }
+    capture_scope(capture_scope const&) = delete;
+    capture_scope& operator=(capture_scope const&) = delete;
+    ~capture_scope() { current() = nullptr; }
+
+    /// The one of the calling thread; null when it captures nothing.
+    [[nodiscard]] static capture_scope* here() noexcept { return current(); }
+    /// Unique over the life of the program, from 1.
+    [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+    [[nodiscard]] bool has(std::uint64_t stream) const noexcept {
+        return std::ranges::find(ids_, stream) != ids_.end();
+    }
+    [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_; }
+
+    /// The use of what has that address, made by make() when there is none. Throws: what make throws, std::bad_alloc.
+    template <class Use, class Make>
+    [[nodiscard]] Use& use_of(void const* what, Make make) {
+        if (auto const known = by_address_.find(what); known != by_address_.end())
+            return static_cast<Use&>(*known->second);
+        uses_.reserve(uses_.size() + 1);
+        shared<Use> fresh = make();
+        Use& made = *fresh;
+        by_address_.emplace(what, &made);
+        uses_.push_back(shared<graph_use>::adopt(fresh.detach()));
+        return made;
+    }
+    /// The same for who wants none; null when there is none.
+    template <class Use>
+    [[nodiscard]] Use* find(void const* what) const noexcept {
+        auto const known = by_address_.find(what);
+        return known == by_address_.end() ? nullptr : static_cast<Use*>(known->second);
+    }
+    [[nodiscard]] std::vector<shared<graph_use>>& uses() noexcept { return uses_; }
+
+    /// What cannot throw where it went wrong: there will be no graph, but this error. The first one stays.
+    void fail(std::exception_ptr why) noexcept {
+        if (!failure_) failure_ = std::move(why);
+    }
+    [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
+
+    /// A call got an error that says that the capture is spoiled, or does not allow it. The first one stays.
+    void note_error(cudaError_t code, char const* call, place where) {
+        if (code < cudaErrorStreamCaptureUnsupported || code > cudaErrorStreamCaptureWrongThread) return;
+        if (spoiled_by_.empty())
+            spoiled_by_ = std::string{call} + (where.line != 0 ? " at " + place_text(where) : "") + " (" +
+                          cudaGetErrorName(code) + ")";
+    }
+    /// The call, in words; empty when none is known.
+    [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
+
+private:
+    [[nodiscard]] static capture_scope*& current() noexcept {
+        static constinit thread_local capture_scope* scope = nullptr;
+        return scope;
+    }
+
+    std::vector<std::uint64_t> const ids_;
+    std::uint64_t number_;
+    std::vector<shared<graph_use>> uses_;
+    std::unordered_map<void const*, graph_use*> by_address_;
+    std::exception_ptr failure_;
+    std::string spoiled_by_;
+    hidden_thread const hidden_{};
+};
+
+/// The streams that are captured by `capture`, of all threads. What ran on one before its capture is over: it was waited for.
+/// Threads: any.
+class captured_streams {
+public:
+    [[nodiscard]] static captured_streams& all() noexcept {
+        union forever {  // streams outlive statics
+            forever() noexcept : streams{} {}
+            ~forever() {}
+            captured_streams streams;
+        };
+        static forever kept;
+        return kept.streams;
+    }
+
+    /// Enters them while begin() makes it so that they are captured: who asks about them meanwhile waits.
+    /// Throws: what begin throws, std::bad_alloc; unchanged then.
+    template <class Begin>
+    void enter(std::span<std::uint64_t const> ids, Begin begin) {
+        std::scoped_lock const lock{guard_};
+        std::size_t const before = ids_.size();
+        ids_.insert(ids_.end(), ids.begin(), ids.end());
+        publish();
+        begun_.fetch_add(1, std::memory_order_seq_cst);
+        try {
+            begin();
+        } catch (...) {
+            ids_.resize(before);
+            publish();
+            throw;
+        }
+    }
+    void leave(std::span<std::uint64_t const> ids) noexcept {
+        std::scoped_lock const lock{guard_};
+        std::erase_if(ids_, [&](std::uint64_t id) { return std::ranges::find(ids, id) != ids.end(); });
+        publish();
+    }
+    [[nodiscard]] bool has(std::uint64_t stream) {
+        std::scoped_lock const lock{guard_};
+        return std::ranges::find(ids_, stream) != ids_.end();
+    }
+
+    /// Whether there are any. Cost: a load, as of begun.
+    [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
+    /// How many captures have begun. What was done between two equal answers, with none of a stream going on at the first,
+    /// was not captured.
+    [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
+
+private:
+    void publish() noexcept { count_.store(ids_.size(), std::memory_order_seq_cst); }
+
+    std::mutex guard_;
+    std::vector<std::uint64_t> ids_;
+    static inline constinit std::atomic<std::size_t> count_ = 0;
+    static inline constinit std::atomic<std::uint64_t> begun_ = 0;
+};
+
+}  // namespace detail
+
+namespace rt {
+
+/// While one lives, this thread's calls that no capture could take in, such as cudaMalloc, leave its capture alone: the library
+/// makes them where they are no part of what is captured. Nothing where the thread captures nothing.
+class beside_capture {
+public:
+    beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
+        if (scope_) [[unlikely]]
+            swap();
+    }
+    beside_capture(beside_capture const&) = delete;
+    beside_capture& operator=(beside_capture const&) = delete;
+    ~beside_capture() {
+        if (scope_) [[unlikely]]
+            swap();
+    }
+
+private:
+    // Asked for once more: a mode that stays would be the thread's after the capture.
+    [[gnu::noinline]] void swap() noexcept {
+        cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
+        if (code == cudaSuccess) return;
+        bool const is_swapped = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
+        (void)cudaGetLastError();
+        try {
+            throw cuda_error{static_cast<int>(code), "cudaThreadExchangeStreamCaptureMode",
+                             cudaGetErrorName(code), place{}};
+        } catch (...) { scope_->fail(std::current_exception()); }
+        if (!is_swapped) scope_ = nullptr;
+    }
+
+    cuota::detail::capture_scope* scope_;
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace rt
+
+}  // namespace cuota::inline v0

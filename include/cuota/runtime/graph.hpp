@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// CUDA graphs: work that is captured once and launched again and again, and what keeps its memory for it.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/handle.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0 {
+
+namespace detail {
+
+struct graph_traits {
+    using type = cudaGraph_t;
+    static type none() noexcept { return nullptr; }
+    static void close(type g) noexcept {
+        rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
+    }
+};
+struct graph_exec_traits {
+    using type = cudaGraphExec_t;
+    static type none() noexcept { return nullptr; }
+    static void close(type e) noexcept {
+        rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
+    }
+};
+
+class capture_session;
+
+}  // namespace detail
+
+/// Work of a capture, ready to be launched, and all that the library knows it to use. What `capture` returns.
+///
+/// A launch is one use of each buffer that was borrowed in the capture: it waits for what a lease on its stream would wait for,
+/// and leases after it wait for it. Buffers stay their owners': they must live as long as the graph is launched. What was
+/// allocated in the capture on its streams, or given back in it, is the graph's, and its addresses are nobody else's until the
+/// graph ends.
+///
+/// Move-only; moved-from may only be destroyed or assigned to. Its end waits on the host for its launches where it has memory
+/// to give back.
+/// Threads: one at a time.
+class graph_exec {
+public:
+    graph_exec(graph_exec&&) noexcept = default;
+    graph_exec& operator=(graph_exec&& other) noexcept {
+        if (this == &other) return *this;
+        graph_exec const before{std::move(*this)};
+        exec_ = std::move(other.exec_);
+        uses_ = std::move(other.uses_);
+        return *this;
+    }
+    graph_exec(graph_exec const&) =
+        delete;  // two launches of one graph come one after the other, whoever has it
+    graph_exec& operator=(graph_exec const&) = delete;
+    ~graph_exec() { exec_.reset(); }  // before what it uses
+
+    /// Enqueues all of the work on s, which need not be a stream of the capture, in order of what is there.
+    /// Order:  after all earlier uses of what it uses, and before all later ones; launches of one graph go one after the other.
+    /// Throws: misuse when a buffer that it uses has ended, or is borrowed on another stream in a way that conflicts, or when s
+    ///         is captured; cuda_error, std::bad_alloc. Nothing is launched then.
+    /// Cost:   a CUDA call or two, and a lease for each buffer.
+    void launch(stream_ref s, place where = place::here()) {
+        if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
+        if (detail::is_captured(s) || s.is_capturing())
+            throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
+                         where};
+        std::size_t begun = 0;
+        struct ending {
+            graph_exec& of;
+            stream_ref s;
+            std::size_t& begun;
+            ~ending() {
+                while (begun != 0) of.uses_[--begun]->end_launch(s);
+            }
+        } const end_all{*this, s, begun};
+        for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
+        rt::on_behalf_of(where);
+        rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
+    }
+
+    [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
+
+private:
+    friend class detail::capture_session;
+    graph_exec(cudaGraphExec_t native, std::vector<shared<detail::graph_use>> uses) noexcept
+        : uses_{std::move(uses)}, exec_{native} {}
+
+    std::vector<shared<detail::graph_use>> uses_;
+    unique_handle<detail::graph_exec_traits> exec_;
+};
+
+namespace detail {
+
+/// A capture from its begin to its end, which its destructor brings about when nobody else has: then nothing comes of it.
+class capture_session {
+public:
+    capture_session(std::span<stream_ref const> streams, place where)
+        : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {
+        captured_streams::all().enter(scope_.ids(), [&] {
+            for (stream_share const& s : streams_) check_and_wait_for(s);
+            rt::on_behalf_of(where_);
+            rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
+                      "cudaStreamBeginCapture", where_);
+            is_open_ = true;
+        });
+        is_entered_ = true;
+        try {
+            fork();
+        } catch (...) {
+            throw_away();
+            throw;
+        }
+    }
+    capture_session(capture_session const&) = delete;
+    capture_session& operator=(capture_session const&) = delete;
+    ~capture_session() { throw_away(); }
+
+    /// Throws: misuse, cuda_error: nothing has come of the capture then.
+    [[nodiscard]] graph_exec end() {
+        for (auto const& use : scope_.uses()) use->about_to_end();
+        if (scope_.failure()) std::rethrow_exception(scope_.failure());
+        join();
+        unique_handle<graph_traits> const captured{end_capture()};
+        cudaGraphExec_t exec = nullptr;
+        rt::on_behalf_of(where_);
+        rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
+                  where_);
+        return {exec, std::move(scope_.uses())};
+    }
+
+private:
+    [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
+
+    static std::vector<stream_share> shares_of(std::span<stream_ref const> streams) {
+        return {streams.begin(), streams.end()};
+    }
+    static std::vector<std::uint64_t> ids_of(std::span<stream_ref const> streams, place where) {
+        if (streams.empty()) throw misuse{"a capture of no stream", where};
+        if (capture_scope::here())
+            throw misuse{"a capture was begun in another one of this thread: end that first", where};
+        std::vector<std::uint64_t> ids;
+        for (stream_ref const s : streams) {
+            if (s.get() == nullptr || s.get() == cudaStreamLegacy)
+                throw misuse{"the legacy default stream was to be captured, which CUDA cannot: use a stream",
+                             where};
+            ids.push_back(s.id());
+            if (std::count(ids.begin(), ids.end(), ids.back()) != 1)
+                throw misuse{"a capture names one stream twice", where};
+        }
+        return ids;
+    }
+    // So that all that was enqueued before is known to be over by everybody.
+    void check_and_wait_for(stream_ref s) const {
+        if (s.is_capturing()) throw misuse{"a stream was to be captured that is captured already", where_};
+        rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
+    }
+
+    void fork() const {
+        if (streams_.size() == 1) return;
+        event const begun{origin()};
+        for (std::size_t i = 1; i != streams_.size(); ++i) stream_ref{streams_[i]}.wait(begun);
+    }
+    void join() const {
+        for (std::size_t i = 1; i != streams_.size(); ++i) origin().wait(event{streams_[i]});
+    }
+
+    [[nodiscard]] cudaGraph_t end_capture() {
+        cudaGraph_t captured = nullptr;
+        rt::on_behalf_of(where_);
+        cudaError_t const code = cudaStreamEndCapture(origin().get(), &captured);
+        if (code != cudaSuccess && is_still_open()) throw rt::error_of(code, "cudaStreamEndCapture", where_);
+        leave();
+        if (code != cudaSuccess) refuse(code);
+        return captured;
+    }
+    [[nodiscard]] bool is_still_open() const noexcept {
+        bool open = false;
+        (void)report_failure_of([&] { open = origin().is_capturing(); });
+        return open;
+    }
+    [[noreturn]] void refuse(cudaError_t code) const {
+        std::string const by = scope_.spoiled_by();
+        cuda_error const error = rt::error_of(code, "cudaStreamEndCapture", where_);
+        if (by.empty()) throw error;
+        throw cuda_error{static_cast<int>(code), "cudaStreamEndCapture",
+                         std::string{cudaGetErrorName(code)} + ": the capture was spoiled by " + by, where_};
+    }
+
+    // The streams are as before.
+    void leave() noexcept {
+        is_open_ = false;
+        if (!std::exchange(is_entered_, false)) return;
+        captured_streams::all().leave(scope_.ids());
+        for (auto const& use : scope_.uses()) use->ended();
+    }
+    // A capture that goes wrong at its end is asked to end once more.
+    void throw_away() noexcept {
+        if (is_open_) {
+            cudaGraph_t captured = nullptr;
+            cudaError_t code = cudaStreamEndCapture(origin().get(), &captured);
+            if (code != cudaSuccess && is_still_open()) {
+                report_failure_of([&] { throw rt::error_of(code, "cudaStreamEndCapture", where_); });
+                code = cudaStreamEndCapture(origin().get(), &captured);
+            }
+            (void)cudaGetLastError();
+            if (code == cudaSuccess && captured) graph_traits::close(captured);
+        }
+        leave();
+    }
+
+    std::vector<stream_share> const streams_;
+    place const where_;
+    capture_scope scope_;
+    bool is_entered_ = false;
+    bool is_open_ = false;
+};
+
+}  // namespace detail
+
+/// Captures what f enqueues on the streams, which runs only when the graph is launched. All of the streams go into the graph:
+/// the first is where it begins and ends, the others branch off at the beginning and come together at the end.
+///
+/// Waits first, on the host, for what the streams were given before. Work of other streams goes on, and may be enqueued by f;
+/// it is no part of the graph.
+/// In f, on the streams, by this thread:
+/// - leases of buffers, and kernels and copies with them, as ever. What other streams do with the buffers is waited for by each
+///   launch. Leases must end before f does.
+/// - memory of a step_plan in a planned step: the same addresses at each launch. What deviates from the plan is misuse.
+/// - memory of a scoped_pool and of device_memory: it stays the graph's until that ends, also when it is given back in f.
+/// - what waits on the host is misuse: copies to and from host memory that is not pinned, synchronize, a loader's views.
+/// A misuse is thrown before the call is made that would spoil the capture; who catches it in f goes on.
+///
+/// The capture is of this thread (thread-local, as CUDA calls it): what other threads do spoils nothing, and what f calls itself
+/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. Of what others capture, by
+/// cudaStreamBeginCapture, the library knows nothing.
+///
+/// Throws: what f throws, and nothing comes of the capture; misuse; cuda_error, which names the call that spoiled the capture if
+///         it is known. The streams are as before then.
+/// Threads: the one that calls it must be the only one that works on the streams.
+/// Example: examples/replay_graph.cpp
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
+    detail::capture_session session{streams, where};
+    std::forward<F>(f)();
+    return session.end();
+}
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
+                                 place where = place::here()) {
+    return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
+}
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
+    return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);
+}
+
+}  // namespace cuota::inline v0
