@@ -214,10 +214,10 @@ private:
     }
     // So that a budget of the device does not take it for others'.
     void count(std::size_t bytes) const noexcept {
-        if constexpr (Kind != memory_kind::pinned) detail::taken_on(state_->on) += bytes;
+        if constexpr (Kind != memory_kind::pinned) detail::count_taken(state_->on, bytes);
     }
     void uncount(std::size_t bytes) const noexcept {
-        if constexpr (Kind != memory_kind::pinned) detail::taken_on(state_->on) -= bytes;
+        if constexpr (Kind != memory_kind::pinned) detail::count_given_back(state_->on, bytes);
     }
 
     shared<state> state_;
