@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One budget for all: buffers of cuota, a device_vector of Thrust, scratch of CUB. Adds up before it runs what it will hold,
+/// One budget for all: buffers of cuota, a device_vector of Thrust, scratch of CUB. Adds up first what it will hold,
 /// takes that for its limit, and says at its end what it held at the most; status 1 if that is another number.
 ///
 /// With --limit a limit of yours: one byte less than the plan, and nothing is run.
@@ -49,12 +49,12 @@ constexpr char const* usage =
     return o;
 }
 
-/// How many of the numbers below i are odd, or i is one itself.
+/// 1 for an odd number, 0 for an even one.
 struct is_odd {
     CUOTA_HOST_DEVICE int operator()(int i) const { return i % 2; }
 };
 
-/// Flags by Thrust, their sums by CUB, in place of cuota's. Returns the last of them.
+/// Flags the odd numbers by Thrust and sums the flags by CUB, into a buffer of cuota's. Returns the last sum.
 [[nodiscard]] int count_odd(int count, cuota::stream const& stream, cuota::any_resource const& memory) {
     auto const n = static_cast<std::size_t>(count);
     numbers flags(n, cuota::thrust_allocator<int>{stream, memory, "flags"});
@@ -93,9 +93,9 @@ void run(options const& how) {
     int const odd = count_odd(count, stream, memory);
     std::printf("%s\n\nodd: %d of %d; sums by %s\n", memory.report().text().c_str(), odd, count, who_sums);
     if (odd != count / 2) throw std::runtime_error{"that is not how many there are"};
-    if (budget.peak() != plan.bytes())
-        throw std::runtime_error{"planned were " + std::to_string(plan.bytes()) + " bytes, and held " +
-                                 std::to_string(budget.peak())};
+    if (budget.peak() != plan.bytes() || memory.report().peak != plan.bytes())
+        throw std::runtime_error{"it held " + std::to_string(budget.peak()) + " bytes, and planned " +
+                                 std::to_string(plan.bytes())};
     std::printf("held at the most what was planned: %zu bytes\n", budget.peak());
 }
 
