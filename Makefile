@@ -73,21 +73,23 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call ctest,tsan)
 
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
-# of that, and a hundredth. Programs of buffers: a hundredth of it; snapshots of pools: a thousandth; loaders that end: a
-# ten-thousandth.
+# of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
+# of it; snapshots of pools: a thousandth; loaders that end: a ten-thousandth.
 STRESS ?= 10000000
 
 .PHONY: stress
-stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, ends of loaders, for long; some under ThreadSanitizer
+stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, requests of PyTorch's threads, ends of loaders, for long; some under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report)
+	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-interop)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-interop '[stress]'
 	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
-	@$(call build,tsan,--target test-guard --target test-pool --target test-data)
+	@$(call build,tsan,--target test-guard --target test-pool --target test-data --target test-interop)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-interop '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]'
 
 .PHONY: browser

@@ -45,6 +45,8 @@ namespace cuota::inline v0 {
 /// Streams are PyTorch's and stay its own: one that memory was taken or marked on must not be destroyed before that memory
 /// was given back. PyTorch keeps its own streams for ever; a torch.cuda.ExternalStream is its owner's to keep.
 /// While a stream is captured into a graph, memory on it may be asked for, but not given back: PyTorch keeps it that long.
+/// The memory is pages of the driver's virtual memory where the device has that: other processes cannot open it by CUDA's IPC,
+/// so tensors on the device do not go through torch.multiprocessing.
 /// What the budget counts is what the driver gave, in pages of 2 MiB: not the CUDA context, nor what libraries take.
 /// Units:   bytes. Order: memory is valid in the stream that it is asked for on; it is given back in order of the stream
 ///          given then and of all that it was marked for, and the host waits for none of them.
