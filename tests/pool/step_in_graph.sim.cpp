@@ -51,12 +51,17 @@ struct block {
     cuota::stream_ref s;
     std::size_t bytes = 16 * kilo;
     support::word* at = static_cast<support::word*>(memory.allocate(s, bytes));
+    std::optional<cuota::rt::borrowed_range> known{std::in_place, s, at, bytes,
+                                                   true};  // to the checker of order
     block(cuota::step_resource from, cuota::stream_ref on) : memory{std::move(from)}, s{on} {}
     block(cuota::step_resource from, cuota::stream_ref on, std::size_t size)
         : memory{std::move(from)}, s{on}, bytes{size} {}
     block(block const&) = delete;
     block& operator=(block const&) = delete;
-    ~block() { memory.deallocate(s, at, bytes); }
+    ~block() {
+        known.reset();
+        memory.deallocate(s, at, bytes);
+    }
 };
 
 // A step that takes three blocks, of which the last has the bytes of the first, and adds to `into`. Returns the addresses.

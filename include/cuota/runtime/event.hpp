@@ -52,7 +52,8 @@ public:
     void record(stream_ref s) {
         rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
         cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
-        capture_ = scope && scope->has(s.id()) ? scope->number() : 0;
+        std::uint64_t const now = scope && scope->has(s.id()) ? scope->number() : 0;
+        if (capture_ != now) capture_ = now;  // others may wait at a time, for what was recorded outside of captures
     }
 
     /// Throws: cuda_error; misuse when it stands for what a capture has taken in.
