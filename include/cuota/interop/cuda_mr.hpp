@@ -163,8 +163,9 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 
 /// A resource, or a pool, for who takes CCCL's. Of memory that tells its kind only when it runs: device memory.
 ///
-///     auto const mr = cuota::to_cuda_mr(pool, "scratch");
-///     cub::DeviceReduce::Sum(in, out, n, cuda::std::execution::env{cuda::stream_ref{s.get()}, mr});
+///     auto mr = cuota::to_cuda_mr(pool, "scratch");
+///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
+///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
 /// Throws: misuse when it is of another kind: then say which; std::bad_alloc.
 template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
