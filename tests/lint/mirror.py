@@ -43,7 +43,6 @@ NO_TEST = {
     "pool/pool_stats.hpp": "numbers only, tested where they are counted",
     "pool/step_plan_stats.hpp": "numbers only, tested where they are counted",
     "data/copy_stage.hpp": "a part of batch_loader, tested through it and its transforms",
-    "data/device_slot.hpp": "a part of batch_loader, tested through it",
     "training/pipeline_state.hpp": "the inside of pipeline, tested through it",
     "training/placement_search.hpp": "the inside of place_layers, tested through it",
     "interop/cuda_mr_names.hpp": "the names that cuda_mr and cuda_mr_upstream go by, tested through them",

@@ -4,7 +4,9 @@
 // Memory of a pool in a capture: what a graph uses is nobody else's until it ends, and nothing spoils the capture.
 #include <cuota/pool/graph_blocks.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
+#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/calls.hpp"
@@ -220,6 +223,37 @@ TEST_CASE("other streams use the pool while one is captured, in f and in other t
         }}.join();
     });
     use(s);
+    CHECK(simulator::misuse_reports().empty());
+    CHECK(simulator::order_reports().empty());
+}
+
+TEST_CASE("captures begin and end while another thread wants what their stream has given back",
+          "[pool][graph]") {
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}, {.growth = cuota::pool_growth::segments}};
+    std::size_t const much = 100_KiB;  // more than a thread holds ready
+    auto const use = [&](cuota::stream_ref on) {
+        void* const p = pool.allocate(on, much);
+        cuota::rt::fill_bytes(p, 1, much, on);
+        pool.deallocate(on, p, much);
+    };
+    std::atomic<bool> is_over = false;
+    std::atomic<int> failed = 0;
+    std::thread other{[&] {
+        cuota::stream const own;
+        while (!is_over) try {
+                use(own);
+            } catch (std::exception const&) { ++failed; }
+    }};
+    for (int i = 0; i != 30; ++i) {
+        use(s);
+        auto graph = cuota::capture(s, [&] { use(s); });
+        graph.launch(s);
+    }
+    is_over = true;
+    other.join();
+    CHECK(failed == 0);
     CHECK(simulator::misuse_reports().empty());
     CHECK(simulator::order_reports().empty());
 }

@@ -58,6 +58,8 @@ struct pool_options {
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
+/// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
+/// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.
 /// Threads: any.
 /// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, or asked after
 ///          its end), cuda_error: nothing is taken then. A wrong size, a foreign pointer or a second release goes to the

@@ -88,6 +88,8 @@ private:
 ///
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it. Bytes that
 ///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
+/// In a `capture`, a planned step has its addresses, on one stream, and they are the graph's as well while it is there: launches
+/// and steps wait for each other. A request that deviates is misuse there.
 /// Threads: any may ask and give back; one step at a time. The order of requests decides, so steps that several threads
 ///          share mostly do not repeat.
 /// Throws:  as what it stands on; misuse when asked after its end. A wrong size, a pointer that is not alive or a second

@@ -53,7 +53,8 @@ public:
         rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
         cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
         std::uint64_t const now = scope && scope->has(s.id()) ? scope->number() : 0;
-        if (capture_ != now) capture_ = now;  // others may wait at a time, for what was recorded outside of captures
+        if (capture_ != now)
+            capture_ = now;  // others may wait at a time, for what was recorded outside of captures
     }
 
     /// Throws: cuda_error; misuse when it stands for what a capture has taken in.

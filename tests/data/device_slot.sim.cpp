@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Batches and graphs: a batch is no part of a graph, and one that ends in a capture spoils nothing.
+#include <cuota/data/device_slot.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/runtime/graph.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/numbered_source.hpp"
+#include "support/seen_by.hpp"
+
+namespace sim = cuota::simulator;
+
+TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of", "[data][device_slot]") {
+    support::machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch = 4, .device_slots = 2}};
+    cuota::device_buffer<std::uint32_t> input{4, s, cuota::device_memory{}};
+    cuota::device_buffer<std::uint32_t> output{4, s, cuota::device_memory{}};
+    auto graph = cuota::capture(s, [&] {
+        cuota::for_each_index(s, 4, support::copy_numbers{input.read(s), output.write(s)});
+    });
+    std::size_t seen = 0;
+    for (cuota::batch b : loader.epoch(0)) {
+        CHECK_THROWS_AS((void)cuota::capture(s, [&] { (void)b.view<std::uint32_t>(s); }), cuota::misuse);
+        cuota::for_each_index(s, 4, support::copy_numbers{b.view<std::uint32_t>(s), input.write(s)});
+        graph.launch(s);
+        auto const values = output.to_vector(s);
+        for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
+        ++seen;
+    }
+    CHECK(seen == 3);
+    CHECK(sim::misuse_reports().empty());
+    CHECK(sim::order_reports().empty());
+}
+
+TEST_CASE("a batch that ends while a stream that used it is captured is over, and its slot is filled again",
+          "[data][device_slot]") {
+    support::machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+    auto epoch = loader.epoch(0);
+    for (int round = 0; round != 5; ++round) {
+        std::optional<cuota::batch> in_capture = epoch.next();
+        (void)support::seen_by(s, *in_capture);
+        auto const graph = cuota::capture(s, [&] { in_capture.reset(); });
+        std::optional<cuota::batch> const after = epoch.next();
+        auto const values = support::seen_by(s, *after);
+        CHECK(std::vector<std::uint64_t>(values.begin(), values.end()) ==
+              std::vector<std::uint64_t>(after->samples().begin(), after->samples().end()));
+    }
+    CHECK(sim::misuse_reports().empty());
+    CHECK(sim::order_reports().empty());
+}
