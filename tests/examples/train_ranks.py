@@ -44,7 +44,8 @@ class Run:
 
     def check(self, claim, holds):
         if not holds:
-            sys.exit(f"NOT SO: {claim}\nstatus {self.status}, {self.seconds:.1f} s\n--- out\n{self.out}\n--- err\n{self.err}")
+            sys.exit(f"NOT SO: {claim}\nstatus {self.status}, {self.seconds:.1f} s\n"
+                     f"--- out\n{self.out}\n--- err\n{self.err}")
 
 
 def distance(some, others):
@@ -55,7 +56,8 @@ def losses_are_those_of_one_rank():
     """Sums of the same numbers in another order: they differ by less than a part in a million of each loss."""
     data = ["--mnist", os.environ["CUOTA_MNIST"]] if os.environ.get("CUOTA_MNIST") else []
     for arguments, several in ((["--batch", 256, "--steps", 12, "--hidden", 32, "--bucket", "32KiB"], (2, 4)),
-                               (["--batch", 64, "--steps", 70, "--hidden", 16, "--bucket", "2KiB"], (4,))):  # beyond an epoch
+                               # beyond an epoch, and its last, smaller batch
+                               (["--batch", 64, "--steps", 70, "--hidden", 16, "--bucket", "2KiB"], (4,))):
         one = Run(1, *data, *arguments, "--deadline", 120)
         one.check("one rank trains", one.status == 0 and one.losses()[-1] < one.losses()[0])
         for ranks in several:

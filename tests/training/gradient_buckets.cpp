@@ -82,8 +82,8 @@ TEST_CASE("the order in which gradients become ready changes nothing, and may be
         4, {.bytes = 256}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
             std::vector<std::size_t> order(counts.size());
             std::iota(order.begin(), order.end(), 0U);
-            std::ranges::rotate(order, order.begin() + std::ptrdiff_t(r));
-            if (r % 2 == 1) std::ranges::reverse(order);
+            std::rotate(order.begin(), order.begin() + std::ptrdiff_t(r), order.end());
+            if (r % 2 == 1) std::reverse(order.begin(), order.end());
             sums.reduce(mine, [&] {
                 for (std::size_t const g : order) {
                     gradients.make(g);
