@@ -49,7 +49,9 @@ without("what is made in a place waits for the work there", (STAGE, "        to.
 without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
-without("a stream that is marked again is waited for again", (SLOT, "            r.is_pending = true;\n", ""), "H5")
+without("a stream that is marked again is waited for again",
+        (SLOT, "known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });",
+         "(void)mark_outside_capture(s, [&] { known->last.record(s); });\n        return;"), "H5")
 without("a stream that cannot be marked is waited for", (SLOT, " rt::drain(s);", " (void)s;"), "H5")
 without("a batch that ends as a temporary has no view",
         (BATCH, "void view(stream_ref, std::size_t = 0) const&& = delete;", "void view(stream_ref, std::size_t = 0) const&& {}"),
