@@ -216,12 +216,10 @@ void run(options const& how, cuota::mpi_ranks const& group) {
     group.close();
 }
 
-/// An error as one line: of a refusal the first, and why, where it was another rank's.
+/// The first line of an error.
 std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
-    std::string line{text.substr(0, text.find('\n'))};
-    auto const* const refused = dynamic_cast<cuota::out_of_memory const*>(&error);
-    return refused && !refused->facts().cause.empty() ? line + "; " + refused->facts().cause : line;
+    return std::string{text.substr(0, text.find('\n'))};
 }
 
 /// 0 to 2, when all ranks end together. Where they cannot, the others are ended with this one: MPI_Finalize would wait.

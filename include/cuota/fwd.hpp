@@ -35,6 +35,7 @@ class stream;
 class stream_ref;
 class event;
 class time_mark;
+class graph_exec;
 template <class T>
 class nvml_answer;
 struct nvml_process;
@@ -212,6 +213,7 @@ struct rank_link;
 class rank_gone;
 class agreement;
 class thread_ranks;
+struct bucket_options;
 struct batch_search_options;
 struct tried_batch;
 struct batch_search;
@@ -272,5 +274,18 @@ struct chrome_trace_options;
 enum class lifetimes_by;
 struct lifetimes_csv_options;
 struct memory_viz_options;
+
+// interop, where each has a header of its own
+class device_limits;
+inline namespace CUOTA_VIEWS {
+template <class T>
+class foreign_buffer;
+}  // namespace CUOTA_VIEWS
+class pytorch_memory;
+class mpi_error;
+class mpi_ranks;
+class mpi_sums;
+class nccl_error;
+class nccl_sums;
 
 }  // namespace cuota::inline v0

@@ -120,6 +120,28 @@ TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text
   in vain   free all of device 1: it has 8.0 GiB)");
 }
 
+TEST_CASE("a refusal for another's sake says in its first line whose", "[core][refusal_text]") {
+    cuota::refusal r;
+    r.request.where = {"/home/me/train.cpp", 17};
+    r.cause = "rank 2 was refused at the next batch";
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            "cuota::out_of_memory: refused at train.cpp:17: rank 2 was refused at the next batch");
+    r.request.name = "batch";
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            "cuota::out_of_memory: refused at train.cpp:17 for batch: rank 2 was refused at the next batch");
+    r.request = {};
+    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
+            "cuota::out_of_memory: refused: rank 2 was refused at the next batch");
+    r.cause = "rank 2 was refused at a step that has a longer name than the first line has room for";
+    REQUIRE(
+        text_of(r) ==
+        "cuota::budget_exceeded: refused: rank 2 was refused at a step that has...name than the first line "
+        "has room for"
+        "\n  because   rank 2 was refused at a step that has a longer name than the first line has room for");
+    r.asked = r.charged = 1;  // something of its own
+    REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: 1 B refused, before anything was allocated");
+}
+
 TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]") {
     cuota::refusal r;
     r.asked = r.charged = 9_GiB;

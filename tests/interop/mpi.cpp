@@ -280,6 +280,37 @@ TEST_CASE("a gather of other words than the others' names who has them", "[inter
     line->close();
 }
 
+// Rank 2 of a line, by hand: it says its words and that it has closed, and takes nothing.
+void say_and_take_nothing(cuota::detail::mpi_line const& line, std::size_t words) {
+    std::vector<std::uint64_t> const said(words + 1, 0);
+    std::vector<std::uint64_t> const closed{2, 2, 1, 0, 0};
+    for (auto const* message : {&said, &closed})
+        for (int r = 0; r != program.ranks; ++r)
+            if (r != 2) MPI_Send(message->data(), int(message->size()), MPI_UINT64_T, r, 0, line.native());
+}
+// Afterwards, for MPI to have an end: the words, that they close, and that they give up.
+void take_all_from(cuota::detail::mpi_line const& line, std::size_t words) {
+    std::vector<std::uint64_t> taken(words + 1);
+    for (int r = 0; r != program.ranks; ++r)
+        for (int i = 0; i != 3 && r != 2; ++i)
+            MPI_Recv(taken.data(), int(taken.size()), MPI_UINT64_T, r, 0, line.native(), MPI_STATUS_IGNORE);
+}
+
+TEST_CASE("a rank that closes the group and takes nothing of what was sent to it is named",
+          "[interop][mpi]") {
+    constexpr std::size_t words = 1U << 16U;  // more than MPI sends before somebody asks for it
+    cuota::detail::mpi_line line{MPI_COMM_WORLD, some_seconds, cuota::place::here()};
+    std::vector<std::uint64_t> all(words * all_of_us());
+    if (me() == 2) say_and_take_nothing(line, words);
+    else {
+        line.gather(std::span{all}.first(words), all);
+        CHECK(support::has(why_gone(2, [&] { line.close(); }), "what was sent to it did not arrive in time"));
+    }
+    meet();
+    if (me() == 2) take_all_from(line, words);
+    meet();
+}
+
 TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][mpi]") {
     auto const error = support::thrown<cuota::mpi_error>(
         [] { cuota::detail::mpi_check(MPI_ERR_COUNT, "MPI_Isend", cuota::place::here()); });

@@ -44,7 +44,19 @@ struct headline_room {
     return text + (room.with_promise ? ", before anything was allocated" : "");
 }
 
+// Nothing was asked for here: it is refused because another was, and the first line says why.
+[[nodiscard]] inline bool is_for_another(refusal const& r) {
+    return r.asked == 0 && r.charged == 0 && !r.cause.empty();
+}
+[[nodiscard]] inline std::string headline_of_cause(char const* type, refusal const& r) {
+    std::string const place = shown(r.request.where, 28);
+    std::string text = std::string{"cuota::"} + type + ": refused" + (place.empty() ? "" : " at " + place) +
+                       (r.request.name.is_empty() ? "" : " for " + shown(r.request.name.text(), 16)) + ": ";
+    return text + shown(r.cause, screen_columns - text.size());
+}
+
 [[nodiscard]] inline std::string headline(char const* type, refusal const& r) {
+    if (is_for_another(r)) return headline_of_cause(type, r);
     constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, true, false},
                                       {28, false, false}, {16, false, false}, {6, false, false}};
     std::string text;
@@ -171,7 +183,8 @@ struct headline_room {
 }  // namespace detail
 
 /// The refusal on one screen: twelve lines of 110 columns at most. The first says what, where, for what and by which
-/// budget; the rest who holds what, and what to do next. Names are cut in the middle, long lists and ways are summed.
+/// budget, or why where nothing was asked for; the rest who holds what, and what to do next. Names are cut in the middle,
+/// long lists and ways are summed.
 /// `type` is the name of the exception that carries it.
 /// Throws: std::bad_alloc. Cost: microseconds.
 [[nodiscard]] inline std::string refusal_text(char const* type, refusal const& r) {
@@ -179,7 +192,8 @@ struct headline_room {
     auto const add = [&](char const* heading, std::string line) {
         text += heading + detail::cut(std::move(line), detail::step_columns);
     };
-    if (!r.cause.empty()) add("\n  because   ", detail::printable(r.cause));
+    bool const is_told = detail::is_for_another(r) && text.ends_with(detail::printable(r.cause));
+    if (!r.cause.empty() && !is_told) add("\n  because   ", detail::printable(r.cause));
     text += detail::budget_lines(r);
     if (!r.holders.empty()) add("\n  held by   ", detail::holders_text(r.holders));
     std::string const largest =

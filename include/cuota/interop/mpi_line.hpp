@@ -86,7 +86,8 @@ public:
         });
     }
 
-    /// The end of all ranks together: whoever has called it hears nothing more. Throws: rank_gone.
+    /// The end of all ranks together: whoever has called it hears nothing more. Throws: rank_gone, that also names one that
+    /// has closed and yet takes nothing of what was sent to it before.
     void close() {
         check_open();
         throw_if_gone();
@@ -95,8 +96,7 @@ public:
         wait_for_each("it has not closed the group in time", [](peer const& p) { return p.has_closed; });
         auto const end = clock::now() + deadline_;
         for (poll_pause pause; !are_sent(); pause())
-            if (clock::now() >= end)
-                give_up(rank_ == 0 ? 1 : 0, "what was sent to all did not arrive in time");
+            if (clock::now() >= end) give_up(first_unreached(), "what was sent to it did not arrive in time");
         is_closed_ = true;
         mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
     }
@@ -176,7 +176,7 @@ private:
         std::string why(static_cast<std::size_t>(said.at(4)), '\0');
         std::memcpy(why.data(), said.data() + 5, std::min(why.size(), 8 * (said.size() - 5)));
         if (!p.told) p.told = notice{{static_cast<std::size_t>(said[1]), std::move(why)}, said[2], said[3]};
-        p.has_closed = said[0] == is_last_notice;
+        p.has_closed = p.has_closed || said[0] == is_last_notice;
     }
     [[nodiscard]] std::vector<std::uint64_t> taken_from(std::size_t r) {
         auto said = std::move(peers_[r].said.front());
@@ -201,6 +201,15 @@ private:
     [[nodiscard]] bool are_sent() {
         sends_.remove_if([](auto& sent) { return sent->are_over(); });
         return sends_.empty();
+    }
+    // The first rank that something is still under way to. ranks(): none.
+    [[nodiscard]] std::size_t first_unreached() const noexcept {
+        std::size_t r = 0;
+        while (r != ranks() && std::ranges::all_of(sends_, [r](auto const& sent) {
+                   return sent->all[r] == MPI_REQUEST_NULL;
+               }))
+            ++r;
+        return r;
     }
     // These are short: what is announced is here, and receiving it does not wait.
     [[nodiscard]] bool receive_one() {

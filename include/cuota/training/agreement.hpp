@@ -39,8 +39,9 @@ private:
     std::size_t rank_;
 };
 
-/// How a rank reaches the others: what an agreement stands on. thread_ranks makes it for threads of one process; for
-/// processes, `gather` is one call: MPI_Allgather of 64-bit integers, or ncclAllGather and a copy to the host.
+/// How a rank reaches the others: what an agreement stands on. thread_ranks makes it for threads of one process, mpi_ranks
+/// for processes. What gathers in one call does as well, as long as all come: MPI_Allgather waits for ever for a rank that
+/// is gone, and ncclAllGather can be given up but does not tell who is missing, so that no rank_gone could name it.
 struct rank_link {
     std::size_t rank = 0;   ///< this one, from 0
     std::size_t ranks = 1;  ///< all of them

@@ -23,6 +23,7 @@
 #include <cuota/core/poll_pause.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/stream.hpp>
 #include <cuota/training/agreement.hpp>
 #include <cuota/training/bucket_layout.hpp>
 
@@ -225,6 +226,9 @@ private:
     void give_nothing_more() noexcept {
         if (is_broken_) return;
         gives_nothing_ = true;
+        // A copy whose mark has failed may still go on, and the link and zeros come to where it writes. On the device all
+        // has its order, and what stands in it may be a sum that never ends.
+        if constexpr (!Link::on_device) rt::drain(comm_);
         try {
             finish();
         } catch (...) { is_broken_ = true; }  // what went wrong first says more
@@ -286,7 +290,8 @@ private:
     }
 
     void launch() {
-        flights_.push_back({next_++, free_.back()});
+        flights_.push_back({next_, free_.back()});
+        ++next_;
         free_.pop_back();
         flight& f = flights_.back();
         pack(f);
@@ -298,7 +303,7 @@ private:
         else if (f.at == stage::summing && on_link([&] { return link_.is_over(f.number); })) put_back(f);
         else if (f.at == stage::returning && is_past(f)) f.at = stage::over;
     }
-    // A device that has failed copies nothing any more.
+    // A device that has failed copies nothing any more; of another all copies were waited for.
     [[nodiscard]] bool is_past(flight const& f) const {
         auto const& mark = slots_[f.slot].mark;
         if (!mark) return true;
