@@ -109,7 +109,7 @@ TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the a
     int const aborted = fake_nccl.aborted;
     std::latch over{2};
     auto const ends = support::run_rank_threads(3, 6s, [&](std::size_t r, agreement& mine, ended_rank&) {
-        buckets sums{nccl_sums{mine, r == 2 ? std::chrono::nanoseconds{1h} : 50ms},
+        buckets sums{nccl_sums{mine, r == 2 ? std::chrono::nanoseconds{1h} : 1500ms},
                      counts,
                      {.bytes = 512, .memory = cuota::device_memory{}}};
         gradient_set gradients{r, counts};
@@ -175,6 +175,22 @@ TEST_CASE("ranks that are not all there get no communicator, and who made no ide
     CHECK(fake_nccl.alive == 0);
     agreement alone;
     CHECK_THROWS_AS((nccl_sums{alone, 0s}), cuota::misuse);
+}
+
+TEST_CASE("a communicator that cannot be ended well is aborted, and that is reported", "[interop][nccl]") {
+    support::machine machine;
+    int const aborted = fake_nccl.aborted;
+    agreement alone;
+    {
+        nccl_sums const sums{alone, 1h};
+        fake_nccl.finalize_error = ncclSystemError;
+    }
+    fake_nccl.finalize_error = ncclSuccess;
+    CHECK(fake_nccl.aborted == aborted + 1);
+    CHECK(fake_nccl.alive == 0);
+    std::vector<std::string> const reports = machine.errors.take();
+    REQUIRE(reports.size() == 1);
+    CHECK(support::has(reports[0], "ncclCommFinalize failed with an error of NCCL"));
 }
 
 }  // namespace

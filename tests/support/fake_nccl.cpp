@@ -145,6 +145,7 @@ ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDa
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     std::scoped_lock const lock{guard};
+    if (fake_nccl.finalize_error != ncclSuccess) return fake_nccl.finalize_error;
     return comm->state == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

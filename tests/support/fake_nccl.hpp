@@ -13,6 +13,7 @@ struct fake_nccl_state {
     std::atomic<int> aborted = 0;  ///< by ncclCommAbort
     std::atomic<int> sums = 0;     ///< that all ranks came to
     std::atomic<ncclResult_t> id_error = ncclSuccess;
+    std::atomic<ncclResult_t> finalize_error = ncclSuccess;
     std::atomic<int> fails_rank = -1;  ///< whose next all-reduce is found, later, to have failed
 };
 

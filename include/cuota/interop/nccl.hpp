@@ -85,13 +85,13 @@ public:
     nccl_communicator& operator=(nccl_communicator const&) = delete;
     ~nccl_communicator() {
         if (!comm_) return;
-        bool const failed = report_failure_of([this] {
+        bool const has_ended = report_failure_of([this] {
             check(ncclCommFinalize(comm_), "ncclCommFinalize", {});
             wait("ncclCommFinalize", {});
             ncclComm_t const done = std::exchange(comm_, nullptr);
             check(ncclCommDestroy(done), "ncclCommDestroy", {});
         });
-        if (failed) abort();
+        if (!has_ended) abort();
     }
 
     [[nodiscard]] ncclComm_t get() const noexcept { return comm_; }
