@@ -5,9 +5,13 @@
 ///
 ///     mpirun -n 4 build/dev/examples/train_ranks
 ///
+/// Gradients are summed by NCCL where the program is compiled with it and each rank has a GPU, else by MPI.
 /// Options make one rank refuse memory, end or stop, to see what the others say. Exit status 0, 2 for a command line that
 /// makes no sense, 1 for data, budgets, devices and ranks that do not work out.
 #include <cuota/interop/mpi.hpp>
+#if defined(CUOTA_WITH_NCCL)
+#include <cuota/interop/nccl.hpp>
+#endif
 
 #include <bit>
 #include <chrono>
@@ -114,7 +118,30 @@ options parse(std::vector<std::string_view> const& arguments) {
     return o;
 }
 
+/// How gradients are summed: the link, and what its buckets stand in.
+struct by_mpi {
+    using link = cuota::mpi_sums;
+    static link make(cuota::mpi_ranks const& group, cuota::agreement&, std::chrono::seconds) {
+        return link{group};
+    }
+    static cuota::any_resource memory(cuota::budget const&, cuota::budget const& pinned) {
+        return cuota::budgeted<cuota::pinned_memory>{pinned};
+    }
+};
+#if defined(CUOTA_WITH_NCCL)
+struct by_nccl {
+    using link = cuota::nccl_sums;
+    static link make(cuota::mpi_ranks const&, cuota::agreement& ranks, std::chrono::seconds deadline) {
+        return link{ranks, deadline};
+    }
+    static cuota::any_resource memory(cuota::budget const& device, cuota::budget const&) {
+        return cuota::budgeted<cuota::device_memory>{device};
+    }
+};
+#endif
+
 /// One rank.
+template <class Way>
 class trainer {
 public:
     trainer(options const& how, cuota::mpi_ranks const& group, train::any_samples const& samples,
@@ -124,6 +151,7 @@ public:
             throw usage_error{"--batch " + std::to_string(how.batch) + " cannot be shared by " +
                               std::to_string(group.ranks()) + " ranks"};
         std::size_t const batch = how.batch / group.ranks();
+        typename Way::link link = Way::make(group_, ranks_, std::chrono::seconds{how.deadline});
         cuota::loader_options load{
             .batch = batch, .device = device_, .pinned = pinned_, .seed = 1, .part = group.part()};
         // What one rank has no room for is made on none.
@@ -132,9 +160,9 @@ public:
             pool_.emplace(device_);
             net_.emplace(train::shape{batch, samples.fields()[0].count(), how.hidden, classes}, 1, stream_,
                          *pool_);
-            sums_.emplace(cuota::mpi_sums{group_}, net_->gradients(),
-                          cuota::bucket_options{.bytes = how.bucket,
-                                                .memory = cuota::budgeted<cuota::pinned_memory>{pinned_}});
+            sums_.emplace(
+                std::move(link), net_->gradients(),
+                cuota::bucket_options{.bytes = how.bucket, .memory = Way::memory(device_, pinned_)});
         });
     }
 
@@ -198,12 +226,43 @@ private:
     std::optional<cuota::batch_loader> loader_;
     std::optional<cuota::scoped_pool> pool_;
     std::optional<train::network> net_;
-    std::optional<cuota::gradient_buckets<cuota::mpi_sums>> sums_;
+    std::optional<cuota::gradient_buckets<typename Way::link>> sums_;
     std::size_t step_ = 0;
     cuota::agreement ranks_;  // leaves first
 };
 
+/// A rank's device. Ranks of one machine have one each, as far as there are.
+struct placement {
+    cuota::device own{0};
+    bool is_alone = false;  // and so is every other rank on its own
+};
+placement place_rank() {
+    int const devices = cuota::device::count();
+    MPI_Comm here = MPI_COMM_NULL;
+    int rank = 0;
+    int ranks = 0;
+    int is_alone = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_rank(here, &rank);
+    MPI_Comm_size(here, &ranks);
+    MPI_Comm_free(&here);
+    int const fits = ranks <= devices ? 1 : 0;
+    MPI_Allreduce(&fits, &is_alone, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return {cuota::device{rank % devices}, is_alone != 0};
+}
+
+void train_on(placement const& where, cuota::mpi_ranks const& group, options const& how,
+              train::any_samples const& samples, std::size_t classes) {
+#if defined(CUOTA_WITH_NCCL)
+    if (where.is_alone && !cuota::is_simulated()) return trainer<by_nccl>{how, group, samples, classes}.run();
+#endif
+    (void)where;
+    trainer<by_mpi>{how, group, samples, classes}.run();
+}
+
 void run(options const& how, cuota::mpi_ranks const& group) {
+    placement const where = place_rank();
+    cuota::device_scope const here{where.own};
     std::optional<train::synthetic_digits> synthetic;
     if (how.mnist.empty()) synthetic.emplace(4'000, 1);
     std::filesystem::path const folder{how.mnist};
@@ -212,7 +271,7 @@ void run(options const& how, cuota::mpi_ranks const& group) {
     cuota::idx_source const labels{
         train::open(synthetic ? synthetic->labels() : (folder / "t10k-labels-idx1-ubyte.gz").string())};
     train::any_samples const samples{cuota::zip_source{images, labels}};
-    trainer{how, group, samples, train::count_classes(labels)}.run();
+    train_on(where, group, how, samples, train::count_classes(labels));
     group.close();
 }
 
