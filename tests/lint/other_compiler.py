@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library and the examples also compile, without a warning, by the compiler that this build does not use.
 
-other_compiler.py --commands=FILE [--without=SOURCE,...] [--only=SOURCE] [ROOT]
+other_compiler.py --commands=FILE [--system=FOLDER] [--without=SOURCE,...] [--only=SOURCE] [ROOT]
 """
 import concurrent.futures
 import os
@@ -20,6 +20,8 @@ if not shutil.which(other):
     print(f"SKIPPED: other_compiler needs {other}, which is not here")
     sys.exit(77)
 by_other = _lint.by_clang(line) if other == "clang++" else [other, *line[1:]]
+if _lint.option("system"):  # where Thrust is found
+    by_other += ["-isystem", _lint.option("system")]
 
 
 def check(source):

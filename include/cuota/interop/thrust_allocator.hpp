@@ -43,12 +43,12 @@ private:
     template <class At, class Size, class T>
     friend At uninitialized_fill_n(thrust_elements& by, At first, Size n, T const& value) {
         by.run([first, n, value] { thrust::uninitialized_fill_n(thrust::device, first, n, value); });
-        return first + n;
+        return first + static_cast<typename At::difference_type>(n);
     }
     template <class At, class Size, class F>
     friend At for_each_n(thrust_elements& by, At first, Size n, F f) {
         by.run([first, n, f] { thrust::for_each_n(thrust::device, first, n, f); });
-        return first + n;
+        return first + static_cast<typename At::difference_type>(n);
     }
 
     stream_ref stream_;
