@@ -12,10 +12,11 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: one seed; sanitizers without the examples, under ThreadSanitizer only
 # files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the compiler's time; by
-# nvcc the examples, the benchmarks, and the tests of what stands on CUDA itself.
+# nvcc the examples, the benchmarks, and the tests of what stands on CUDA itself, for one architecture.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF)
+configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='$(if $(SHORT),80-virtual,80-real;90-real;90-virtual)'
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer test-interop)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
@@ -139,7 +140,7 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
 	mkdir -p build; $(call configure,cuda); \
 	if grep -q 'no GPU on this machine' build/cuda.log; then \
-	    $(or $(call left_out,other tests than those of runtime resource buffer interop),true); \
+	    $(or $(call left_out,other tests than those of runtime resource buffer interop; other architectures than compute_80),true); \
 	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && \
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
