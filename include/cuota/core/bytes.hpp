@@ -28,8 +28,13 @@ consteval std::size_t literal(unsigned long long n, unsigned shift) {
 
 inline namespace literals {
 
+// At compile time: a number of bytes that a std::size_t cannot hold does not compile.
+
+/// So many times 1024 bytes. `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
+/// So many times 1024 x 1024 bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
+/// So many times 1024 x 1024 x 1024 bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
 
 }  // namespace literals
@@ -47,6 +52,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return product;
 }
 
+/// False for 0.
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
     return n != 0 && (n & (n - 1)) == 0;  // counting bits is a call where a processor need not be able to
 }

@@ -19,9 +19,10 @@ namespace cuota::inline v0 {
 /// A call site. As std::source_location, which clang 14 does not have; `place::here()` as a default argument is the
 /// place of the call that left it out.
 struct place {
-    char const* file = "";
-    unsigned line = 0;
+    char const* file = "";  ///< a literal's text: lives as long as the program
+    unsigned line = 0;      ///< from 1; 0: nobody gave a place
 
+    /// Where it stands; as a default argument, where the call does. At compile time: for nothing.
     [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
                                               unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
@@ -31,10 +32,11 @@ struct place {
 /// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
 ///
 /// A string literal converts at compile time, for nothing. A name made at run time goes through `tag::named`.
-/// Threads: any.
+/// Threads: any. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
+    /// Of a string literal; no other text converts.
     consteval tag(char const* literal) noexcept : text_{literal} {}
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
@@ -51,8 +53,10 @@ public:
         return result;
     }
 
+    /// Never null; "" when empty. Lives until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
-    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }  ///< no name was given
+    /// By the text. Cost: linear in its length.
     [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {
         return std::string_view{a.text_} == std::string_view{b.text_};
     }
@@ -74,10 +78,10 @@ template <class T>
 
 /// A request's tag, call site and unit, for messages and accounts. Passed by reference; copied by those who keep it.
 struct label {
-    tag name{};
-    place where{};
-    char const* unit = "bytes";
-    std::size_t unit_bytes = 1;
+    tag name{};                  ///< what the memory is for
+    place where{};               ///< who asks
+    char const* unit = "bytes";  ///< what the request counts in: "floats"; lives as long as the program
+    std::size_t unit_bytes = 1;  ///< bytes of one
 };
 
 /// The label of a request for elements of type T.

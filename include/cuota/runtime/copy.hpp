@@ -11,6 +11,8 @@
 
 namespace cuota::inline v0::rt {
 
+// All: bytes, not elements, and 0 does nothing; a CUDA call; throw cuda_error, and nothing is enqueued then.
+
 /// From pinned host memory: the source must stay as it is until the stream has passed this point.
 inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
@@ -27,6 +29,7 @@ inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_r
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
 }
 
+/// Both ends device memory, without overlap, which must stay until the stream has passed this point.
 inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
     if (bytes == 0) return;
@@ -42,7 +45,7 @@ inline void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Sets every byte.
+/// Sets every byte. Not done until the stream has passed this point.
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
                        place where = place::here()) {
     if (bytes == 0) return;
