@@ -29,13 +29,15 @@ namespace cuota::inline v0 {
 /// `1` a byte.
 class watch_level {
 public:
+    /// 0 to 1, 0 exclusive; `watch` refuses any other.
     watch_level(double share) noexcept : share_{share} {}
+    /// Any integer. Throws: misuse when negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
         if (std::cmp_less(bytes, 0)) throw misuse{"a watch at " + std::to_string(bytes) + " bytes"};
     }
 
-    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }
+    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }  ///< else it is bytes
     /// In bytes: the nearest, and never less than 1.
     [[nodiscard]] std::size_t of(std::size_t limit) const noexcept {
         if (!share_) return bytes_;
@@ -51,6 +53,7 @@ public:
     [[nodiscard]] bool is_below(watch_level const& other) const noexcept {
         return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
     }
+    /// "0.900000", "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const {
         return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
     }
@@ -258,6 +261,7 @@ private:
 /// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
 ///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
 /// Threads: any, but one at a time for one object.
+/// Example: tests/guard/watch.cpp
 class watch {
 public:
     /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
@@ -271,7 +275,8 @@ public:
                                                    std::move(callback), options);
         state_->begin();
     }
-    watch(watch&&) noexcept = default;
+    watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
+    /// Takes over the other, then ends what it was.
     watch& operator=(watch&& other) noexcept {
         watch const ended{std::exchange(state_, std::move(other.state_))};
         return *this;
