@@ -37,7 +37,7 @@ struct step_plan_stats {
     std::size_t lower_bound = 0;   ///< bytes that it has alive at once: no slab is smaller
     std::size_t live = 0;          ///< blocks in the slab that are somebody's
     std::size_t stream_waits = 0;  ///< waits put into streams to hand bytes from one to another
-    bool has_slab = false;
+    bool has_slab = false;         ///< it was taken, and not given back
 
     /// Requests that the upstream served, of steps that were not recorded.
     [[nodiscard]] std::size_t fell_back() const noexcept {
