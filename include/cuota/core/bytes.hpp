@@ -26,6 +26,7 @@ consteval std::size_t literal(unsigned long long n, unsigned shift) {
 
 }  // namespace detail
 
+/// Byte counts as literals: `using namespace cuota::literals;`, then `512_MiB`.
 inline namespace literals {
 
 // At compile time: a number of bytes that a std::size_t cannot hold does not compile.
@@ -76,6 +77,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 }
 
 /// "762.9 MiB", "512 B": one decimal, binary units, never more than four digits before the point below 1 EiB.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
     if (bytes < 1024) return std::to_string(bytes) + " B";
     static constexpr char const* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -90,7 +92,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return text;
 }
 
-/// "131'120'576": digits in groups of three.
+/// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
 [[nodiscard]] inline std::string count_text(std::uint64_t count) {
     std::string digits = std::to_string(count);
     for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, '\'');

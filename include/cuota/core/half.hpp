@@ -65,6 +65,7 @@ private:
 };
 
 /// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16. To store and to convert, as half.
+/// Example: tests/core/half.cpp
 struct bfloat16 {
     std::uint16_t bits;  ///< sign, 8 of the exponent, 7 of the fraction; not set by default
 

@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0 {
 
-/// What a step changes.
+/// What a step changes. Example: tests/core/next_steps.cpp
 enum class step_kind {
     ask_again,     ///< nothing: what was asked would fit by now
     ask_less,      ///< the request
@@ -34,6 +34,7 @@ enum class step_kind {
 }
 
 /// A budget of a refusal, and the least limit (bytes) with which it would not have refused.
+/// Example: tests/core/next_steps.cpp
 struct raised_limit {
     std::string budget;       ///< its name
     std::size_t level = 0;    ///< its index in refusal::budgets
@@ -41,7 +42,7 @@ struct raised_limit {
     std::size_t grow_by = 0;  ///< of a reservation: the bytes to grow it by, which is how it gets that limit
 };
 
-/// One thing that can be done about a refusal.
+/// One thing that can be done about a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
     step_kind kind{};       ///< what it changes
     bool suffices = false;  ///< alone, as far as the facts tell; a step in vain is listed to say so

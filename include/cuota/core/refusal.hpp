@@ -14,7 +14,7 @@
 
 namespace cuota::inline v0 {
 
-/// Bytes that somebody holds of a budget, under one tag and from one place.
+/// Bytes that somebody holds of a budget, under one tag and from one place. Example: tests/core/refusal.cpp
 struct holding {
     tag name{};              ///< empty: nobody named it
     place where{};           ///< of the request; line 0: not known
@@ -22,7 +22,7 @@ struct holding {
     bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
 };
 
-/// A budget at the moment of a refusal. Bytes.
+/// A budget at the moment of a refusal. Bytes. Example: tests/core/refusal.cpp
 struct budget_facts {
     std::string name;         ///< its own, without its ancestors'
     std::size_t limit = 0;    ///< inclusive
@@ -41,7 +41,7 @@ struct budget_facts {
     }
 };
 
-/// The device at the moment of a refusal, as its driver tells it. Bytes.
+/// The device at the moment of a refusal, as its driver tells it. Bytes. Example: tests/core/refusal.cpp
 struct device_facts {
     int ordinal = 0;           ///< as CUDA counts them in this process
     std::string name;          ///< as device::name
@@ -58,6 +58,7 @@ struct device_facts {
 };
 
 /// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
+/// Example: tests/core/refusal_text.cpp
 struct reclaimer_facts {
     std::string name;       ///< its tag
     std::size_t asked = 0;  ///< 0: it was not asked

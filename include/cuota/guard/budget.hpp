@@ -30,6 +30,7 @@ class reservation;
 /// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
 /// more, so its parent keeps them charged.
 /// Units:   bytes, as charged: what rounds up to a granule does so before it charges.
+/// Order:   none: a charge is of the moment of the call, whatever streams still do. Who refunds answers for that.
 /// Threads: any. Throws on construction: std::bad_alloc.
 /// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
 ///          before; else they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take the lock.

@@ -118,6 +118,7 @@ private:
 /// charges nothing for what lies ready. With one of each, keep their budgets in different trees: what users hold would be
 /// charged twice in one. Shared state: copies are the same. A `resource`: its calls are those of the concept.
 ///
+/// Units:   bytes; each request is charged rounded up to Upstream's granule, and accounted so.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  budget_exceeded before Upstream is asked; what Upstream throws, with the charge given back.

@@ -30,6 +30,7 @@ namespace cuota::inline v0 {
 /// of it with `no_init`, and do not launch what works on them.
 ///
 /// Shared state: copies are the same. An address is given once and never again.
+/// Units:   bytes, accounted in multiples of the granule.
 /// Order:   none; it makes no CUDA call.
 /// Threads: any.
 /// Cost:    of an allocation a lock and an addition; of a release nothing.
@@ -135,7 +136,7 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
     return memory.report();
 }
 
-/// What dry runs of several batches found. Bytes are peaks.
+/// What dry runs of several batches found. Bytes are peaks. Example: tests/guard/dry_run.cpp
 struct tried_fit {
     std::size_t batch = 0;       ///< the largest that was run and fitted; 0 when the smallest did not
     std::size_t bytes = 0;       ///< what it took

@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0 {
 
-/// A block whose fences were written to.
+/// A block whose fences were written to. Example: tests/guard/fence_damage.cpp
 struct fence_damage {
     tag name{};                ///< of the block
     place where{};             ///< the call that asked for the block

@@ -104,6 +104,7 @@ private:
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse that names the block, and changes
 /// nothing. What is alive when the last copy is gone is reported too.
 ///
+/// Units:   bytes, as asked for; of Upstream is taken more, see Cost.
 /// Order:   that of Upstream. Memory that the host can reach is waited for when it is given out, for poison is written
 ///          by its stream. A stream that is being captured is refused.
 /// Threads: any, if Upstream allows it.

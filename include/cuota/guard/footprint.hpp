@@ -20,13 +20,14 @@
 
 namespace cuota::inline v0 {
 
-/// How many allocations of one size, in a plan: `copies(2)`.
+/// How many allocations of one size, in a plan: `copies(2)`. Example: tests/guard/footprint.cpp
 struct copies {
     explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part takes nothing
     std::size_t count;                                               ///< allocations, not bytes
 };
 
 /// The largest batch whose plan fits, and its proof: `bytes` fit into `room`, `next_bytes` do not.
+/// Example: tests/guard/footprint.cpp
 struct batch_fit {
     std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any number
     std::size_t bytes = 0;       ///< what it takes; of the fixed part alone where no sample fits
@@ -37,7 +38,7 @@ struct batch_fit {
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
     /// False when the plan does not fit without a single sample.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
-    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB"
+    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -61,6 +62,7 @@ struct batch_fit {
 class footprint {
 public:
     /// One line of a plan: `copies` allocations of `count` elements; with `per_sample`, of so many for each sample.
+    /// Example: tests/guard/footprint.cpp
     struct part {
         tag name{};                     ///< for text and refusals
         std::size_t count = 0;          ///< elements of one copy; with per_sample, of one sample
@@ -189,7 +191,7 @@ public:
         return {fitting, bytes(fitting), bytes(too_large), room};
     }
 
-    /// The parts on one screen, the largest first, each with its bytes and its share.
+    /// The parts on one screen, the largest first, each with its bytes and its share. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:

@@ -26,6 +26,7 @@
 namespace cuota::inline v0 {
 
 /// What one tag had of a measured resource. Bytes are rounded up to its granule, allocation by allocation.
+/// Example: tests/guard/measured.cpp
 struct tag_usage {
     tag name{};                   ///< empty: of what had none
     std::size_t at_peak = 0;      ///< alive when all tags together were at their peak, for the first time
@@ -34,6 +35,7 @@ struct tag_usage {
 };
 
 /// What a measured resource has seen so far. Bytes are rounded up to its granule, allocation by allocation.
+/// Example: tests/guard/measured.cpp
 struct usage_report {
     std::size_t granule = 1;          ///< of the resource; bytes
     std::size_t peak = 0;             ///< the most bytes that were alive at one moment
@@ -49,13 +51,14 @@ struct usage_report {
         return bytes;
     }
     /// The peak as a plan that does not depend on a batch, a part for each tag, to check against a budget.
+    /// Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const {
         cuota::footprint plan = cuota::footprint::with_granule(granule);
         for (tag_usage const& t : by_tag)
             if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
         return plan;
     }
-    /// On one screen: the peak, the tags that made it up, and what was not given back.
+    /// On one screen: the peak, the tags that made it up, and what was not given back. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -180,6 +183,7 @@ private:
 /// over the same Upstream is enough for the same calls, and one of a byte less is not. Shared state: copies are the
 /// same. A `resource`: its calls are those of the concept.
 ///
+/// Units:   bytes, rounded up to Upstream's granule.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it. Calls that overlap count in one of the orders that they may have had.
 /// Throws:  what Upstream throws; what it refused was never alive.

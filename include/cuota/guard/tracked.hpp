@@ -89,7 +89,8 @@ private:
 }  // namespace detail
 
 /// What was alive in a tracked resource at one moment. Keeps the resource.
-/// Threads: as a value. Cost: of a copy, that of its blocks. Example: tests/guard/tracked.cpp
+/// Threads: as a value. Throws: std::bad_alloc when it is copied. Cost: of a copy, that of its blocks.
+/// Example: tests/guard/tracked.cpp
 class tracked_snapshot {
 public:
     /// The oldest first.
@@ -191,12 +192,13 @@ private:
 ///
 /// Over a pool or a budget it knows what their users have, below a pool the pool's segments. A name tells several
 /// apart in messages. What is alive when the last copy is gone is reported by tag, size and place, as misuse; at the end
-/// of the program also what a forgotten owner keeps alive together with its resource. Shared state: copies are the same. A `resource`: its calls
-/// are those of the concept.
+/// of the program also what a forgotten owner keeps alive together with its resource. Shared state: copies are the same.
+/// A `resource`: its calls are those of the concept.
 ///
 /// A wrong size, a foreign pointer, one into a block, or a second release goes to the error sink as misuse that names the
 /// block, and changes nothing. (A second release of an address that is another's by now, with the same size, is his.)
 ///
+/// Units:   bytes, as asked for.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc, before Upstream is asked; misuse after close. Nothing is taken then.

@@ -26,6 +26,7 @@ namespace cuota::inline v0 {
 /// Threads number their allocations for themselves, and go on together whenever somebody looks at the resource: what was
 /// taken before a look has a smaller number than what was taken after it. Without a look in between, an age is the
 /// allocations of the busiest thread, more or less; of one thread alone it is exact.
+/// Example: tests/guard/tracked_report.cpp
 struct tracked_block {
     void const* at = nullptr;               ///< its first byte
     std::size_t bytes = 0;                  ///< as asked for
@@ -36,7 +37,7 @@ struct tracked_block {
     std::uint64_t age = 0;                  ///< how many allocations were made since
 };
 
-/// The blocks of one tag.
+/// The blocks of one tag. Example: tests/guard/tracked_report.cpp
 struct tracked_tag {
     tag name{};                ///< empty: those that have none
     std::size_t blocks = 0;    ///< how many
@@ -50,7 +51,7 @@ enum class tracked_order {
     largest,  ///< the most bytes, as asked for; among equals the oldest
 };
 
-/// Some blocks of tracked memory, and what they add up to.
+/// Some blocks of tracked memory, and what they add up to. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
     std::vector<tracked_block> blocks{};  ///< in the order that was asked for
     std::vector<tracked_tag> tags{};      ///< most bytes first
@@ -64,7 +65,7 @@ struct tracked_report {
     [[nodiscard]] std::string text() const;
 };
 
-/// What changed since a snapshot.
+/// What changed since a snapshot. Example: tests/guard/tracked_report.cpp
 struct tracked_diff {
     tracked_report taken{};  ///< since, and still alive
     tracked_report gone{};   ///< alive then, and given back since; ages are of then

@@ -26,7 +26,7 @@
 namespace cuota::inline v0 {
 
 /// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes. So `1.0` is all of it, and
-/// `1` a byte.
+/// `1` a byte. Example: tests/guard/watch.cpp
 class watch_level {
 public:
     /// 0 to 1, 0 exclusive; `watch` refuses any other.
@@ -63,7 +63,7 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// What a watch tells beside thresholds that are reached, and by which clock.
+/// What a watch tells beside thresholds that are reached, and by which clock. Example: tests/guard/watch.cpp
 struct watch_options {
     bool falling = false;  ///< calls for the all-clear too
     /// Calls when the limit would be reached within this time if it went on so; the all-clear is at twice the time.
@@ -261,6 +261,7 @@ private:
 /// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
 ///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
 /// Threads: any, but one at a time for one object.
+/// Throws:  on construction only, and with the reason.
 /// Example: tests/guard/watch.cpp
 class watch {
 public:

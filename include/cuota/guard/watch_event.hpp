@@ -29,6 +29,7 @@ enum class watch_signal {
 };
 
 /// A crossing, and all figures of its instant. Bytes; copies cost no allocation.
+/// Example: tests/guard/watch_event.cpp
 struct watch_event {
     std::string_view budget{};                      ///< its name; there as long as the budget is
     watch_signal signal = watch_signal::threshold;  ///< what was crossed
@@ -115,7 +116,7 @@ private:
 
 /// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
 /// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
-/// without a word. Threads: any.
+/// without a word. Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
 [[nodiscard]] inline watch_callback log_to_stderr() {
     return [](watch_event const& e) {
         std::string const line = watch_json(e) + '\n';

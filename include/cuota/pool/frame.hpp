@@ -60,6 +60,7 @@ static_assert(labelled_resource<frame_resource> && sizeof(frame_resource) == 8);
 /// A chunk is as large as what the frame has already while that is less than a 16th of its pool, but never more is asked
 /// of a source or budget than the request. Frames may be open side by side, and inside one another: each has its chunks.
 ///
+/// Units:   bytes; blocks are multiples of 256.
 /// Order:   each stream has chunks of its own. They go back in its order, after the work of all streams that gave some of
 ///          it back.
 /// Threads: any; it ends when none uses it any more.

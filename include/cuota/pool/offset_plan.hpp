@@ -27,6 +27,7 @@
 namespace cuota::inline v0 {
 
 /// What a plan of offsets has to fulfil, and for how long it may be looked for.
+/// Example: examples/plan_trace.cpp
 struct plan_options {
     /// Bytes. Any plan that fits is good enough; without a capacity the lowest peak is looked for.
     std::size_t capacity = unlimited;
@@ -38,7 +39,7 @@ struct plan_options {
     std::stop_token stop{};
 };
 
-/// Where each block lies in one slab.
+/// Where each block lies in one slab. Example: examples/plan_trace.cpp
 struct offset_plan {
     std::vector<std::size_t> offsets;  ///< of the rows, in their order; 0 for a block of no size
     std::size_t peak = 0;              ///< bytes of the slab: the end of the highest block
@@ -54,6 +55,7 @@ struct offset_plan {
 };
 
 /// Two rows of a plan that lie on the same bytes in the same step, or one row (twice) that lies where none may.
+/// Example: tests/pool/offset_plan.cpp
 struct offset_conflict {
     std::size_t first;   ///< a row, from 0
     std::size_t second;  ///< a later row, or the same

@@ -19,7 +19,7 @@
 namespace cuota::inline v0 {
 
 /// One request of a step. `live` counts the requests and releases of the step, from 0, and has its bytes as they were
-/// asked for.
+/// asked for. Example: tests/pool/planned_step.cpp
 struct planned_request {
     lifetime live;           ///< from its request up to its release, and its bytes
     std::size_t offset = 0;  ///< in the slab, bytes
@@ -30,7 +30,7 @@ struct planned_request {
     friend bool operator==(planned_request const&, planned_request const&) noexcept = default;
 };
 
-/// The requests of a step in their order, and the slab that they fit in.
+/// The requests of a step in their order, and the slab that they fit in. Example: tests/pool/planned_step.cpp
 struct planned_step {
     std::vector<planned_request> requests{};  ///< the n-th of a step is the n-th here
     std::size_t peak = 0;                     ///< bytes of the slab

@@ -46,7 +46,7 @@ public:
     /// Whether both are one pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks.
+    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks. Throws: as allocate.
     [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
                                          label const& who) {
         return state_->allocate(s, bytes, alignment, who, Meant, true);

@@ -11,6 +11,7 @@
 namespace cuota::inline v0 {
 
 /// What a pool holds, at one moment and at most. Bytes; requested <= allocated <= active <= reserved, and so their peaks.
+/// Example: tests/pool/scoped_pool.cpp
 struct pool_stats {
     std::size_t requested = 0;  ///< live, as asked for
     std::size_t allocated = 0;  ///< live, rounded up to the pool's granule
@@ -29,7 +30,7 @@ struct pool_stats {
     std::size_t stream_waits = 0;   ///< waits put into streams to hand memory from one to another
 };
 
-/// What is live in a pool under one tag.
+/// What is live in a pool under one tag. Example: tests/pool/pool_step.cpp
 struct tag_stats {
     tag name{};                   ///< empty: of what had none
     std::size_t live_blocks = 0;  ///< that somebody has

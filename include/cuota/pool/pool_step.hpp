@@ -24,6 +24,7 @@ namespace cuota::inline v0 {
 /// Then the pool is trimmed to its release threshold, if it has one.
 /// Ages in reports are counted in steps. A pool has one step open at a time.
 ///
+/// Units:   as scoped_pool.
 /// Order:   that of the pool; the end does not wait, but where it trims.
 /// Threads: any may take and give; it ends when none takes through it any more.
 /// Throws:  as the pool; misuse when memory is asked for through a resource() while no step is open.

@@ -27,12 +27,13 @@ struct pool_on_pages;  // makes a pool on pages of another kind; the library has
 
 /// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
 /// any page that lies free, wherever that is; by segments, only what it took as a whole.
+/// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
     automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
     segments,  ///< as large as the request, or a little larger
 };
 
-/// How a pool behaves; what is left out is unbounded or empty.
+/// How a pool behaves; what is left out is unbounded or empty. Example: tests/pool/scoped_pool.cpp
 struct pool_options {
     tag name{};                   ///< for messages
     std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
@@ -57,6 +58,7 @@ struct pool_options {
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
+/// Units:   bytes; blocks are multiples of 256 (of `alignment`, if that is more); pages and segments are what is charged.
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
 /// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.

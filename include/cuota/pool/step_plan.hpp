@@ -98,6 +98,7 @@ private:
 /// step after the recorded one begins; when it is refused, that step and those after it are served without it, and
 /// `prepare` tells why.
 ///
+/// Units:   bytes; places in the slab are multiples of 256.
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it. Bytes that
 ///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
 /// In a `capture`, a planned step has its addresses, on one stream, and they are the graph's as well while it is there: launches

@@ -16,11 +16,12 @@ namespace cuota::inline v0 {
 /// Memory of one device from the driver's own stream-ordered pool.
 /// `async_memory{}` is of the current device, `async_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
+/// Units:   bytes, accounted in multiples of 512.
 /// Order:   valid in the stream from the call on; given back in stream order. The _sync calls are valid everywhere.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256 or a stream of another device;
 ///          cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way, some us on a GPU. Accounted in 512 bytes.
+/// Cost:    a driver call each way, some us on a GPU.
 /// Example: tests/resource/async_memory.cpp
 class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:

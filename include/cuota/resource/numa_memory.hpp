@@ -204,13 +204,13 @@ inline void bind_this_thread(numa_node to, place where = place::here()) {
 /// it gives up what it caches of files there; when it cannot, the request is refused. Neither memory elsewhere nor the
 /// system's killer of processes stands in for a node that is full, as they do behind numa_alloc_onnode: what lies elsewhere
 /// for a while is 256 MiB at most.
+/// Units:   bytes, accounted in whole pages.
 /// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
 /// Threads: any.
 /// Throws:  out_of_memory, with what the node has free; misuse for an alignment above a page; cuda_error; std::system_error
 ///          when the kernel refuses to place pages or to tell where they lie (mbind, move_pages), as sandboxes do. Nothing is
 ///          taken then.
-/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page. Accounted by
-///          the page.
+/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page.
 /// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {
     friend detail::registered_pages<numa_memory>;

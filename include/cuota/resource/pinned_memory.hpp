@@ -11,10 +11,11 @@ namespace cuota::inline v0 {
 
 /// Page-locked host memory: what copies to and from a device can use while the host goes on. A `resource`, without state.
 ///
+/// Units:   bytes, accounted as asked.
 /// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
 /// Threads: any.
 /// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse. Accounted by the byte, as asked.
+/// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse.
 /// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
 public:

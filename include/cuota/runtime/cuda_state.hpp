@@ -16,6 +16,7 @@
 namespace cuota::inline v0 {
 
 /// What kind of trouble keeps a program from its devices, as far as the driver's answer tells.
+/// Example: tests/runtime/cuda_state.sim.cpp
 enum class cuda_trouble {
     none,                      ///< there are devices
     driver_missing_or_old,     ///< no driver at all, or one that is too old for this program
@@ -28,7 +29,7 @@ enum class cuda_trouble {
     other,                     ///< cuda_state::error says what
 };
 
-/// A device, as it is described without work on it.
+/// A device, as it is described without work on it. Example: tests/runtime/cuda_state.sim.cpp
 struct device_description {
     int ordinal = 0;        ///< as CUDA counts them in this process
     std::string name{};     ///< as device::name
@@ -39,6 +40,7 @@ struct device_description {
 };
 
 /// CUDA as this program finds it. Versions as CUDA counts them: 13020 is 13.2.
+/// Example: tests/runtime/cuda_state.sim.cpp
 struct cuda_state {
     int built_with = CUDART_VERSION;  ///< of the headers that this was compiled with
     int runtime = 0;                  ///< of the library that is linked; 0: not known

@@ -16,7 +16,8 @@
 namespace cuota::inline v0 {
 
 /// A device by its ordinal. A value; owns nothing, and may name one that is not there: what is asked of it throws then.
-/// Threads: any. Cost: a call of CUDA or a few for each question; `name` is kept. Example: tests/runtime/device.cpp
+/// Threads: any. Cost: a call of CUDA or a few for each question; `name` is kept. Throws: cuda_error.
+/// Example: tests/runtime/device.cpp
 class device {
 public:
     constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< as CUDA counts, from 0
@@ -87,6 +88,7 @@ private:
 
 /// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changed then.
 /// Threads: the one that made it. Cost: a call of CUDA, and two more when another device was current.
+/// Example: tests/runtime/device.cpp
 class device_scope {
 public:
     /// Nothing is changed, then or later, when it is current already.

@@ -101,8 +101,12 @@ private:
 };
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
-/// than an event. Move-only; moved-from may only be destroyed or assigned to. Throws: cuda_error.
-/// Threads: one at a time. Example: tests/runtime/event.sim.cpp
+/// than an event. Move-only; moved-from may only be destroyed or assigned to.
+/// Throws:  cuda_error.
+/// Order:   stands for what was enqueued on the stream before it.
+/// Threads: one at a time.
+/// Cost:    a CUDA call to record or to ask, one or two more to make one.
+/// Example: tests/runtime/event.sim.cpp
 class time_mark {
 public:
     /// Made on the device of s, whichever is current, and recorded. Throws: as record.

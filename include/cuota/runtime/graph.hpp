@@ -52,6 +52,7 @@ class capture_session;
 ///
 /// Move-only; moved-from may only be destroyed or assigned to. Its end waits on the host for its launches where it has memory
 /// to give back.
+/// Order, throws, cost: see `launch`.
 /// Threads: one at a time.
 /// Example: examples/replay_graph.cpp
 class graph_exec {
@@ -261,13 +262,13 @@ template <std::invocable F>
     std::forward<F>(f)();
     return session.end();
 }
-/// The same, of `{a, b}`.
+/// The same, of `{a, b}`. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
                                  place where = place::here()) {
     return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
 }
-/// The same, of one stream.
+/// The same, of one stream. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
     return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);

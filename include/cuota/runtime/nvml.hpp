@@ -51,7 +51,7 @@ private:
     std::string why_not_;
 };
 
-/// A process that uses a device.
+/// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
 struct nvml_process {
     unsigned pid = 0;                    ///< of the host, also in a container
     std::optional<std::size_t> bytes{};  ///< of device memory; none where the driver does not tell
@@ -59,7 +59,7 @@ struct nvml_process {
     bool is_this = false;                ///< has the pid of the calling one
 };
 
-/// A device's memory, for every program. Bytes.
+/// A device's memory, for every program. Bytes. Example: tests/runtime/nvml.sim.cpp
 struct nvml_memory {
     std::size_t total = 0;  ///< of the device
     std::size_t free = 0;   ///< in nobody's use

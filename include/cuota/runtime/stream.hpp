@@ -42,7 +42,10 @@ inline std::uint64_t id_of(cudaStream_t native) {
 ///
 /// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
 /// a `stream` need not: owners of memory keep a share of it.
-/// Threads: any. Example: tests/runtime/stream.sim.cpp
+/// Threads: any.
+/// Throws:  what asks CUDA, cuda_error; nothing to make or copy one.
+/// Cost:    of a `stream` the device and the id are known; of a native handle each is a CUDA call.
+/// Example: tests/runtime/stream.sim.cpp
 class stream_ref {
 public:
     /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such.
@@ -130,6 +133,7 @@ private:
 /// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
 /// A native handle is not kept: it is as in stream_ref.
 /// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none.
+/// Example: tests/runtime/stream.sim.cpp
 class stream_share {
 public:
     /// Counts as an owner from here on.
@@ -230,6 +234,7 @@ enum class stream_priority {
 ///
 /// Move-only; moved-from may only be destroyed or assigned to. Destruction does not wait: enqueued work still runs,
 /// and the native stream lives until the last owner of memory that must be released on it is gone.
+/// Order:   work runs in the order in which it was enqueued here, and beside that of other streams.
 /// Threads: as CUDA's streams: any, and work of several threads comes in the order in which their calls do.
 /// Throws:  cuda_error, std::bad_alloc on construction.
 /// Cost:    some CUDA calls to make one: keep it.

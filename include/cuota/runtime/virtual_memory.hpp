@@ -17,6 +17,7 @@
 
 namespace cuota::inline v0::rt {
 
+/// The driver's own calls, which the runtime finds by name.
 namespace driver {
 
 // The driver numbers its errors as the runtime does, and the runtime has a text for each.
@@ -134,6 +135,7 @@ struct physical_traits {
 /// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
 /// before it ends. Move-only; moved-from is empty.
 /// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
+/// Example: tests/runtime/virtual_memory.sim.cpp
 class address_range {
 public:
     address_range() noexcept = default;  ///< empty

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+
+/// Bodies for kernels compiled by nvcc, which the simulated runtime runs in their place.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +15,7 @@
 namespace cuota::inline v0::simulator {
 
 /// The launch of a kernel, as <<<grid, block, shared_bytes>>> gave it.
+/// Example: tests/simulator/control_host_kernels.cpp
 struct launch_shape {
     dim3 grid,                     ///< in blocks
         block;                     ///< in threads
@@ -26,6 +29,7 @@ struct launch_shape {
 };
 
 /// What a kernel that nvcc has compiled does on the simulator, where code for a device cannot run.
+/// Example: tests/simulator/control_host_kernels.cpp
 struct host_kernel {
     /// What a launch copies of one argument.
     struct parameter {

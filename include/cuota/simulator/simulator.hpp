@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+
+/// Control of the simulated CUDA runtime: its shape, faults, checks and clock, and what it has seen.
 #pragma once
 
 #include <chrono>
@@ -59,6 +61,7 @@ struct options {
 /// memory of cuMemCreate until its last handle and its last mapping are gone.
 /// A graph counts from the end of its capture, a capture not at all.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
+/// Example: tests/simulator/control_counts.cpp
 struct live_counts {
     std::size_t device_allocations = 0;   ///< of whatever call, cuMemCreate too
     std::size_t device_bytes = 0;         ///< a multiple of 512
@@ -82,6 +85,7 @@ struct live_counts {
 
 /// What broke a rule of CUDA. Wrong calls are refused; work that touches what is not there fails its device; races,
 /// writes beside an allocation and uninitialised reads are told, and the work goes on.
+/// Example: tests/simulator/control_bugs_memory.cpp
 struct misuse_counts {
     std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
     std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
@@ -153,6 +157,7 @@ enum class host_access {
 CUOTA_SIMULATOR_API void set_host_access(host_access wanted);
 
 /// Host code touched memory of a device. what(): the place, the address, the allocation and where it was made.
+/// Example: tests/simulator/control_bugs_host.cpp
 class CUOTA_SIMULATOR_API host_access_error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -187,6 +192,7 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 
 /// The most device memory in use at once since the start, `reset` or `reset_peaks`, in units of 512 bytes as
 /// cudaMemGetInfo sees it: what pools keep cached is part of it, other programs' memory is not.
+/// Throws: std::invalid_argument for a device that does not exist
 [[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_device_bytes(int device = 0);
 
 /// The most pinned host memory in use at once, in bytes as asked for.
@@ -273,6 +279,7 @@ enum class schedule {
 };
 
 /// The schedule of now, and whether its seed alone would replay it.
+/// Example: tests/simulator/control_schedule.cpp
 struct schedule_facts {
     schedule how;            ///< as it was set or the environment says
     std::uint64_t seed;      ///< of `late`
@@ -295,6 +302,7 @@ CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 /// `latency`, then its bytes over the speed of its direction, in real time, in which other streams go on. (The
 /// rows of a 2D copy have one latency.) Memsets and copies between host and host take none. Kernels take
 /// `kernel`, or what `set_kernel_time` says; as many run at once as streams allow. Events show all that.
+/// Example: tests/simulator/control_link.cpp
 struct link_options {
     std::uint64_t to_device = 0;          ///< bytes per second from host to device; zero: no limit
     std::uint64_t to_host = 0;            ///< likewise, from device to host
@@ -329,7 +337,7 @@ enum class traffic {
     kernel      ///< no copy
 };
 
-/// A copy on its engine, or a kernel.
+/// A copy on its engine, or a kernel. Example: tests/simulator/control_link.cpp
 struct passage {
     traffic what;                    ///< which way, or a kernel
     int device;                      ///< its stream's
@@ -350,6 +358,7 @@ struct passage {
 ///
 /// Host calls that wait for unfinished work (synchronise, cudaFree, cudaDeviceReset, a copy to pageable memory, `reset`) never
 /// return while the calling thread is also the one to end the hold.
+/// Example: tests/simulator/control_graphs.cpp
 class CUOTA_SIMULATOR_API hold {
 public:
     hold();   ///< returns at once: work that has started runs on
@@ -379,7 +388,7 @@ CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
 /// A pair of functions on a pair of streams is told once for an allocation. After 1000 lines races are counted only.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> order_reports();
 
-/// How much the checker has looked at.
+/// How much the checker has looked at. Example: tests/simulator/control_races.cpp
 struct order_counts {
     std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when borrowed or declared
     std::uint64_t conflicts =
