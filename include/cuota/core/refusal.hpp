@@ -14,7 +14,7 @@
 
 namespace cuota::inline v0 {
 
-/// Bytes that somebody holds of a budget, under one tag and from one place. Example: tests/core/refusal.cpp
+/// Bytes that somebody holds of a budget, under one tag and from one place. Example: tests/core/next_steps.cpp
 struct holding {
     tag name{};              ///< empty: nobody named it
     place where{};           ///< of the request; line 0: not known

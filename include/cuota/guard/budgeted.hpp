@@ -128,7 +128,7 @@ private:
 template <resource Upstream = device_memory>
 class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
 public:
-    /// Holds nothing yet, and both for as long as a copy is there. Throws: std::bad_alloc.
+    /// Charges nothing yet; keeps the budget and Upstream as long as a copy is there. Throws: std::bad_alloc.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
         : budgeted::accounted{
               shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}

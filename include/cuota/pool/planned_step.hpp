@@ -138,7 +138,7 @@ private:
 /// The planned step of requests that are known before any is made: in their order, each from its request up to its
 /// release, counted in requests and releases of the step from 0, or by any other count that goes up.
 /// Throws: misuse, which names the row, for requests that are not in order, and as plan_offsets.
-/// Cost:   that of plan_offsets. Example: tests/pool/planned_step.cpp
+/// Cost:   that of plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
 [[nodiscard]] inline planned_step plan_requests(std::span<lifetime const> requests,
                                                 plan_options const& options = {},
                                                 place where = place::here()) {

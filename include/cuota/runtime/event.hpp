@@ -39,7 +39,7 @@ struct event_traits {
 /// Order:   stands for what was enqueued on the stream before it; `stream_ref::wait` makes another stream come after.
 /// Threads: any may wait and ask; one at a time records or moves it.
 /// Throws:  cuda_error.
-/// Cost:    a CUDA call, one or two more to make one: keep it, and record again.
+/// Cost:    a CUDA call to record, to ask or to wait; some more to make one: keep it, and record again.
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
@@ -105,7 +105,7 @@ private:
 /// Throws:  cuda_error.
 /// Order:   stands for what was enqueued on the stream before it.
 /// Threads: one at a time.
-/// Cost:    a CUDA call to record or to ask, one or two more to make one.
+/// Cost:    a CUDA call to record or to ask; some more to make one.
 /// Example: tests/runtime/event.sim.cpp
 class time_mark {
 public:

@@ -43,7 +43,7 @@ inline std::uint64_t id_of(cudaStream_t native) {
 /// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
 /// a `stream` need not: owners of memory keep a share of it.
 /// Threads: any.
-/// Throws:  what asks CUDA, cuda_error; nothing to make or copy one.
+/// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
 /// Cost:    of a `stream` the device and the id are known; of a native handle each is a CUDA call.
 /// Example: tests/runtime/stream.sim.cpp
 class stream_ref {
