@@ -106,7 +106,8 @@ private:
 };
 
 /// A budget on the way from the asked one to its root could not hold the request.
-/// Caches were asked first: what they gave back was not enough. Example: examples/first.cpp
+/// A charge has asked caches before, as far as all of them together could give what is missing.
+/// Example: examples/first.cpp
 class budget_exceeded : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.

@@ -36,7 +36,7 @@ struct place {
 class tag {
 public:
     constexpr tag() noexcept = default;
-    /// Of a string literal; no other text converts.
+    /// Of a string literal: of text that is known when it is compiled.
     consteval tag(char const* literal) noexcept : text_{literal} {}
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.

@@ -16,7 +16,7 @@
 namespace cuota::inline v0 {
 
 /// A device by its ordinal. A value; owns nothing, and may name one that is not there: what is asked of it throws then.
-/// Threads: any. Cost: a call of CUDA or a few for each question; `name` is kept. Throws: cuda_error.
+/// Threads: any. Throws: cuda_error. Cost: a call of CUDA or a few for each question; `name` is kept.
 /// Example: tests/runtime/device.cpp
 class device {
 public:

@@ -102,9 +102,9 @@ private:
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
 /// than an event. Move-only; moved-from may only be destroyed or assigned to.
-/// Throws:  cuda_error.
 /// Order:   stands for what was enqueued on the stream before it.
 /// Threads: one at a time.
+/// Throws:  cuda_error; misuse in a capture.
 /// Cost:    a CUDA call to record or to ask; some more to make one.
 /// Example: tests/runtime/event.sim.cpp
 class time_mark {
