@@ -19,8 +19,8 @@ enum class last_batch { partial, drop, pad };
 
 /// This process among several that share an epoch: each takes its part of every step.
 struct shard {
-    std::uint64_t rank = 0;
-    std::uint64_t world = 1;
+    std::uint64_t rank = 0;   ///< below world
+    std::uint64_t world = 1;  ///< processes
 };
 
 namespace detail {

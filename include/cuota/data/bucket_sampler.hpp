@@ -50,6 +50,7 @@ template <source S>
 /// Throws:  misuse on construction for windows or buckets of no samples, or buckets larger than their window.
 /// Cost:    8 bytes a sample, shared by copies, and 48 bytes a sample of a window; log(window) a sample. Drawing allocates
 ///          nothing.
+/// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
     /// As many lengths as the source has samples, in any unit: sample_lengths.
@@ -64,6 +65,7 @@ public:
                          std::to_string(n) + " samples"};
         return n;
     }
+    /// A lock, held while a window is sorted if it is not one of those drawn from lately.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         std::scoped_lock const lock{shared_->guard};
         while (!out.empty()) {
@@ -76,6 +78,7 @@ public:
             out = out.subspan(n);
         }
     }
+    /// Of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
 private:
