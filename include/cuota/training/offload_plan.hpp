@@ -179,6 +179,7 @@ private:
 /// Throws: out_of_memory where the room is less than least_offload_bytes: `asked` is that, and the cause names the
 ///         stage; misuse for a chain that is none.
 /// Cost:   L stages: some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
+/// Threads: any; the host alone. Example: examples/deep_plan.hpp
 [[nodiscard]] inline chain_schedule offload_plan(chain const& c, std::size_t room,
                                                  place where = place::here()) {
     chain_schedule everything = store_all_plan(c, where);

@@ -14,11 +14,11 @@ namespace cuota::inline v0 {
 
 /// One device's run of its stages over one micro-batch.
 struct pipeline_act {
-    std::size_t device = 0;
-    std::size_t part = 0;  ///< which micro-batch
-    bool is_backward = false;
+    std::size_t device = 0;    ///< its number, from 0
+    std::size_t part = 0;      ///< which micro-batch
+    bool is_backward = false;  ///< false: forward
 
-    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;
+    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;  ///< in all three
 };
 
 /// What all devices do, each in the order in which it stands here; nothing stands before what it needs.

@@ -29,9 +29,9 @@ enum class retry_from {
 
 /// How with_retry goes on. Sizes are samples.
 struct retry_options {
-    std::size_t largest = 0;   ///< of a part, to begin with; 0: the whole batch
-    std::size_t smallest = 1;  ///< of a part: when one of that size is refused, so is the batch
-    retry_from from = retry_from::begin;
+    std::size_t largest = 0;              ///< of a part, to begin with; 0: the whole batch
+    std::size_t smallest = 1;             ///< of a part: when one of that size is refused, so is the batch
+    retry_from from = retry_from::begin;  ///< where it goes on after a refusal
     /// Sets the gradients to zero, and all else that a step adds to. Called before the first part, and again whenever the
     /// batch begins anew. Has to be there for that.
     std::function<void()> begin{};
