@@ -31,6 +31,7 @@ namespace cuota::inline v0 {
 class device_limits {
 public:
     device_limits() = default;
+    /// `source` stands for the text in a message. Throws: misuse.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {
             std::size_t const comma = rest.find(',');

@@ -29,9 +29,11 @@ namespace cuota::inline v0 {
 /// Made in a handler of the refusal. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
 class rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
+    /// Copies the facts of the refusal that is being handled.
     explicit rmm_out_of_memory(cuota::out_of_memory const& refused)
         : rmm::out_of_memory{refused.what()}, refused_{refused} {}
 
+    /// With its facts.
     [[nodiscard]] cuota::out_of_memory const& refused() const noexcept { return refused_; }
 
 private:
