@@ -53,16 +53,16 @@ enum class severity {
 
 /// One finding. Sizes are bytes; what they are of each kind stands at finding_kind.
 struct finding {
-    finding_kind kind{};
-    severity level = severity::note;
-    std::string text{};     ///< one line for people, with the figures that it rests on
-    std::size_t bytes = 0;  ///< what is at stake
-    std::string whose{};    ///< the pool, resource, budget or device, by name
-    tag name{};             ///< whose bytes, or most of them, where that is known
-    place where{};          ///< from where in the program
-    std::size_t of = 0;     ///< what `bytes` is to be compared with
-    std::size_t count = 0;
-    std::size_t steps = 0;  ///< over how many steps it was seen; 0: it is of one moment
+    finding_kind kind{};              ///< which rule found it
+    severity level = severity::note;  ///< how much it matters
+    std::string text{};               ///< one line for people, with the figures that it rests on
+    std::size_t bytes = 0;            ///< what is at stake
+    std::string whose{};              ///< the pool, resource, budget or device, by name
+    tag name{};                       ///< whose bytes, or most of them, where that is known
+    place where{};                    ///< from where in the program
+    std::size_t of = 0;               ///< what `bytes` is to be compared with
+    std::size_t count = 0;            ///< see finding_kind
+    std::size_t steps = 0;            ///< over how many steps it was seen; 0: it is of one moment
     std::size_t in_one_piece =
         0;  ///< of fragmentation: what would be free side by side without `count` blocks
 };

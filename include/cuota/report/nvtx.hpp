@@ -86,9 +86,11 @@ namespace detail {
 /// Threads: the one that made it, for all of its life. Throws: nothing. Cost: without a tool, a load and a branch.
 class nvtx_range {
 public:
+    /// Begins now; the tool copies the name.
     explicit nvtx_range(char const* name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
+    /// Begins now; the tool is told the text once.
     explicit nvtx_range(tag name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
@@ -105,17 +107,21 @@ private:
 };
 
 /// A range that may end on another thread and in any order: the life of an allocation, a step that others finish.
+/// Example: nvtx_life life{tag{"batch"}, bytes};  // until it ends or is moved away
 /// Move-only. Threads: as any value. Throws: nothing. Cost: without a tool, a load and a branch.
 class nvtx_life {
 public:
     nvtx_life() noexcept = default;
+    /// Begins now; bytes are its payload.
     explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
         id_ = nvtxDomainRangeStartEx(detail::nvtx_domain(), &a);
         is_live_ = true;
     }
+    /// The other one ends nothing.
     nvtx_life(nvtx_life&& other) noexcept : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
+    /// Ends its own range first.
     nvtx_life& operator=(nvtx_life&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -165,11 +171,13 @@ inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 /// Tools draw it as a curve. Where the toolkit's NVTX has no counters (before 3.2), `is_supported` is false and a sample is
 /// nothing. The name is copied by the tool.
 /// Threads: any. Throws: nothing. Cost: without a tool, a load and a branch.
+/// Example: static nvtx_counter const held{"held"}; held.sample(budget.held());
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;
+    static constexpr bool is_supported = true;  ///< false: this NVTX has no counters, and nothing is done
 
+    /// Known to the tool from now on.
     explicit nvtx_counter(char const* name) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxSemanticsCounter_t bytes{};
@@ -199,9 +207,9 @@ public:
 private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
-    static constexpr bool is_supported = false;
-    explicit nvtx_counter(char const*) noexcept {}
-    void sample(std::size_t) const noexcept {}
+    static constexpr bool is_supported = false;     ///< true: this NVTX has counters
+    explicit nvtx_counter(char const*) noexcept {}  ///< known to the tool, where there are counters
+    void sample(std::size_t) const noexcept {}      ///< bytes from now on, where there are counters
 #endif
 };
 

@@ -20,13 +20,13 @@ namespace cuota::inline v0 {
 
 /// What is live under one tag. Bytes.
 struct tag_total {
-    tag name{};
-    std::size_t pools = 0;       ///< how many of them know the tag
-    std::size_t first_pool = 0;  ///< the first of them: an index in memory_snapshot::pools
-    std::size_t live_blocks = 0;
-    std::size_t requested = 0;
-    std::size_t allocated = 0;  ///< rounded up to the pools' granules
-    std::size_t oldest = 0;     ///< how many steps have begun since the first of them was taken
+    tag name{};                   ///< the same in each pool
+    std::size_t pools = 0;        ///< how many of them know the tag
+    std::size_t first_pool = 0;   ///< the first of them: an index in memory_snapshot::pools
+    std::size_t live_blocks = 0;  ///< count
+    std::size_t requested = 0;    ///< as asked for
+    std::size_t allocated = 0;    ///< rounded up to the pools' granules
+    std::size_t oldest = 0;       ///< how many steps have begun since the first of them was taken
     /// The most that was allocated, since recorders look on; none where one of the pools has no recorder. Peaks of
     /// several pools are of different moments: their sum, as it stands here, was perhaps never reached, and is never
     /// less than what was.

@@ -68,7 +68,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Throws: misuse when the counts differ or the memory overlaps; cuda_error. Nothing is enqueued then.
 /// Cost:   one kernel.
 /// Example:
-///     cuota::cast(s, weights.read(s).span(), halves.write(s).span());
+///     cuota::cast(s, weights, halves);  // device_buffers of float and half, of one count
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From const> from, device_span<To> to, place where = place::here()) {
     detail::check_counts("cast", from.size(), to.size(), where);
