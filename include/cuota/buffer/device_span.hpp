@@ -26,6 +26,7 @@ class CUOTA_POINTER device_span {
 public:
     using element_type = T;  ///< const for one that is read only
 
+    /// Of nothing.
     CUOTA_HOST_DEVICE constexpr device_span() noexcept : data_{nullptr}, size_{0} {}
     /// Of a pointer into device memory, `size` elements; nobody checks that they are there. Nameless in messages.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept

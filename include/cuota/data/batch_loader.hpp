@@ -317,7 +317,8 @@ public:
     [[nodiscard]] loader_plan const& plan(place where = place::here()) const {
         return checked_engine(where).plan();
     }
-    [[nodiscard]] std::uint64_t size(place where = place::here()) const {  ///< samples
+    /// Samples of the source, not positions of an epoch.
+    [[nodiscard]] std::uint64_t size(place where = place::here()) const {
         return checked_engine(where).size();
     }
     /// Of a batch.

@@ -22,7 +22,20 @@
 namespace cuota::inline v0 {
 
 /// The type of one number. Always in the byte order of this machine once it has been gathered.
-enum class element_type : std::uint8_t { u8, i8, i16, u16, i32, u32, i64, u64, f16, f32, f64, bf16 };
+enum class element_type : std::uint8_t {
+    u8,   ///< unsigned, 8 bits; bool and bytes, too
+    i8,   ///< signed
+    i16,  ///< signed
+    u16,  ///< unsigned
+    i32,  ///< signed
+    u32,  ///< unsigned
+    i64,  ///< signed
+    u64,  ///< unsigned
+    f16,  ///< IEEE half: `half`
+    f32,  ///< float
+    f64,  ///< double
+    bf16  ///< the upper 16 bits of a float: `bfloat16`
+};
 
 /// 1 to 8.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {

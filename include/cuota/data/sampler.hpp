@@ -179,7 +179,7 @@ private:
 /// Any of these, or a program's own. One indirect call a batch. Copies share it.
 class any_sampler {
 public:
-    any_sampler() : any_sampler{sequential_sampler{}} {}
+    any_sampler() : any_sampler{sequential_sampler{}} {}  ///< in the source's order
     /// Holds a copy, which copies of this share.
     template <class S>
         requires(!std::same_as<S, any_sampler>)

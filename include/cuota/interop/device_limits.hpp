@@ -30,7 +30,7 @@ namespace cuota::inline v0 {
 /// spaces. Throws: misuse that names where the text is from and the item that is wrong.
 class device_limits {
 public:
-    device_limits() = default;
+    device_limits() = default;  ///< every device is `unlimited`
     /// `source` stands for the text in a message. Throws: misuse.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {

@@ -100,7 +100,10 @@ private:
 };
 
 /// What host memory is called, cuda_host or cpu: not every consumer knows pinned memory.
-enum class dlpack_host { pinned, plain };
+enum class dlpack_host {
+    pinned,  ///< cuda_host
+    plain    ///< cpu
+};
 
 }  // namespace cuota::inline v0::inline CUOTA_DLPACK
 

@@ -4,8 +4,8 @@
 /// DLPack's structures, and what C++ calls their element types: how array libraries hand tensors to each other.
 #pragma once
 
-// The program's own header is taken where it has the versioned structure, of DLPack 1.0; else these are declared here, as
-// they are laid out there.
+/// The inline namespace of what knows DLPack's structures, which are two sets of types: the program's own header is taken
+/// where it has the versioned structure, of DLPack 1.0; else they are declared here, as they are laid out there.
 #if !defined(DLPACK_MAJOR_VERSION) && __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #endif
@@ -86,16 +86,21 @@ inline constexpr std::uint32_t minor_version = 0;  ///< all that is used here
 inline constexpr std::uint64_t read_only = 1;      ///< of the flags
 
 /// Where a tensor's memory is.
-enum class place_of : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
+enum class place_of : std::int32_t {
+    cpu = 1,           ///< the host's
+    cuda = 2,          ///< a CUDA device's
+    cuda_host = 3,     ///< page-locked, the host's
+    cuda_managed = 13  ///< of both
+};
 
 /// What an element is, beside its bits and lanes.
 enum class kind_of : std::uint8_t {
-    integer = 0,
-    unsigned_integer = 1,
-    real = 2,
-    bfloat = 4,
-    complex = 5,
-    boolean = 6
+    integer = 0,           ///< signed
+    unsigned_integer = 1,  ///< without a sign
+    real = 2,              ///< IEEE
+    bfloat = 4,            ///< bfloat16
+    complex = 5,           ///< two reals side by side; bits of both
+    boolean = 6            ///< 0 or 1, mostly 8 bits
 };
 
 static_assert(sizeof(version) == 8 && sizeof(device) == 8 && sizeof(data_type) == 4);
@@ -130,6 +135,7 @@ struct dlpack_type_of<T> {
     /// One lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(kind), 8 * sizeof(T), 1};
 };
+/// As std::uint8_t.
 template <>
 struct dlpack_type_of<std::byte> : dlpack_type_of<std::uint8_t> {};
 /// Real, 16 bits.

@@ -4,10 +4,11 @@
 /// How MPI is called: every result is looked at, and every call is made by a thread that may make it.
 #pragma once
 
-// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
+/// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX 1
 #endif
+/// The same, as MPICH calls it.
 #if !defined(MPICH_SKIP_MPICXX)
 #define MPICH_SKIP_MPICXX 1
 #endif

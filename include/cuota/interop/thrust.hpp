@@ -4,7 +4,7 @@
 /// Thrust's algorithms on leases, in order of a stream, with scratch memory of a resource. Not in cuota.hpp: it needs CCCL.
 #pragma once
 
-// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.
+/// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.
 #if !defined(__CUDACC__) && !defined(THRUST_DEVICE_SYSTEM)
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #endif
@@ -23,7 +23,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
-// What depends on Thrust's system tells so by its name: a program may have files of several.
+/// The inline namespace of what depends on Thrust's system: a program may have files of several.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda

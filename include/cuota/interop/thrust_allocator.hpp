@@ -103,7 +103,7 @@ public:
     /// The same for elements of another type.
     template <class U>
     struct rebind {
-        using other = thrust_allocator<U>;  ///< thrust_allocator<U>
+        using other = thrust_allocator<U>;  ///< this, of U
     };
 
     /// Throws: misuse when kernels could not reach the memory.

@@ -25,8 +25,8 @@ enum class event_kind {
     refused,           ///< a budget, or the device, refused a request
     reclaimed,         ///< a cache gave back what it did not use, because a budget was short
     step_begun,        ///< of a pool
-    step_ended,
-    noted,  ///< what the program said (recorder::note)
+    step_ended,        ///< of a pool
+    noted,             ///< what the program said (recorder::note)
 };
 
 /// One event. Which of the figures mean something depends on its kind; the others are 0.

@@ -111,7 +111,7 @@ private:
 /// Move-only. Threads: as any value. Throws: nothing. Cost: without a tool, a load and a branch.
 class nvtx_life {
 public:
-    nvtx_life() noexcept = default;
+    nvtx_life() noexcept = default;  ///< of nothing
     /// Begins now; bytes are its payload.
     explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;

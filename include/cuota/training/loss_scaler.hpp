@@ -92,7 +92,7 @@ public:
     using options = loss_scaler_options;   ///< as other classes call theirs
     using state_type = loss_scaler_state;  ///< what state() gives
 
-    loss_scaler() = default;
+    loss_scaler() = default;  ///< with the options' defaults
     /// Throws: misuse for options that make no sense, named by their number.
     explicit loss_scaler(options const& o, place where = place::here()) : options_{o} {
         check_options(where);

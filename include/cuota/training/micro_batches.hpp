@@ -64,7 +64,7 @@ public:
         using reference = micro_batch;                      ///< by value
         using pointer = void;                               ///< there is none
 
-        constexpr iterator() noexcept = default;
+        constexpr iterator() noexcept = default;  ///< of no range: only to be assigned to
         /// Undefined behind the last.
         [[nodiscard]] constexpr micro_batch operator*() const noexcept { return part(n_, micro_, index_); }
         /// The part i further on.

@@ -44,7 +44,10 @@ struct placement_device {
 };
 
 /// What is to be small at the device where it is largest.
-enum class placement_balance { time, memory };
+enum class placement_balance {
+    time,   ///< time(): the slowest device's
+    memory  ///< bytes(): the fullest device's
+};
 
 /// What place_layers is to aim at.
 struct placement_options {
