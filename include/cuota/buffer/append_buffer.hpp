@@ -17,6 +17,7 @@
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// What kernels get of an append_buffer. A value; owns nothing.
+/// Threads: any of a kernel. Throws: nothing; in checked builds see device_span. Cost: an atomic addition for each element.
 template <class T>
 class device_appender {
 public:

@@ -108,6 +108,7 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
 /// Copies pinned elements to a buffer of the same count, in order of s, and keeps them until that is over.
 /// Throws: misuse when the counts differ, or s is captured; cuda_error. `from` is unchanged then.
 /// Cost:   a copy and two events; no host wait, no copy on the host.
+/// Threads: one at a time for either. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
                                      place where = place::here()) {
@@ -127,6 +128,7 @@ template <class T>
     return {std::move(to), s};
 }
 /// The same, to memory that it takes. Throws: as pinned_buffer on construction, too.
+/// Cost: page-locking, which takes longer than the copy: hand memory on where a copy is made again and again.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
                                        any_resource memory = pinned_memory{}, tag name = {},
@@ -134,6 +136,7 @@ template <class T>
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
 /// The same, charged to a budget for host memory: bytes of the buffer, until the copy ends or `take` hands them on.
+/// Throws: as above; budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
                                        tag name = {}, place where = place::here()) {

@@ -40,6 +40,7 @@ inline namespace CUOTA_VIEWS {
 ///     auto const weights = w.read(s);
 ///     cuota::device_matrix const m{weights, rows, columns};  // as long as the lease
 /// Units: elements. Cost: unchecked it is a pointer and three numbers, and an index one multiplication.
+/// Threads: as the memory.
 template <class T>
 class CUOTA_POINTER device_matrix {
 public:

@@ -30,6 +30,7 @@ struct begin_scratch_anew {
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// What kernels get of a scratch_arena. A value; owns nothing.
+/// Threads: any of a kernel. Throws: in checked builds misuse for a part that is not there, as device_span says it.
 class device_scratch {
 public:
     /// Pieces begin at multiples of it. Bytes.

@@ -38,6 +38,7 @@ namespace cuota::inline v0 {
 /// Threads: one at a time.
 /// Cost:    the first use by a stream is one wait in it, the end one event for each stream that used it; nothing is
 ///          allocated or copied.
+/// Throws:  as each says; misuse when moved from.
 /// Example: examples/first.cpp
 class batch {
 public:
@@ -142,6 +143,7 @@ private:
 /// Leaving early is as good as finishing: what was read ahead is dropped, and the loader is ready for another epoch.
 /// Order:   batches come in the order of the epoch, whoever read them.
 /// Threads: one at a time; its stop_token from any.
+/// Throws:  as next. Cost: nothing is allocated.
 /// Example:
 ///     auto epoch = loader.epoch(0, stop);
 ///     while (auto batch = epoch.next()) step(batch->view<float>(stream), stream);
@@ -240,6 +242,9 @@ private:
 /// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
 /// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
 ///
+/// Units:   samples for counts, bytes for memory.
+/// Order:   copies run on a stream of its own; `batch::view` puts who uses a batch behind its copy.
+/// Cost:    of a batch one gather, by a worker, one copy, and the kernels of a transform; nothing is allocated.
 /// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back, stop an epoch, or ask
 /// for state and stats.
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse

@@ -25,6 +25,7 @@ namespace cuota::inline v0 {
 
 /// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
 /// Throws: misuse for a field that is not ragged; what the source throws.
+/// Threads: any. Cost: one call of `lengths` for 1024 samples; 8 bytes a sample.
 template <source S>
     requires detail::tells_lengths<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {

@@ -89,6 +89,7 @@ static_assert(source<cifar_file>);
 ///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
 ///         class of the set. Every label that is handed out is one.
 /// Cost:   that of a raw_source for each file, and a look at each label.
+/// Threads: as any source.
 class cifar_source {
 public:
     /// By path, in the order of their samples.

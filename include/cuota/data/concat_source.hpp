@@ -30,6 +30,7 @@ namespace cuota::inline v0 {
 ///         64 bits count.
 /// Cost:   samples that follow each other in the request and lie in one part are one gather of that part, up to
 ///         1024 of them. No allocation up to 16 fields.
+/// Threads: as any source.
 /// Example: cuota::concat_source all{cuota::npy_source{"a.npy"}, cuota::npy_source{"b.npy"}};
 class concat_source {
 public:

@@ -116,6 +116,7 @@ private:
 ///         not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
 /// Cost:   a gather reads through a scratch of 256 KiB, or of one sample if that is larger, for each thread that reads at
 ///         once; made when it is first needed.
+/// Threads: as any source.
 template <source S>
 class converted_source {
 public:

@@ -21,6 +21,7 @@ namespace cuota::inline v0 {
 
 /// One batch that has come to the device, and the room for what is to be made of it. Valid for one call of
 /// device_transform::run, on the host; the views for work on `stream` that the call enqueues.
+/// Threads: the one that run is called on.
 class transform_job {
 public:
     /// Made by the loader.

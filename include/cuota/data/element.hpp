@@ -109,6 +109,7 @@ private:
 };
 
 /// "images u8[28, 28]", "words u32[*]".
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string field_text(field const& f) {
     std::string text = f.name + ' ' + element_name(f.type);
     if (f.shape.empty() && !f.is_ragged) return text;
@@ -122,6 +123,7 @@ private:
 }
 
 /// "images u8[28, 28], labels u8".
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string fields_text(std::span<field const> fields) {
     std::string text;
     for (field const& f : fields) text += (text.empty() ? "" : ", ") + field_text(f);

@@ -28,6 +28,7 @@ namespace cuota::inline v0 {
 ///
 /// Throws: data_error when the header is none, or the file's size is not exactly the one of its dimensions.
 /// Cost:   that of a raw_source, and a pass over the gathered batch for elements of more than one byte.
+/// Threads: as any source.
 /// Example: examples/train_ranks.cpp
 class idx_source {
 public:

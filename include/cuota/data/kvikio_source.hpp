@@ -48,6 +48,7 @@ namespace cuota::inline v0 {
 /// Cost:    samples that follow each other are one read, in tasks of at most KvikIO's defaults::task_size: small records in any
 ///          order are sooner read by the source itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
+/// Threads: as any source.
 class kvikio_source {
 public:
     static constexpr bool fills_device_memory = true;  ///< a loader may have its slots on the device

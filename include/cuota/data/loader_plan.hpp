@@ -230,6 +230,7 @@ using batch_size_of = std::size_t loader_options::*;
 /// The memory that a loader of this source would take, in bytes. Takes nothing, charges nothing, and reads nothing.
 /// Throws: misuse for options that make no loader.
 /// Cost:   with automatic_batch or automatic_rows some plans more, as many as their number has bits.
+/// Threads: any.
 /// Example:
 ///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
 template <source S>

@@ -116,6 +116,7 @@ namespace detail {
 }  // namespace detail
 
 /// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string stats_text(loader_stats const& s) {
     double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
     double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;

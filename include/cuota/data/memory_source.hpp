@@ -83,6 +83,7 @@ private:
 ///
 /// Throws: misuse when the values are not a whole number of samples.
 /// Cost:   a copy of the source shares the values. A gather copies every sample once and allocates nothing.
+/// Threads: as any source.
 /// Example: cuota::memory_source images{"images", std::move(pixels), {28, 28}};
 class memory_source {
 public:

@@ -206,6 +206,7 @@ private:
 /// Throws: data_error, which names what the file has and cannot be: Python objects, structured, Fortran
 ///         order, big-endian, a size that is not the one of its shape.
 /// Cost:   that of a raw_source; opening reads at most 10,012 bytes.
+/// Threads: as any source.
 /// Example: examples/first.cpp
 class npy_source {
 public:

@@ -20,6 +20,7 @@
 namespace cuota::inline v0 {
 
 /// A bar, the count of batches, their rate, the time that is left and who is slowest. At most 79 columns.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string progress_text(loader_stats const& s) {
     constexpr std::size_t width = 24;
     double const done = s.all_batches.value_or(0) != 0

@@ -35,6 +35,7 @@ namespace cuota::inline v0 {
 /// Throws: misuse for offsets that go down, or beyond the rows; data_error when they come from a source.
 /// Cost:   8 bytes a sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once, if the
 ///         source has gather_runs, or 4096 rows by their numbers; it allocates nothing for up to 16 fields.
+/// Threads: as any source.
 template <source Rows>
 class ragged_source {
 public:

@@ -74,6 +74,7 @@ private:
 ///         contradicts itself.
 /// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
 ///         and allocates nothing.
+/// Threads: as any source.
 /// Example: cuota::raw_source events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
 class raw_source {
 public:

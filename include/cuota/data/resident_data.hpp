@@ -242,6 +242,7 @@ struct cached_loader {
 /// A loader that keeps the data on the device if all of it fits `how.device` beside its slots now, and streams it otherwise.
 /// Nobody is asked to give back for it. Order and batches are the same either way.
 /// Throws: as batch_loader; misuse without a budget for the device, which would say what the data may take.
+/// Threads: any. Cost: as resident_data, or as batch_loader.
 /// Example: auto [loader, cached] = cuota::cached_on_device(source, {.batch = 256, .device = budget, .seed = 1});
 template <source S>
 [[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how, place where = place::here()) {

@@ -51,6 +51,7 @@ namespace detail {
 }  // namespace detail
 
 /// All samples in the source's order. What a loader does that is given neither seed nor sampler.
+/// Threads, throws: as any sampler. Cost: nothing.
 class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
@@ -65,6 +66,7 @@ public:
 
 /// All samples, each once, in an order of each epoch's own.
 /// Cost: a few words whatever n is; see keyed_permutation.
+/// Threads, throws: as any sampler.
 /// Example: loader_options{.seed = 1}, which is short for .sampler = shuffle_sampler{1}
 class shuffle_sampler {
 public:
@@ -92,6 +94,7 @@ private:
 /// Where the blocks begin is each epoch's own, too: so every sample stands at every position equally often, although
 /// the last block is a short one, unless `block` divides n.
 /// Units: a block is a count of samples. Cost: a few words whatever n is.
+/// Threads, throws: as any sampler.
 /// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
 class block_shuffle_sampler {
 public:
@@ -137,6 +140,7 @@ private:
 
 /// Some samples, named one by one, in that order or, with a seed, in an order of each epoch's own. One may be named more
 /// than once.
+/// Threads, throws: as any sampler. Cost: 8 bytes a sample that is named.
 /// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
 class subset_sampler {
 public:
@@ -177,6 +181,7 @@ private:
 };
 
 /// Any of these, or a program's own. One indirect call a batch. Copies share it.
+/// Threads, throws: as the one inside.
 class any_sampler {
 public:
     any_sampler() : any_sampler{sequential_sampler{}} {}  ///< in the source's order

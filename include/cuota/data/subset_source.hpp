@@ -23,6 +23,7 @@ namespace cuota::inline v0 {
 ///
 /// Throws: misuse when the source has fewer.
 /// Cost:   a copy of the indices per gather; up to 1024 of them without an allocation.
+/// Threads: as any source.
 /// Example: cuota::subset_source train{all, 0, all.size() / 5 * 4};
 template <source Source>
 class subset_source {

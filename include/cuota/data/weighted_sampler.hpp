@@ -199,6 +199,7 @@ private:
 /// Threads: any; the first to draw of an epoch makes its order, while the others wait.
 /// Throws:  misuse on construction for weights that are negative or infinite, or all zero.
 /// Cost:    24 bytes a sample, shared by copies; draws * log(samples) once an epoch.
+/// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
 class weighted_shuffle_sampler {
 public:
     /// As many weights as the source has samples, and `draws` positions in an epoch.

@@ -24,6 +24,7 @@ namespace cuota::inline v0 {
 ///
 /// Throws: data_error, which names both files, when the sources are not of one size.
 /// Cost:   nothing beyond what its sources cost; a copy shares them.
+/// Threads: as any source.
 /// Example: cuota::zip_source both{cuota::npy_source{"images.npy"}, cuota::npy_source{"labels.npy"}};
 template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)

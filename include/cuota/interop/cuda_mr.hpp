@@ -180,11 +180,13 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
 ///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
 /// Throws: misuse when it is of another kind: then say which; std::bad_alloc.
+/// Threads: any. Cost: a little heap memory.
 template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>>{detail::handle_of(memory), name, where};
 }
 /// The same, of memory of this kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
+/// Throws: as above.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind>{detail::handle_of(memory), name, where};

@@ -235,6 +235,7 @@ private:
 ///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
 ///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
 /// granule, throws: as cuda_mr_upstream. on: the device that is current when r is asked; the thread's own by default.
+/// Threads: any. Cost: a little heap memory.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granule, device on, place where = place::here()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granule, on, where};

@@ -60,6 +60,7 @@ private:
 ///
 /// Made by to_dlpack. Whoever takes it out by `release` calls its deleter once, when it is not used any more: from any
 /// thread, after the pool's scope has ended as well. What is never taken out ends with this.
+/// Throws: nothing but where it says so. Threads: one at a time.
 class dlpack_tensor {
 public:
     /// Only release and the end may be asked of the other one: it has none.
@@ -228,6 +229,7 @@ template <dlpack_element T>
     return detail::tensor_of(std::move(made), data, at, ordinal);
 }
 /// All elements, as one row.
+/// Throws: as above.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, stream_ref consumer,
                                       place where = place::here()) {
@@ -242,6 +244,7 @@ template <dlpack_element T>
     return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
 }
 /// The same to read: the tensor says so, and others may read beside it.
+/// Throws: as above.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
                                       stream_ref consumer, place where = place::here()) {
@@ -270,6 +273,7 @@ template <dlpack_element T>
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
 /// The same to read: the tensor says so.
+/// Throws: as above.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {

@@ -256,6 +256,7 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 
 /// Host memory that another library owns; see from_dlpack_on_host. Its deleter is called at the end of this, once.
 /// Move-only; moved-from has no elements. Nobody orders what a stream does with it.
+/// Throws: nothing. Threads: one at a time. Cost: no copy.
 template <class T>
 class foreign_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -291,6 +292,7 @@ private:
 ///           host waits for the leases' work before the deleter is called, for DLPack tells the producer nothing of it.
 /// T:        const for what is read only; a tensor that says so is refused otherwise.
 /// Cost:     the extents are copied, the elements are not; no host wait.
+/// Threads:  any, one for a tensor.
 /// Example:
 ///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor*, of either structure
 ///     scale(theirs.read(stream), mine.write(stream), stream);
@@ -314,6 +316,7 @@ template <class T, class Managed>
 }
 
 /// The same of a tensor in host memory, pinned, managed or plain. What the producer enqueued there must be over.
+/// Throws: as above. Example: auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
 [[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};

@@ -41,6 +41,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// memory.
 ///
 /// Owns nothing, and ends with the lease: it is not made of a temporary. Its iterators are not checked.
+/// Throws: nothing. Cost: a pointer and a size.
 /// Example:
 ///     auto const keys = x.write(s);
 ///     run_thrust(s, pool, [r = thrust_range{keys}](auto const& on) { thrust::sort(on, r.begin(), r.end()); });

@@ -87,6 +87,7 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
 ///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
 ///
 /// Throws: std::bad_alloc.
+/// Threads: any. Example: examples/look.cpp
 [[nodiscard]] inline std::string diagnosis_text(std::vector<finding> const& findings) {
     std::size_t by_level[3] = {};
     for (finding const& f : findings) ++by_level[static_cast<std::size_t>(f.level)];

@@ -69,6 +69,7 @@ struct finding {
 
 /// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays
 /// in its order. Throws: std::bad_alloc, when nothing has changed.
+/// Cost: O(n log n).
 inline void sort_findings(std::vector<finding>& findings) {
     detail::sort_stably(findings, [](finding const& a, finding const& b) {
         return a.level != b.level ? a.level > b.level : a.bytes > b.bytes;

@@ -76,6 +76,7 @@ struct levels {
 };
 
 /// What the curve has at a moment: 0 before its first point. Cost: O(log n).
+/// Throws: nothing. Threads: any.
 [[nodiscard]] inline std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept {
     auto const after = std::ranges::upper_bound(curve.points, at, {}, &level_point::at);
     return after == curve.points.begin() ? 0 : (after - 1)->bytes;
@@ -321,6 +322,7 @@ inline void add_extremes(std::vector<level_point>& to, std::span<level_point con
 /// than n.
 ///
 /// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
+/// Threads: any. Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
 [[nodiscard]] inline std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
                                                          place where = place::here()) {
     if (n < 4) throw misuse{"downsample to " + std::to_string(n) + " points: 4 at least", where};

@@ -181,6 +181,7 @@ private:
 ///
 /// Throws: misuse for a source or step that the recording does not have, or a step of no source, before anything is
 /// written; data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one for a stream.
 /// Example: examples/look.cpp
 inline void write_lifetimes_csv(std::ostream& to, recording const& r,
                                 lifetimes_csv_options const& options = {}, place where = place::here()) {

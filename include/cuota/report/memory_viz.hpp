@@ -80,6 +80,7 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// Throws: misuse, before anything is written, for a source that the recording does not have and for a device beyond
 ///         1023; data_error when the stream takes no more (what it took stays there); std::bad_alloc.
 /// Cost:   O(n log n) in the events, for each device that has some; some 300 bytes of file for each event, streamed.
+/// Threads: any, one for a stream.
 /// Example: examples/look.cpp
 inline void write_memory_viz_json(std::ostream& out, recording const& r,
                                   memory_viz_options const& options = {}, place where = place::here()) {

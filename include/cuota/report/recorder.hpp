@@ -58,6 +58,7 @@ private:
 ///          events at the same time share a counter, and pay for it as for any other. A pool that is looked on takes its
 ///          lock for each request; one that is not has the same instructions as if there were no recorders.
 /// Units:   bytes; times in nanoseconds since recording::began.
+/// Throws:  as each says; never at an event.
 /// Example: examples/look.cpp
 class recorder {
 public:

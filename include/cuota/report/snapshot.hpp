@@ -128,6 +128,7 @@ private:
 }
 
 /// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
+/// Threads, throws, cost: as above.
 [[nodiscard]] inline memory_snapshot snapshot_of(scoped_pool const& pool,
                                                  snapshot_detail wanted = snapshot_detail::blocks) {
     return snapshot_of(pool.account(), wanted);

@@ -38,6 +38,8 @@ struct tag_total {
 
 /// One entry for each tag: most bytes first, then the highest peak, then by name.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not looked at.
+/// Threads: any.
+/// Example: for (auto const& t : cuota::tag_totals(cuota::snapshot_of(budget))) show(t.name.text(), t.allocated);
 [[nodiscard]] inline std::vector<tag_total> tag_totals(memory_snapshot const& all) {
     std::map<std::string_view, tag_total> by_name;
     for (std::size_t pool = 0; pool != all.pools.size(); ++pool)

@@ -81,6 +81,7 @@ void cast(stream_ref s, device_span<From> from, device_span<To> to, place where 
     cast(s, device_span<From const>{from}, to, where);
 }
 /// Of buffers, which it borrows on s. Throws: misuse for those that are borrowed elsewhere, too.
+/// Cost: one kernel.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, place where = place::here()) {
     auto const source = from.read(s, where);

@@ -29,6 +29,7 @@ namespace cuota::inline v0 {
 /// `is_saving()`. In backward: `input`, `result`, `saved`, `scratch`, `output_gradient` and `input_gradient`, where
 /// there is one: the first stage makes none, and the last one gets none.
 /// Throws: misuse when a value is asked for as a type of which its bytes are no whole number.
+/// Threads: one at a time. Cost: a value; nothing is asked of the device.
 /// Example: examples/deep_network.hpp
 class stage_run {
 public:

@@ -35,6 +35,7 @@ namespace cuota::inline v0 {
 /// Threads: one at a time. It stays where it is made.
 /// Units:   bytes, rounded up to the granule of each source.
 /// Cost:    of a run: some allocations and two calls a stage and recomputation, no synchronisation.
+/// Throws:  as each says; nothing stays held then.
 /// Example: examples/train_deep.hpp
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {

@@ -271,6 +271,7 @@ private:
 ///          that was not refused itself, an out_of_memory that names one that was. misuse; rank_gone; what a try throws.
 /// Cost:    1 try when a plan is right. Else at most bit_width(largest / multiple_of) + 1 with a plan, twice as many and
 ///          1 without; bit_width more where a margin meets sizes that do not fit though larger ones do.
+/// Threads: runs the step on the calling one.
 /// Example: examples/deep_plan.hpp
 template <std::invocable<std::size_t> Try>
 [[nodiscard]] batch_search find_batch_size(Try&& attempt, batch_search_options const& options,

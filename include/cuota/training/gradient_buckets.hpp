@@ -85,6 +85,7 @@ struct bucket_options {
 /// a sum; then all agree on how it went, and all throw. The gradients are of no use then; the next step begins anew.
 /// Threads: one at a time, as the link and the agreement.
 /// Cost:    one question a step, beside the sums; a copy to a slot and back for each gradient.
+/// Throws:  as each says. After a failure of the link every use is a misuse.
 /// Example: examples/train_ranks.cpp
 template <reduce_link Link>
 class gradient_buckets {

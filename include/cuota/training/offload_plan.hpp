@@ -159,6 +159,7 @@ private:
 /// The least room in which offload_plan finds a plan: what the records of a stage and of the one before take, gradients
 /// and scratch with them, at the stage where that is most. Bytes.
 /// Throws: misuse for a chain that is none. Cost: proportional to the stages.
+/// Threads: any.
 [[nodiscard]] inline std::size_t least_offload_bytes(chain const& c, place where = place::here()) {
     c.check(where);
     detail::offload_planner const planner{c, 0};

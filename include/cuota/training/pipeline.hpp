@@ -37,6 +37,7 @@ namespace cuota::inline v0 {
 /// Units:   bytes, rounded up to the granule of each device's memory.
 /// Cost:    of a step: some allocations and two calls a stage and micro-batch, one copy each way for each cut.
 /// Follows Huang et al. 2019 (GPipe) and Narayanan et al. 2019 (PipeDream's order).
+/// Throws:  as each says; nothing stays held then.
 class pipeline {
 public:
     /// `first`: the first stage of each device, as placement::cuts gives it. Throws: misuse for cuts that are none, another

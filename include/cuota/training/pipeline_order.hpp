@@ -67,6 +67,7 @@ private:
 /// every device, so gradients are summed in the order of a loop over them. As long as GPipe's order, with min(M, D - d)
 /// micro-batches kept where that keeps M. Follows Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
 /// Throws: misuse for no devices or no micro-batches. Cost: some (M + D) D steps.
+/// Threads: any.
 [[nodiscard]] inline pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
                                                       place where = place::here()) {
     if (devices == 0 || micro_batches == 0)

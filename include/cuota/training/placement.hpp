@@ -329,6 +329,9 @@ inline std::string placement::text() const {
 /// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
 ///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
 /// Cost:    at most D² L²/2 steps for L layers on D devices.
+/// Example:
+///     using cuota::placement_device;
+///     auto const where = place_layers(layers, {placement_device::of(gpu0), placement_device::of(gpu1)});
 [[nodiscard]] inline placement place_layers(std::vector<placed_layer> const& layers,
                                             std::vector<placement_device> const& devices,
                                             placement_options const& how = {}, place where = place::here()) {

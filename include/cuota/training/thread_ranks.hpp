@@ -123,6 +123,7 @@ private:
 /// Shared state: copies are the same group, which lives as long as one of its agreements.
 /// Threads: any.
 /// Cost:    a lock and a wake of all that wait, for each question.
+/// Throws:  as each says; rank_gone from the agreements.
 class thread_ranks {
 public:
     /// Throws: misuse for no ranks, and a deadline that is not in the future.

@@ -151,6 +151,7 @@ private:
 /// Throws:  the refusal of a smallest part, and out_of_memory on the ranks that were not refused; what the step throws
 ///          else; misuse. Gradients may hold a part of the batch then, and nothing that the step took is held.
 /// Cost:    at most log2(n) refusals; with ranks one agreement for each part.
+/// Threads: runs the step on the calling one.
 template <class Step>
     requires detail::retried_step<std::remove_reference_t<Step>> retried
     with_retry(std::size_t n, Step&& step, retry_options const& options, place where = place::here()) {
