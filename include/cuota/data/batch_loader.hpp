@@ -36,8 +36,8 @@ namespace cuota::inline v0 {
 /// Move-only; may outlive its loader.
 /// Units:   size() counts samples; views count elements.
 /// Threads: one at a time.
-/// Cost:    the first use by a stream is one wait in it, the end one event for each stream that used it; nothing is
-///          allocated or copied.
+/// Cost:    the first use by a stream is one wait in it, the end one event for each stream that used it, which is made
+///          when the slot sees that stream for the first time.
 /// Throws:  as each says; misuse when moved from.
 /// Example: examples/first.cpp
 class batch {

@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 enum class svg_theme {
     automatic,  ///< light or dark, as the reader's browser is; light where it does not say, and in print
     light,      ///< dark on white, whoever looks
-    dark,       ///< light on black, whoever looks
+    dark,       ///< light on dark grey, whoever looks
 };
 
 namespace detail {
