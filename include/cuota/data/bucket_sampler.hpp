@@ -25,6 +25,7 @@ namespace cuota::inline v0 {
 
 /// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
 /// Throws: misuse for a field that is not ragged; what the source throws.
+/// Threads: any. Cost: one call of `lengths` for 1024 samples; 8 bytes a sample.
 template <source S>
     requires detail::tells_lengths<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
@@ -50,6 +51,7 @@ template <source S>
 /// Throws:  misuse on construction for windows or buckets of no samples, or buckets larger than their window.
 /// Cost:    8 bytes a sample, shared by copies, and 48 bytes a sample of a window; log(window) a sample. Drawing allocates
 ///          nothing.
+/// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
     /// As many lengths as the source has samples, in any unit: sample_lengths.
@@ -64,6 +66,7 @@ public:
                          std::to_string(n) + " samples"};
         return n;
     }
+    /// A lock, held while a window is sorted if it is not one of those drawn from lately.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         std::scoped_lock const lock{shared_->guard};
         while (!out.empty()) {
@@ -76,6 +79,7 @@ public:
             out = out.subspan(n);
         }
     }
+    /// Of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
 private:

@@ -230,6 +230,8 @@ private:
 ///
 /// Throws: misuse for a size out of range or a source that the recording does not have, before anything is written;
 /// data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options = {},
                                place where = place::here()) {
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {
