@@ -11,7 +11,8 @@
 /// Of version 1.2.3 the 3.
 #define CUOTA_VERSION_PATCH 0
 
-// A message beats the parse errors an older standard would give further down.
+// A message beats the parse errors an older standard would give further down. Every header includes this one, or one that
+// does, before it uses anything new.
 #if defined(_MSVC_LANG)
 #if _MSVC_LANG < 202002L
 #error "cuota needs C++20: compile with /std:c++20 or later"

@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// The largest byte count there is; stands for "more than can be said" where a product overflowed.

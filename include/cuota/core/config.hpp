@@ -4,6 +4,8 @@
 /// Every macro of the library, with its default and its effect.
 #pragma once
 
+#include <cuota/version.hpp>
+
 /// Marks what kernels and host code call: compiled for both sides by nvcc, plain C++ for every other compiler.
 #if defined(__CUDACC__)
 #define CUOTA_HOST_DEVICE __host__ __device__

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// Receives an error that was met where throwing is impossible. Called outside every lock of the library.

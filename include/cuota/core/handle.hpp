@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// Owns a native handle as `Traits` describes it: `type`, `none()`, `close(type) noexcept`.

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// Base of state that handles share. Made with one owner; `shared` counts the rest.

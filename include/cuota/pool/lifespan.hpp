@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// For how long an allocation is meant to live. Example: tests/pool/pool_step.cpp
