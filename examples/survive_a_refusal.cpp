@@ -46,10 +46,10 @@ int main() {
         cuota::for_each_index(stream, activations.size(), forward{part.first, activations.write(stream)});
         cuota::for_each_index(stream, width, backward{activations.read(stream), gradient.write(stream)});
     };
-    cuota::retried const how =
-        cuota::with_retry(1500, run_part, {.begin = [&] {
-                              gradient = cuota::device_buffer<float>{width, stream, memory, "gradient"};
-                          }});
+    auto const begin = [&] {  // the batch, and again after a refusal
+        gradient = cuota::device_buffer<float>{width, stream, memory, "gradient"};
+    };
+    cuota::retried const how = cuota::with_retry(1500, run_part, {.begin = begin});
 
     std::printf("1500 samples in %zu parts of at most %zu, after %zu refusals\n", how.parts, how.part,
                 how.refusals);
