@@ -91,16 +91,16 @@ STRESS ?= 10000000
 .PHONY: stress
 stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, requests of PyTorch's threads, ends of loaders, for long; some under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-interop)
+	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-pytorch)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
-	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-interop '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-pytorch '[stress]'
 	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
-	@$(call build,tsan,--target test-guard --target test-pool --target test-data --target test-interop)
+	@$(call build,tsan,--target test-guard --target test-pool --target test-data --target test-pytorch)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]'
-	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-interop '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pytorch '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]'
 
 .PHONY: browser

@@ -110,19 +110,19 @@ private:
             for (std::uint64_t const length : lengths)
                 fingerprint = detail::fingerprint_of({fingerprint, length});
             auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
-            sorted.reserve(most);
-            for (window_order& w : lately) w.samples.reserve(most);
+            sorted_.reserve(most);
+            for (window_order& w : lately_) w.samples.reserve(most);
         }
 
         // Under the lock.
         [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number) {
-            for (window_order const& w : lately)
+            for (window_order const& w : lately_)
                 if (w.epoch == epoch && w.number == number) return w.samples;
-            std::swap(lately[0], lately[1]);  // what is drawn from again is found; the older one goes
-            lately[0].epoch = epoch;
-            lately[0].number = number;
-            order(epoch_key(seed, epoch), number, lately[0].samples);
-            return lately[0].samples;
+            std::swap(lately_[0], lately_[1]);  // what is drawn from again is found; the older one goes
+            lately_[0].epoch = epoch;
+            lately_[0].number = number;
+            order(epoch_key(seed, epoch), number, lately_[0].samples);
+            return lately_[0].samples;
         }
 
         std::uint64_t const seed;
@@ -138,12 +138,12 @@ private:
             std::uint64_t const begin = number * window;
             std::uint64_t const end = std::min(begin + window, n);
             keyed_permutation const shuffled{n, key};
-            sorted.clear();
+            sorted_.clear();
             for (std::uint64_t p = begin; p != end; ++p) {
                 std::uint64_t const sample = shuffled(p);
-                sorted.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
+                sorted_.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
             }
-            std::sort(sorted.begin(), sorted.end());
+            std::sort(sorted_.begin(), sorted_.end());
 
             std::uint64_t const all = end - begin;
             std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
@@ -163,11 +163,11 @@ private:
                     std::uint64_t key) const {
             keyed_permutation const inside{count, key};
             for (std::uint64_t i = 0; i != count; ++i)
-                samples.push_back(sorted[static_cast<std::size_t>(at + inside(i))].sample);
+                samples.push_back(sorted_[static_cast<std::size_t>(at + inside(i))].sample);
         }
 
-        std::array<window_order, 2> lately;
-        std::vector<entry> sorted;
+        std::array<window_order, 2> lately_;
+        std::vector<entry> sorted_;
     };
     std::shared_ptr<facts> shared_;
 };

@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t image_bytes = 3 * 32 * 32;
+    static constexpr std::size_t image_bytes = std::size_t{3} * 32 * 32;
 
     static raw_layout layout(std::span<label_field const> labels) {
         raw_layout record;
@@ -111,6 +111,7 @@ private:
     template <class Files>
     static std::vector<detail::cifar_file> parts_of(cifar_set set, Files const& files) {
         std::vector<detail::cifar_file> parts;
+        parts.reserve(std::size(files));
         for (auto const& each : files) parts.emplace_back(set, file{each});
         return parts;
     }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -92,7 +93,7 @@ struct loader_stats {
 namespace detail {
 
 [[nodiscard]] inline std::string percent_text(double share) {
-    return std::to_string(static_cast<int>(share * 100 + 0.5)) + " %";
+    return std::to_string(std::lround(share * 100)) + " %";
 }
 
 [[nodiscard]] inline std::string rate_text(double per_second) {

@@ -231,12 +231,12 @@ private:
             : weighted_draws{6, seed_, weights, draws_} {}
 
         [[nodiscard]] std::shared_ptr<numbers const> order_of(std::uint64_t epoch) {
-            std::scoped_lock const lock{guard};
-            if (!order || epoch != order_is_of) {
-                order = std::make_shared<numbers const>(make_order(epoch));
-                order_is_of = epoch;
+            std::scoped_lock const lock{guard_};
+            if (!order_ || epoch != order_is_of_) {
+                order_ = std::make_shared<numbers const>(make_order(epoch));
+                order_is_of_ = epoch;
             }
-            return order;
+            return order_;
         }
 
     private:
@@ -268,9 +268,9 @@ private:
             return drawn;
         }
 
-        std::mutex guard;
-        std::shared_ptr<numbers const> order;
-        std::uint64_t order_is_of = 0;
+        std::mutex guard_;
+        std::shared_ptr<numbers const> order_;
+        std::uint64_t order_is_of_ = 0;
     };
     std::shared_ptr<facts> shared_;
 };

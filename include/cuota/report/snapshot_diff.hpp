@@ -109,6 +109,7 @@ private:
         auto b = before.begin();
         auto a = after.begin();
         while (b != before.end() || a != after.end()) {
+            // NOLINTNEXTLINE(bugprone-branch-clone): read in this order, no two of them can be one
             if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
             else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
             else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);

@@ -77,7 +77,7 @@ template <class Items, class Line, class Bytes>
     constexpr std::size_t cells = 14;
     if (b.limit == unlimited) return std::string(cells + 2, ' ');
     double const share = b.limit != 0 ? *share_of(b.held, b.limit) : b.held != 0 ? 1.0 : 0.0;
-    std::string const bar = '[' + bar_text(share, cells, how.utf8) + ']';
+    std::string bar = '[' + bar_text(share, cells, how.utf8) + ']';
     if (!how.colour || share < 0.75) return bar;
     return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
 }

@@ -195,8 +195,8 @@ private:
         add_text(end, y, figure, "", "end");
     }
     void add_caption() {
-        if (is_dense_) facts_.caption.push_back("Drawn as it was at the most in each 2 pixels.");
-        if (has_lowest_) facts_.caption.push_back("Thin line: the least there.");
+        if (is_dense_) facts_.caption.emplace_back("Drawn as it was at the most in each 2 pixels.");
+        if (has_lowest_) facts_.caption.emplace_back("Thin line: the least there.");
         if (!unsaid_limits_.empty()) facts_.caption.push_back(unsaid_limits_ + '.');
         double y = height_ - 38;
         for (std::string const& line : caption_lines()) {

@@ -160,6 +160,7 @@ public:
                              ": all ranks have to ask the same in the same order",
                          where};
         std::vector<std::uint64_t> found;
+        found.reserve(all.size());
         for (detail::ballot const& b : all) found.push_back(b.value);
         return found;
     }

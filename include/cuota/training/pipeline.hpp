@@ -109,6 +109,7 @@ private:
     [[nodiscard]] static std::vector<chain> chains(std::vector<checkpoint_stage> const& stages,
                                                    std::vector<pipeline_device> const& devices) {
         std::vector<chain> all;
+        all.reserve(devices.size());
         for (pipeline_device const& d : devices) all.push_back(chain_of(stages, d.memory.granule()));
         return all;
     }

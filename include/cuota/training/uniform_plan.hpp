@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-__extension__ typedef unsigned __int128 wide_count;
+__extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-using)
 
 /// n over k; `unlimited` when that is more than a std::size_t holds.
 [[nodiscard]] constexpr std::size_t choose(std::size_t n, std::size_t k) noexcept {
