@@ -7,7 +7,7 @@
 #
 #     CUOTA_RUNTIME=SIMULATED  the simulated runtime, cuota::simulator; needs no nvcc and no GPU
 #     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc, for the program's
-#                              CMAKE_CUDA_ARCHITECTURES
+#                              CMAKE_CUDA_ARCHITECTURES, as they are on either runtime in a project of CUDA alone
 #     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
 #
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
