@@ -7,7 +7,7 @@
 #
 #     CUOTA_RUNTIME=SIMULATED  the simulated runtime, cuota::simulator; needs no nvcc and no GPU
 #     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc, for the program's
-#                              CMAKE_CUDA_ARCHITECTURES, as they are on either runtime in a project of CUDA alone
+#                              CMAKE_CUDA_ARCHITECTURES
 #     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
 #
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
@@ -98,7 +98,7 @@ function(cuota_link target)
   else()
     set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
   endif()
-  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA OR NOT CMAKE_CXX_COMPILER_ID)
+  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA OR NOT CMAKE_CXX_COMPILER_ID)  # without C++ in the project nobody else could
     get_target_property(sources ${target} SOURCES)
     list(FILTER sources INCLUDE REGEX "\\.(cpp|cc|cxx)$")
     if(sources)

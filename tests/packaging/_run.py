@@ -191,6 +191,7 @@ def main():
     shutil.copytree(TREE, SOURCE, ignore=NOT_OURS)
     if shutil.which("ninja"):
         os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
+    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(max(1, os.cpu_count() // JOBS)))
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         verdicts = list(pool.map(verdict_of, chosen))
     count = verdicts.count
