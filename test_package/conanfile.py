@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """A program that gets cuota from Conan: built and run by `conan create`."""
-import pathlib
+import os
 
 from conan import ConanFile
 from conan.tools.build import can_run
@@ -25,4 +25,4 @@ class CuotaTest(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(str(pathlib.Path(self.cpp.build.bindir) / "program"), env="conanrun")
+            self.run(os.path.join(self.cpp.build.bindir, "program"), env="conanrun")

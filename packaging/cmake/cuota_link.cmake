@@ -98,7 +98,7 @@ function(cuota_link target)
   else()
     set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
   endif()
-  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA OR NOT CMAKE_CXX_COMPILER_ID)
+  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA OR NOT CMAKE_CXX_COMPILER_ID)  # without C++ in the project nobody else could
     get_target_property(sources ${target} SOURCES)
     list(FILTER sources INCLUDE REGEX "\\.(cpp|cc|cxx)$")
     if(sources)
