@@ -42,7 +42,7 @@ int main() {
     cuota::scoped_pool const pool{share};
     cuota::stream const stream;
 
-    for (std::size_t const samples : {1000, 2000, 4000}) try {
+    for (std::size_t samples = 1000; samples <= 4000; samples *= 2) try {
             train_step(samples, stream, pool);
             std::printf("%zu samples: held at most %s\n", samples, cuota::bytes_text(share.peak()).c_str());
         } catch (cuota::budget_exceeded const& refused) {

@@ -22,7 +22,8 @@ struct forward {
     std::size_t first;
     cuota::device_span<float> activations;
     CUOTA_KERNEL void operator()(std::size_t i) const {
-        activations[i] = static_cast<float>(first + i / width);
+        std::size_t const sample = first + i / width;
+        activations[i] = static_cast<float>(sample);
     }
 };
 
