@@ -40,13 +40,23 @@ demo: ## train a small network on a synthetic set, on the GPU if there is one, e
 test: ## build and run the tests
 	@$(SETUP)
 	@$(call build,dev)
-	@$(call ctest,dev,--label-exclude '^(lint|packaging)$$')
+	@$(call ctest,dev,--label-exclude '^lint$$')
 
 .PHONY: lint
-lint: ## the project's own rules, and cuota as others use it: from its source, and installed
+lint: ## the project's own rules
 	@$(SETUP)
 	@$(call build,dev)
-	@$(call ctest,dev,--label-regex '^(lint|packaging)$$')
+	@$(call ctest,dev,--label-regex '^lint$$')
+
+.PHONY: packages
+packages: ## cuota in every way that others take it: plain, in one file, by CMake, Conan, vcpkg, pkg-config
+	@$(SETUP)
+	@tests/packaging/verify --jobs=$(JOBS) $(if $(SHORT),--short)
+	@tests/packaging/test_verify --jobs=$(JOBS) $(if $(SHORT),--short)
+
+.PHONY: single
+single: ## all of cuota in one header, build/single/cuota.hpp: what a release has beside the packages
+	@packaging/single_header build/single/cuota.hpp
 
 # As many seeds as there is time for: make modes SEEDS="1 2 3 4 5 6". tests/model calls no device: a mode changes nothing
 # for it.
@@ -60,7 +70,7 @@ modes: ## the same tests on stricter devices: memory closed to the host, then wo
 	@$(call build,dev)
 	@for mode in $(modes); do \
 	    echo "==== $$mode"; \
-	    env $$mode $(call ctest,dev,--label-exclude '^(lint|compile_fail|packaging|model)$$') \
+	    env $$mode $(call ctest,dev,--label-exclude '^(lint|compile_fail|model)$$') \
 	        || { echo "FAILED with $$mode"; exit 1; }; \
 	done
 
@@ -81,16 +91,16 @@ STRESS ?= 10000000
 .PHONY: stress
 stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, requests of PyTorch's threads, ends of loaders, for long; some under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-interop)
+	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-pytorch)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
-	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-interop '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-pytorch '[stress]'
 	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
-	@$(call build,tsan,--target test-guard --target test-pool --target test-data --target test-interop)
+	@$(call build,tsan,--target test-guard --target test-pool --target test-data --target test-pytorch)
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]'
-	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-interop '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pytorch '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]'
 
 .PHONY: browser

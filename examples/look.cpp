@@ -3,8 +3,8 @@
 
 /// Where is the memory? Runs steps as a training has them, records what happens, and shows it in every form there is.
 ///
-/// Prints a summary and what is wrong in words; with --out writes a timeline for a browser, a picture for documents, a
-/// snapshot for PyTorch's memory_viz, a trace for Perfetto, lifetimes for plan_trace, and metrics; with --live shows it on the terminal while it runs. With --leak a step forgets something.
+/// Prints a summary and what is wrong in words. --out writes a timeline for a browser, a picture, a snapshot for PyTorch's
+/// memory_viz, a trace for Perfetto, lifetimes for plan_trace, metrics. --live: while it runs. In short: record_and_look.cpp.
 #include <cstddef>
 #include <cstdio>
 #include <exception>

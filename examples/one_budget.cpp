@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One budget for all: buffers of cuota, a device_vector of Thrust, scratch of CUB. Adds up first what it will hold,
-/// takes that for its limit, and says at its end what it held at the most; status 1 if that is another number.
+/// One budget for all: buffers of cuota, a device_vector of Thrust, scratch of CUB.
+/// Adds up first what it will hold, takes that for its limit, and says at its end what it held; status 1 if that is more.
 ///
 /// With --limit a limit of yours: one byte less than the plan, and nothing is run.
 #include <cuota/cuota.hpp>

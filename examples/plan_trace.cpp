@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Plans the offsets of recorded blocks, so that one slab serves them all: reads when each block lives and how large it
-/// is, prints how large the slab has to be, and writes where each block goes.
+/// Plans the offsets of recorded blocks of a file, so that one slab serves them all.
+/// Reads when each block lives and how large it is, prints how large the slab has to be, and writes where each block goes.
+/// In a program of one's own: plan_a_trace.cpp.
 ///
 /// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that does not fit.
 #include <cerrno>

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A step with memory of its own, recorded once, captured as it is planned, and launched again and again: the same values as
-/// step by step, at the same addresses, and nothing is allocated.
-/// Expected output: one line that says so; status 1 if it is not so.
+/// A step with memory of its own, recorded once, captured as it is planned, and launched again and again.
+///
+/// The same values as step by step, at the same addresses, and nothing is allocated. Expected output:
+///
+///     49 launches: the same values; 2 of 2 requests from the slab, 0 bytes more held
 #include <cstddef>
 #include <cstdio>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Replays recorded blocks through a pool that does not know what comes next, or through a plan that does: reads when
-/// each block lives and how large it is, takes and gives back in that order, and prints how much had to be reserved.
+/// Replays recorded blocks of a file through a pool that does not know what comes next, or through a plan that does.
+/// Reads when each block lives and how large it is, takes and gives back in that order, and prints how much was reserved.
 ///
 /// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that could not be made.
 #include <algorithm>

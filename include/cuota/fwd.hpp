@@ -6,6 +6,12 @@
 
 #include <cuota/core/config.hpp>
 
+/// Memory of a CUDA program: budgets that are asked before it is taken, pools, buffers and batches on them, and what tells
+/// of a refusal. In it `rt`, the thin door to CUDA, which programs seldom need, and `simulator`, which controls the
+/// simulated device.
+///
+/// What is said of each name, where it is not plain: Units (bytes or a count, inclusive or not), Order (of which work memory
+/// is valid for), Threads (who may call at a time), Throws (and what is left then), Cost, and an example.
 namespace cuota::inline v0 {
 
 // core

@@ -1,13 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+
+/// The version, and which C++ it needs. The one place that states it: CMake and the packages read it from here.
 #pragma once
 
-// The one place that states the version: CMake and the packages read it from here.
+/// Of version 1.2.3 the 1.
 #define CUOTA_VERSION_MAJOR 0
+/// Of version 1.2.3 the 2.
 #define CUOTA_VERSION_MINOR 1
+/// Of version 1.2.3 the 3.
 #define CUOTA_VERSION_PATCH 0
 
-// A message beats the parse errors an older standard would give further down.
+// A message beats the parse errors an older standard would give further down. Every header includes this one, or one that
+// does, before it uses anything new.
 #if defined(_MSVC_LANG)
 #if _MSVC_LANG < 202002L
 #error "cuota needs C++20: compile with /std:c++20 or later"

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The installed package: headers, the sources of the simulated runtime, cuota_link and the CMake config. No binaries, so
-# it suits any machine; no absolute paths, so it can be moved.
+# The installed package: headers, the sources of the simulated runtime, cuota_link, the CMake config and a file for
+# pkg-config. No binaries, so it suits any machine; no absolute paths, so it can be moved.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -19,4 +19,10 @@ install(EXPORT cuota FILE cuota-targets.cmake NAMESPACE cuota:: DESTINATION ${fo
 install(DIRECTORY include/cuota/simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuota FILES_MATCHING PATTERN "*.cpp")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cuota-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cuota-config-version.cmake
   packaging/cmake/cuota_link.cmake DESTINATION ${folder})
+
+set(folder ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+file(RELATIVE_PATH prefix_from_here /${folder} /)
+string(REGEX REPLACE "/$" "" prefix_from_here "${prefix_from_here}")
+configure_file(packaging/cmake/cuota.pc.in cuota.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cuota.pc DESTINATION ${folder})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/cuota)

@@ -3,16 +3,20 @@
 
 #include <cuota/interop/thrust_allocator.hpp>
 
-#include <memory>
 #include <thrust/device_vector.h>
-#include <thrust/fill.h>
 #include <thrust/reduce.h>
+
+#include <cstddef>
+#include <memory>
+#include <thread>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+#include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
@@ -34,16 +38,19 @@ int sum_of(vector const& v, cuota::stream const& s) {
 
 }  // namespace
 
+// Of these no two fit into the only page of the pool.
+constexpr std::size_t most_of_it = 300'000;
+
 TEST_CASE("a device_vector's end does not wait, and what its stream still does with it is done first",
           "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
-    cuota::budget const budget{"vectors", 64_MiB};
-    cuota::scoped_pool pool{budget};
+    cuota::scoped_pool pool{cuota::budget{"vectors", 2_MiB}};
     cuota::device_buffer<int> seen{1, 0, s, pool};
     {
-        auto v = std::make_unique<vector>(1000, 1, allocator{s, pool});
+        auto v = std::make_unique<vector>(most_of_it, 1, allocator{s, pool});
+        int const* const at = v->data().get();
         auto const result = seen.write(s);
         support::gate const gate{s};
         cuota::run_thrust(s, pool,
@@ -52,25 +59,33 @@ TEST_CASE("a device_vector's end does not wait, and what its stream still does w
                           });
         v.reset();
         CHECK_FALSE(cuota::stream_ref{s}.is_idle());
-        cuota::device_buffer<int> const next{1000, 5, other, pool};
+        cuota::device_buffer<int> next{most_of_it, 5, other, pool};
+        auto const borrowed = next.write(other);
+        CHECK(borrowed.span().data() == at);
+        support::let_ready_work_run();
+        CHECK_FALSE(cuota::stream_ref{other}.is_idle());
     }
-    CHECK(seen.to_vector(s).front() == 1000);
+    CHECK(seen.to_vector(s).front() == static_cast<int>(most_of_it));
 }
 
 TEST_CASE("a device_vector's memory is free of what used it before, on every stream", "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
-    cuota::scoped_pool pool{cuota::budget{"vectors", 64_MiB}};
-    {
-        cuota::device_buffer<int> x{1000, 1, s, pool};
-        auto const all = x.write(s);
-        cuota::run_thrust(s, pool, [r = cuota::thrust_range{all}](auto const& on) {
-            thrust::fill(on, r.begin(), r.end(), 9);
-        });
-    }  // its bytes are free in order of s
-    vector const v(1000, 2, allocator{s, pool});
-    CHECK(sum_of(v, other) == 2000);
+    cuota::scoped_pool pool{cuota::budget{"vectors", 2_MiB}};
+    allocator ours{s, pool};
+    support::gate gate{s};
+    { cuota::device_buffer<int> const x{most_of_it, s, pool}; }  // set to zero; free in order of s
+    std::thread opener{[&] { gate.open(); }};
+    allocator::pointer const p = ours.allocate(most_of_it);
+    opener.join();
+    cuota::rt::fill_bytes(p.get(), 2, most_of_it * sizeof(int), other, {});
+    other.synchronize();
+    CHECK(cuota::simulator::misuse().races == 0);  // whoever came first
+    ours.deallocate(p, most_of_it);
+
+    vector const v(most_of_it, 2, ours);
+    CHECK(sum_of(v, other) == static_cast<int>(2 * most_of_it));
 }
 
 TEST_CASE("a device_vector of another device than the current one has its elements there",

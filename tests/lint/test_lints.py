@@ -77,6 +77,15 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("version", "a changelog that lags", swap("include/cuota/version.hpp", r"VERSION_MINOR \d+", "VERSION_MINOR 99"),
      r"CHANGELOG.md: its top entry is [\d.]+, version.hpp says 0.99.0"),
     ("version", "a README for another version", add("README.md", "find_package(cuota 9.8 REQUIRED)"), r"README.md: asks for 9.8"),
+    ("version", "a header that stayed behind with its namespace", add("include/cuota/core/x.hpp", "namespace cuota::inline v9 {\n}"),
+     r"x.hpp: opens namespace cuota::inline v9"),
+    ("version", "a header without the version's namespace", add("include/cuota/core/x.hpp", "namespace cuota {\n}"),
+     r"x.hpp: opens namespace cuota,"),
+    ("contributing", "a resource that is not the tested one", swap("tests/resource/own_resource.cpp", r"if \(p\) --\*live_;", "--*live_;"),
+     r"its resource is not the one of"),
+    ("contributing", "a target that has gone", swap("Makefile", r"(?m)^tidy:", "lint-by-clang:"), r"there is no make tidy"),
+    ("contributing", "a lint that nobody is told of", add("tests/lint/newer.py", ""), r"its lints are not those .*newer"),
+    ("contributing", "another step of CI", swap(".ci/run", r"steps=\(test ", "steps=(tests "), r"CI runs tests lint"),
     ("mirror", "a header without a test", add("include/cuota/core/x.hpp", ""), r"core/x.hpp has no tests/core/x.cpp"),
     ("foreign_paths", "a path of one machine", add("tests/core/x.cpp", "// see /" + "home/bob/x"), r"tests/core/x.cpp:1: /h" + "ome"),
     ("foreign_paths", "a folder beside the checkout", add("Makefile", "\tls ../" + "shared"), r"Makefile:\d+: \.\./s"),
@@ -106,6 +115,9 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"label.hpp:\d+:.*says_nothing.* is not documented"),
     ("docs", "a link to a page that is not there", add("docs/limits.md", "[gone](gone.md)"), r"limits.md:\d+:.*gone"),
     ("docs", "a link to a heading that is not there", add("docs/limits.md", "[gone](#gone)"), r"limits.md:\d+:.*limits_gone"),
+    ("tidy", "a name in another case", lambda top: (
+        add("include/cuota/core/bare.hpp", SPDX + "#pragma once\nnamespace cuota { class BareThing {}; }")(top),
+        add("tests/bare.cpp", "#include <cuota/core/bare.hpp>")(top)), r"core/bare.hpp(.|\n)*invalid case style for class 'BareThing'"),
     ("format", "a badly formatted file", add("include/cuota/core/bare.hpp", "#pragma  once\nint   bare( ) ;"), r"core/bare.hpp: \d+ places"),
 ]
 
@@ -117,7 +129,8 @@ for lint, what, mutate, expected in CASES:
         top = pathlib.Path(folder) / "copy"
         shutil.copytree(root, top, ignore=shutil.ignore_patterns(*_lint.NOT_OURS))
         mutate(top)
-        more = {"headers": [*commands, "--only=core/bare.hpp"], "other_compiler": [*commands, "--only=tests/odr.cpp"]}.get(lint, [])
+        more = {"headers": [*commands, "--only=core/bare.hpp"], "other_compiler": [*commands, "--only=tests/odr.cpp"],
+                "tidy": [*commands, "--only=tests/bare.cpp"]}.get(lint, [])
         run = subprocess.run([sys.executable, top / "tests" / "lint" / f"{lint}.py", *more, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode == 77:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""version.hpp, the top entry of CHANGELOG.md and what README.md tells users to ask for name one version."""
+"""version.hpp, the top entry of CHANGELOG.md, the inline namespace and what README.md tells users to ask for name one version."""
 import re
 
 import _lint
@@ -21,4 +21,9 @@ for asked in re.findall(r"find_package\(cuota (\d[\d.]*)|GIT_TAG v?(\d[\d.]*)|cu
     asked = "".join(asked)
     if asked != version and not version.startswith(asked + "."):
         findings.append(f"README.md: asks for {asked}, version.hpp says {version}")
+
+for path in sorted((root / "include" / "cuota").rglob("*.[hc]pp")):
+    for space in re.findall(r"^namespace (cuota\b[^{]*) \{", path.read_text(), flags=re.M):
+        if not re.match(rf"cuota::inline v{version.split('.')[0]}(::|$)", space):
+            findings.append(f"{path.name}: opens namespace {space}, and the version is {version}")
 _lint.finish(findings)

@@ -17,9 +17,11 @@
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// What kernels get of an append_buffer. A value; owns nothing.
+/// Threads: any of a kernel. Throws: nothing; in checked builds see device_span. Cost: an atomic addition for each element.
 template <class T>
 class device_appender {
 public:
+    /// Made by an append_lease. `count`: 8 bytes on the device, how many were asked for so far.
     device_appender(device_span<T> room, detail::kernel_count* count) noexcept : room_{room}, count_{count} {}
 
     /// Appends the value, in no particular order among threads; false when there is no room, which is counted.
@@ -29,7 +31,7 @@ public:
         room_[at] = value;
         return true;
     }
-    [[nodiscard]] CUOTA_KERNEL std::size_t capacity() const { return room_.size(); }
+    [[nodiscard]] CUOTA_KERNEL std::size_t capacity() const { return room_.size(); }  ///< elements
 
 private:
     device_span<T> room_;
@@ -43,11 +45,19 @@ private:
 ///
 /// Move-only. Units: counts are elements. Threads: as device_buffer.
 /// Throws:  as device_buffer. Operations that throw change nothing.
+/// Order:   appends, `clear` and reads are uses of a buffer: in order of their streams, ordered among streams by leases.
+/// Cost:    an append is one atomic addition and a store; whoever wants the count on the host waits for the stream.
+/// Example:
+///     cuota::append_buffer<int> found{1000, stream, pool, "matches"};
+///     cuota::for_each_index(stream, n, match{keys.read(stream), found.append(stream)});
+///     std::vector<int> const matches = found.to_vector(stream);  // kernel_overflow when more were found
 template <class T>
 class append_buffer {
 public:
-    using value_type = T;
+    using value_type = T;  ///< what is appended
 
+    /// Room for `capacity` elements of memory, and 8 bytes for their count; none appended. Enqueues the zero on the home
+    /// stream.
     append_buffer(element_count capacity, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : elements_{capacity, home, memory, no_init, name, where},
@@ -58,6 +68,7 @@ public:
     /// launch.
     class append_lease {
     public:
+        /// For the kernel; valid as long as the lease.
         operator device_appender<T>() const noexcept { return {room_.span(), count_.span().data()}; }
 
     private:
@@ -83,14 +94,16 @@ public:
         if (asked > capacity()) refuse(asked, where);
         return asked;
     }
-    /// The same, of what fitted, without a word about the rest.
+    /// The same, of what fitted, without a word about the rest. Waits for s. Throws: misuse, cuda_error.
     [[nodiscard]] std::size_t size_that_fitted(stream_ref s, place where = place::here()) const {
         return std::min(asked_for(s, where), capacity());
     }
-    [[nodiscard]] std::size_t capacity() const noexcept { return elements_.size(); }
+    [[nodiscard]] std::size_t capacity() const noexcept { return elements_.size(); }  ///< elements
+    /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return elements_.home(); }
 
     /// All `capacity()` elements, of which those appended come first, for work on s that reads them.
+    /// Throws: misuse, cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return elements_.read(s, where);
     }

@@ -33,6 +33,10 @@ inline void refuse_pending(stream_ref s, place where) {
 /// May end at any time: its end waits for the copy. Move-only; moved-from may only be destroyed or assigned to.
 /// Throws:  cuda_error, also of the copy; misuse when it was moved from.
 /// Threads: one at a time.
+/// Example:
+///     auto const losses = cuota::download(x, stream, host_budget, "losses");  // the host goes on
+///     start_next_step(stream);
+///     float const first = losses.get()[0];                                    // waits for the copy alone
 template <class T>
 class pending_copy {
 public:
@@ -49,6 +53,7 @@ public:
         pending_copy mine{std::move(*this)};
         return std::move(mine.host_);
     }
+    /// Whether the copy is over; no wait. Throws: cuda_error, also of the copy; misuse when moved from.
     [[nodiscard]] bool is_done() const { return over().is_done(); }
     /// Work enqueued on s later starts after the copy. No host wait.
     void order_before(stream_ref s) const { s.wait(over()); }
@@ -74,6 +79,10 @@ private:
 /// change or go at return, when the copy may not have begun. What is larger than a slot goes in pieces.
 /// Waits:  for a slot of the ring, if none is free: for an earlier copy, or a fill_lease that somebody has.
 /// Throws: misuse when the counts differ, and for slots of no bytes; cuda_error: pieces enqueued before are copied.
+/// Cost:   one memcpy on the host, and a copy and an event for each piece.
+/// Threads: one at a time for the buffer, any for the ring.
+/// Example:
+///     cuota::upload(labels, device_labels, ring, stream);  // a vector, and a device_buffer of as many elements
 template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
@@ -97,7 +106,9 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
 }
 
 /// Copies pinned elements to a buffer of the same count, in order of s, and keeps them until that is over.
-/// Throws: misuse when the counts differ; cuda_error. `from` is unchanged then.
+/// Throws: misuse when the counts differ, or s is captured; cuda_error. `from` is unchanged then.
+/// Cost:   a copy and two events; no host wait, no copy on the host.
+/// Threads: one at a time for either. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
                                      place where = place::here()) {
@@ -107,7 +118,8 @@ template <class T>
 }
 
 /// Copies a buffer to pinned memory of the same count, in order of s: whatever comes later is not seen.
-/// Throws: misuse when the counts differ; cuda_error. `to` is the caller's then.
+/// Throws: misuse when the counts differ, or s is captured; cuda_error. `to` is the caller's then.
+/// Cost:   as of such an upload. Example: see pending_copy.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
                                        place where = place::here()) {
@@ -116,13 +128,15 @@ template <class T>
     return {std::move(to), s};
 }
 /// The same, to memory that it takes. Throws: as pinned_buffer on construction, too.
+/// Cost: page-locking, which takes longer than the copy: hand memory on where a copy is made again and again.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
                                        any_resource memory = pinned_memory{}, tag name = {},
                                        place where = place::here()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
-/// Charged to a budget for host memory.
+/// The same, charged to a budget for host memory: bytes of the buffer, until the copy ends or `take` hands them on.
+/// Throws: as above; budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
                                        tag name = {}, place where = place::here()) {

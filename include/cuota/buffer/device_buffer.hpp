@@ -27,21 +27,21 @@ namespace cuota::inline v0 {
 
 /// Spelled by those who fill the memory themselves, and must.
 struct no_init_t {};
-inline constexpr no_init_t no_init{};
+inline constexpr no_init_t no_init{};  ///< to pass
 
 /// Every byte zero. What one gets without saying anything, too.
 struct zeroed_t {};
-inline constexpr zeroed_t zeroed{};
+inline constexpr zeroed_t zeroed{};  ///< to pass
 
 /// Spelled by those who resize a buffer whose elements they no longer need.
 struct discard_t {};
-inline constexpr discard_t discard{};
+inline constexpr discard_t discard{};  ///< to pass
 
 /// Which elements of one buffer go where in another: `count`, from element `from` of the one to element `to` of the other.
 struct copied_part {
-    std::size_t from = 0;
-    std::size_t to = 0;
-    std::size_t count = 0;
+    std::size_t from = 0;   ///< index of the first
+    std::size_t to = 0;     ///< index of where it goes
+    std::size_t count = 0;  ///< elements
 };
 
 namespace detail {
@@ -71,6 +71,9 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Throws:  budget_exceeded or out_of_memory when the memory is refused; misuse for memory that kernels cannot reach;
 ///          cuda_error. Operations that throw change nothing.
 /// Threads: different buffers from any thread; one buffer's leases from any thread, the rest from one at a time.
+/// Cost:    one request of the resource, one return, and a fill where one is asked for; no host wait, but by host elements.
+///          The first lease takes a little heap memory.
+/// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
     static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
@@ -79,12 +82,13 @@ class device_buffer {
                   "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
-    using value_type = T;
+    using value_type = T;  ///< never const
 
     /// count elements, all bytes zero.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, zeroed, name, where} {}
+    /// The same, spelled out.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
@@ -120,8 +124,11 @@ public:
     template <host_only_resource R, class... Rest>
     device_buffer(std::span<T const>, stream_ref, R, Rest...) = delete;
 
+    /// Takes the memory and the leases that are open; the other one keeps its resource and home stream, and has no
+    /// elements.
     device_buffer(device_buffer&& other) noexcept
         : block_{std::move(other.block_)}, uses_{std::move(other.uses_)}, name_{other.name_} {}
+    /// Gives its own memory back first, in order of the home stream and of its leases; then as above.
     device_buffer& operator=(device_buffer&& other) noexcept {
         if (this == &other) return *this;
         end_uses();
@@ -141,12 +148,15 @@ public:
         std::swap(uses_, other.uses_);
         std::swap(name_, other.name_);
     }
-    friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }
+    friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no throw, no CUDA call
 
-    [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
+    [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
+    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }  ///< as asked of the resource
+    /// No elements; also when moved from.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
+    /// Where the memory became valid and is given back.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
+    /// A share of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
     /// Borrows the elements for work on s that only reads them.
@@ -154,11 +164,13 @@ public:
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
+    /// On the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
     /// Borrows the elements for work on s that may change them.
     /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
+    /// On the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
     /// Replaces all elements. Waits for the copy: the host's memory is free to change or go at return.
@@ -181,6 +193,7 @@ public:
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
+    /// The same, in a vector. Throws: std::bad_alloc, too.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
         std::vector<T> host(size());
         copy_to(host, s, where);
@@ -206,7 +219,8 @@ public:
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
-    /// Another buffer with the same elements, from the same resource; s is its home.
+    /// Another buffer with the same elements, from the same resource; s is its home. In order of s, no host wait.
+    /// Throws: as on construction.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = read(s, where);
@@ -224,7 +238,7 @@ public:
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
         replace_by(std::move(next));
     }
-    /// New elements are copies of value. A text is a name.
+    /// New elements are copies of value. A text is a name. Throws: as resize.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
     void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
@@ -235,11 +249,11 @@ public:
                            where);
         replace_by(std::move(next));
     }
-    /// New elements are whatever the memory held before.
+    /// New elements are whatever the memory held before. Throws: as resize.
     void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
-    /// All elements are whatever the memory held before: nothing is copied.
+    /// All elements are whatever the memory held before: nothing is copied. Throws: as resize.
     void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         check_not_borrowed("resized", where);

@@ -39,11 +39,12 @@ inline namespace CUOTA_VIEWS {
 ///
 ///     auto const weights = w.read(s);
 ///     cuota::device_matrix const m{weights, rows, columns};  // as long as the lease
-/// Units: elements. Unchecked it is a pointer and three numbers.
+/// Units: elements. Cost: unchecked it is a pointer and three numbers, and an index one multiplication.
+/// Threads: as the memory.
 template <class T>
 class CUOTA_POINTER device_matrix {
 public:
-    using element_type = T;
+    using element_type = T;  ///< const for one that is read only
 
     /// Of no rows.
     CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
@@ -58,19 +59,27 @@ public:
     // The lease would end before the matrix is used.
     template <class U, std::convertible_to<std::size_t>... Extents>
     device_matrix(lease<U> const&&, Extents...) = delete;
+    /// Writable to read only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_matrix(
         device_matrix<U> other) noexcept
         : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
 
+    /// Of the first row; not for host code.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
-    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }  ///< count
+    /// Elements of a row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
+    /// Elements from the start of a row to that of the next.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
+    /// Elements, without what lies between rows.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
+    /// No rows or no columns.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
+    /// What a message says of it.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept { return origin_; }
 
+    /// Element of a row and column, for a kernel. Checked: misuse, as a span's index.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
 #if CUOTA_CHECKED
         if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
@@ -79,6 +88,7 @@ public:
         return data_[row * pitch_ + column];
     }
 #if defined(__cpp_multidimensional_subscript)
+    /// The same (C++23).
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t row, std::size_t column) const {
         return (*this)(row, column);
     }
@@ -146,8 +156,10 @@ private:
     [[no_unique_address]] detail::view_origin origin_;
 };
 
+/// A matrix of a lease's elements, as long as the lease: rows, columns.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t) -> device_matrix<T>;
+/// Rows, columns, pitch.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_matrix<T>;
 

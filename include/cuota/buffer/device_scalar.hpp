@@ -18,10 +18,15 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Move-only. Moved-from is empty: `set` makes it whole again, everything else is a misuse.
 /// Throws:  as device_buffer. Operations that throw change nothing.
 /// Threads: leases and `get` from any thread, the rest from one at a time.
+/// Cost:    the resource's smallest block. `set` and `get` wait for their stream; `set_async` and `get_async` do not.
+/// Example:
+///     cuota::device_scalar<float> loss{stream, pool, "loss"};
+///     cuota::for_each_index(stream, n, add_losses{errors.read(stream), loss.write(stream)});
+///     float const now = loss.get(stream);  // waits for the kernel and the copy
 template <class T>
 class device_scalar {
 public:
-    using value_type = T;
+    using value_type = T;  ///< the value's
 
     /// All bytes zero.
     device_scalar(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
@@ -37,18 +42,22 @@ public:
     device_scalar(T const&, stream_ref, R, Rest...) = delete;
 
     [[nodiscard]] bool is_empty() const noexcept { return one_.is_empty(); }  ///< moved from
+    /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return one_.home(); }
-    [[nodiscard]] any_resource memory() const noexcept { return one_.memory(); }
+    [[nodiscard]] any_resource memory() const noexcept { return one_.memory(); }  ///< a share of the resource
 
     /// Borrows the value, element 0, for work on s. See device_buffer.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return there(where).read(s, where);
     }
+    /// On the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
+    /// Order: as device_buffer::write. Throws: misuse, also when empty; cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
         (void)there(where);
         return one_.write(s, where);
     }
+    /// On the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
     /// Waits until the value is there. Throws: misuse, cuda_error; when empty, as on construction.
@@ -75,6 +84,7 @@ public:
         there(where).copy_to(std::span{&value, 1}, s, where);
         return value;
     }
+    /// On the home stream.
     [[nodiscard]] T get(place where = place::here()) const { return get(home(), where); }
     /// The same, to be looked at later; the host goes on. With pinned memory of one element that the caller has: page-
     /// locking takes longer than the copy.
@@ -82,6 +92,7 @@ public:
                                             place where = place::here()) const {
         return download(there(where), std::move(to), s, where);
     }
+    /// To memory that is taken for it. Throws: as pinned_buffer on construction, too.
     [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = pinned_memory{},
                                             place where = place::here()) const {
         return download(there(where), s, std::move(to), {}, where);

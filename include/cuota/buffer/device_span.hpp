@@ -20,28 +20,38 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// one. On the simulator it is an exception in the kernel; on a GPU the kernel stops. Either way the cuda_error of the
 /// next call that meets the dead device says it.
 /// Unchecked it is a pointer and a size, and an index costs nothing more.
+/// Threads: as the memory. Example: examples/first.cpp
 template <class T>
 class CUOTA_POINTER device_span {
 public:
-    using element_type = T;
+    using element_type = T;  ///< const for one that is read only
 
+    /// Of nothing.
     CUOTA_HOST_DEVICE constexpr device_span() noexcept : data_{nullptr}, size_{0} {}
+    /// Of a pointer into device memory, `size` elements; nobody checks that they are there. Nameless in messages.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept
         : device_span{data, size, detail::view_origin::by_hand()} {}
+    /// With what a message says of it.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size, detail::view_origin origin) noexcept
         : data_{data}, size_{size}, origin_{origin} {}
+    /// Writable to read only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
         : device_span{other.data(), other.size(), other.origin()} {}
 
+    /// Not for host code; null when of nothing.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept {
         return size_;
     }  ///< elements
+    /// Size() * sizeof(T).
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t bytes() const noexcept { return size_ * sizeof(T); }
+    /// No elements.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size_ == 0; }
+    /// What a message says of it; nothing in unchecked builds.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept { return origin_; }
 
+    /// Element i, for a kernel. Checked: misuse, see above.
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t i) const {
 #if CUOTA_CHECKED
         if (i >= size_) origin_.template refuse<T>({detail::out_of_bounds::part::element, {i}, {size_}});
@@ -58,6 +68,7 @@ public:
     }
     /// Throws: as subspan.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span first(std::size_t count) const { return subspan(0, count); }
+    /// The last `count`. Throws: as subspan.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span last(std::size_t count) const {
         return subspan(count <= size_ ? size_ - count : 0, count);
     }

@@ -31,11 +31,18 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Units:   counts are elements.
 /// Throws:  budget_exceeded or out_of_memory when a side's memory is refused; misuse for memory that a side cannot reach,
 ///          and while a lease is open on what is to go; cuda_error. The values are what they were then.
+/// Order:   `read`, `write`, `fetch` and `offload` in that of the stream given; host code waits for what it looks at.
 /// Threads: one at a time.
+/// Cost:    a side's memory when it is first asked for, bytes() each; a copy only to a side whose values are old.
+/// Example:
+///     cuota::host_device<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
+///     cuota::for_each_index(stream, n, update{moments.write(stream), weights.write(stream)});
+///     moments.offload(copies);   // the device's bytes go back when the copy is over
+///     moments.fetch(copies);     // ahead of the next step
 template <class T>
 class host_device {
 public:
-    using value_type = T;
+    using value_type = T;  ///< of both sides
 
     /// home: of the device's copy, see device_buffer.
     host_device(element_count count, stream_ref home, any_resource device_memory,
@@ -52,6 +59,7 @@ public:
             throw misuse{"the host's side of a host_device was to be made of device memory", where};
     }
 
+    /// Takes both sides' memory; no CUDA call. The other one has no elements then, and keeps its resources.
     host_device(host_device&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           home_{other.home_},
@@ -62,6 +70,7 @@ public:
           device_{std::exchange(other.device_, std::nullopt)},
           host_is_present_{std::exchange(other.host_is_present_, false)},
           device_is_present_{std::exchange(other.device_is_present_, false)} {}
+    /// Gives its own memory back first; then as above.
     host_device& operator=(host_device&& other) noexcept {
         if (this != &other) {
             std::destroy_at(this);
@@ -71,14 +80,17 @@ public:
     }
     ~host_device() = default;
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
-    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
+    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< of one side
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< stream of the device's copy
 
+    /// Whether it holds bytes() of pinned memory now.
     [[nodiscard]] bool has_host_memory() const noexcept { return host_.has_value(); }
+    /// Of the device's likewise.
     [[nodiscard]] bool has_device_memory() const noexcept { return device_.has_value(); }
     /// True when host code would find the present values without a copy; of kernels likewise.
     [[nodiscard]] bool is_on_host() const noexcept { return host_is_present_; }
+    /// As is_on_host, for kernels.
     [[nodiscard]] bool is_on_device() const noexcept { return device_is_present_; }
 
     // --- host code ---
@@ -107,6 +119,7 @@ public:
 
     // --- kernels: leases as of a device_buffer ---
 
+    /// Order: s waits for the copy from the host, if one is needed, and as device_buffer::read. The host does not wait.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);

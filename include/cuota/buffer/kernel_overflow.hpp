@@ -20,8 +20,10 @@ namespace cuota::inline v0 {
 
 /// Kernels asked for more than the memory set apart for them holds. What did not fit was not written anywhere; what did is
 /// there.
+/// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then again
 class kernel_overflow : public std::runtime_error {
 public:
+    /// `what` says who had how much; both numbers in the unit that it uses, elements or bytes.
     kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where)
         : std::runtime_error{"cuota::kernel_overflow: " + what + suffix(where)},
           capacity_{capacity},
@@ -30,7 +32,7 @@ public:
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< what there is
     [[nodiscard]] std::size_t needed() const noexcept { return needed_; }  ///< what would have been enough
-    [[nodiscard]] place where() const noexcept { return where_; }
+    [[nodiscard]] place where() const noexcept { return where_; }          ///< of the call that found it
 
 private:
     static std::string suffix(place where) {

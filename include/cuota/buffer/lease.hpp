@@ -94,20 +94,25 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Leases on one stream go together, in any number: the stream orders them. On different streams many may read, or
 /// one may write; everything else is a misuse that names both places. Of threads that do nothing to see each other's
 /// leases, those that read may; what one of them writes may go unseen.
-/// Move-only. Its end is recorded in the stream, unless that is the home stream; nothing waits on the host.
+/// Move-only; made by `read` and `write` of a buffer, which say what they throw. Its end is recorded in the stream, unless
+/// that is the home stream; nothing waits on the host.
 /// Cost: at home a few loads and stores, by the thread that was first to borrow there; else a lock, the waits that are
 /// needed, and an event.
+/// Example: examples/first.cpp
 template <class T>
 class CUOTA_OWNER lease {
 public:
+    /// The other one ends nothing.
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
 
+    /// For the kernel; valid as long as the lease.
     operator device_span<T>() const noexcept { return span_; }
+    /// Read only.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span_; }
-    [[nodiscard]] device_span<T> span() const& noexcept { return span_; }
+    [[nodiscard]] device_span<T> span() const& noexcept { return span_; }  ///< as long as the lease
     [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
-    [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }  ///< elements
 
 private:
     template <class>

@@ -27,9 +27,15 @@ namespace cuota::inline v0 {
 /// change them, changing them waits for what could still read them, and so does the end of the buffer.
 ///
 /// Move-only; moved-from is empty. The elements' bytes are zero at first.
+/// Units:   counts are elements.
+/// Order:   copies run in order of the stream they are given; the host's own accesses come after those they wait for.
 /// Throws:  budget_exceeded, out_of_memory, misuse for memory the host cannot reach, cuda_error: nothing is taken then.
 /// Threads: one at a time.
 /// Cost:    page-locking is slow, about 0.5 s per GiB: make few, keep them.
+/// Example:
+///     cuota::pinned_buffer<float> host{x.size(), host_budget, "losses"};
+///     host.download(x, stream);              // the host goes on
+///     float const first = host.read()[0];    // waits for the copy
 template <class T>
 class pinned_buffer {
     static_assert(std::is_trivially_copyable_v<T>, "the device reads and writes it byte by byte");
@@ -37,6 +43,7 @@ class pinned_buffer {
                   "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
+    /// count elements of pinned memory, of any resource that the host can reach. Waits for the driver to lock the pages.
     explicit pinned_buffer(element_count count, any_resource memory = pinned_memory{}, tag name = {},
                            place where = place::here())
         : memory_{std::move(memory)} {
@@ -54,11 +61,13 @@ public:
     template <device_only_resource R, class... Rest>
     pinned_buffer(std::size_t, R, Rest...) = delete;
 
+    /// Takes the memory and the copies under way; the other one is empty then.
     pinned_buffer(pinned_buffer&& other) noexcept
         : data_{std::exchange(other.data_, nullptr)},
           count_{std::exchange(other.count_, 0)},
           memory_{other.memory_},
           uses_{std::move(other.uses_)} {}
+    /// Waits for its own copies and gives the memory back first; then as above.
     pinned_buffer& operator=(pinned_buffer&& other) noexcept {
         if (this == &other) return *this;
         release();
@@ -72,8 +81,9 @@ public:
     pinned_buffer& operator=(pinned_buffer const&) = delete;
     ~pinned_buffer() { release(); }
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
-    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
+    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< as charged
+    /// No elements; also when moved from.
     [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
     /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.

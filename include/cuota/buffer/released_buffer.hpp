@@ -14,10 +14,10 @@ namespace cuota::inline v0 {
 
 /// Device memory for a C API: plain words, which own. Whoever has them calls give_back(owner), once, from any thread.
 struct raw_memory {
-    void* data;
-    std::size_t bytes;
-    void* owner;
-    void (*give_back)(void* owner) noexcept;
+    void* data;                               ///< device memory; null when there are no bytes
+    std::size_t bytes;                        ///< size
+    void* owner;                              ///< what give_back wants
+    void (*give_back)(void* owner) noexcept;  ///< to be called once, from any thread; destroys owner
 };
 
 /// The memory that was a device_buffer's: a raw pointer for C APIs and other libraries, and its owner.
@@ -26,14 +26,22 @@ struct raw_memory {
 /// release; what is done on another stream is to be told by `used_on`. Keeps the resource and the home stream.
 /// Move-only; moved-from is empty. Its end gives the memory back, in order of the home stream.
 /// Threads: one at a time.
+/// Throws:  nothing but where it says so.
+/// Cost:    that of a pointer; `detach` takes a little heap memory.
+/// Example:
+///     auto raw = x.release();                                  // a device_buffer's
+///     library_scale(raw.get(), raw.size(), other.get());       // on a stream that the buffer knows nothing of
+///     raw.used_on(other);                                      // so the memory waits for it
 template <class T>
 class released_buffer {
 public:
     /// In device memory: not for host code. Null when there are no elements.
     [[nodiscard]] T* get() const noexcept { return static_cast<T*>(block_.at()); }
-    [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
+    [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
+    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }      ///< size of the memory
+    /// No elements; moved from or reset.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
+    /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
 
     /// The memory is given back after what is enqueued on s by now; no host wait. Throws: cuda_error.

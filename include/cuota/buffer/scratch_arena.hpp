@@ -30,11 +30,13 @@ struct begin_scratch_anew {
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// What kernels get of a scratch_arena. A value; owns nothing.
+/// Threads: any of a kernel. Throws: in checked builds misuse for a part that is not there, as device_span says it.
 class device_scratch {
 public:
     /// Pieces begin at multiples of it. Bytes.
     static constexpr std::size_t granule = 16;
 
+    /// Made by a scratch_lease. `asked`: bytes, one count a part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
                    device_span<detail::kernel_count> asked) noexcept
         : all_{all}, part_bytes_{part_bytes}, asked_{asked} {}
@@ -56,7 +58,7 @@ public:
         std::byte* const from = all_.subspan(part * part_bytes_ + at, bytes).data();
         return {reinterpret_cast<T*>(from), count, all_.origin()};
     }
-    [[nodiscard]] CUOTA_KERNEL std::size_t part_bytes() const { return part_bytes_; }
+    [[nodiscard]] CUOTA_KERNEL std::size_t part_bytes() const { return part_bytes_; }  ///< bytes
 
 private:
     device_span<std::byte> all_;
@@ -72,6 +74,13 @@ private:
 ///
 /// Move-only. Units: bytes; each piece is rounded up to 16. Threads: as device_buffer.
 /// Throws:  as device_buffer; misuse for no parts. Operations that throw change nothing.
+/// Order:   a kernel that opened it on another stream than the last one comes after that, as leases that write do.
+/// Cost:    memory of all parts and 16 bytes of counts for each, taken once; `open` is two leases and a small kernel, a
+///          piece one atomic addition; `needed` and `check` wait for the stream.
+/// Example:
+///     cuota::scratch_arena scratch{64_KiB, blocks, stream, pool, "bins"};
+///     count_kernel<<<blocks, 256, 0, stream.get()>>>(keys.read(stream), scratch.open(stream));
+///     scratch.check(stream);  // kernel_overflow, with the bytes that would do
 class scratch_arena {
 public:
     /// part_bytes: of each part; rounded up to 256.
@@ -81,6 +90,7 @@ public:
           memory_{bytes_of_parts(part_bytes_, parts, name, where), home, memory, no_init, name, where},
           asked_{2 * parts, home, memory, zeroed, name, where},
           name_{name} {}
+    /// One part, for a whole grid. Bytes, rounded up to 256.
     scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : scratch_arena{bytes, 1, home, memory, name, where} {}
@@ -88,6 +98,7 @@ public:
     /// Borrowed for one kernel. Converts to device_scratch, and is best left a temporary in the launch.
     class scratch_lease {
     public:
+        /// For the kernel; valid as long as the lease.
         operator device_scratch() const {
             return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
         }
@@ -125,8 +136,10 @@ public:
                               part_bytes_, most, where};
     }
 
+    /// Bytes of each part, as rounded up.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
-    [[nodiscard]] std::size_t parts() const noexcept { return asked_.size() / 2; }
+    [[nodiscard]] std::size_t parts() const noexcept { return asked_.size() / 2; }  ///< at least 1
+    /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
 private:

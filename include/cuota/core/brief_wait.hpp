@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// Tells the processor that the thread is only waiting.

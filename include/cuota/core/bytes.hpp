@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// The largest byte count there is; stands for "more than can be said" where a product overflowed.
@@ -26,10 +28,16 @@ consteval std::size_t literal(unsigned long long n, unsigned shift) {
 
 }  // namespace detail
 
+/// Byte counts as literals: `using namespace cuota::literals;`, then `512_MiB`.
 inline namespace literals {
 
+// At compile time: a number of bytes that a std::size_t cannot hold does not compile.
+
+/// So many times 1024 bytes. `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
+/// So many times 1024 x 1024 bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
+/// So many times 1024 x 1024 x 1024 bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
 
 }  // namespace literals
@@ -47,6 +55,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return product;
 }
 
+/// False for 0.
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
     return n != 0 && (n & (n - 1)) == 0;  // counting bits is a call where a processor need not be able to
 }
@@ -70,6 +79,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 }
 
 /// "762.9 MiB", "512 B": one decimal, binary units, never more than four digits before the point below 1 EiB.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
     if (bytes < 1024) return std::to_string(bytes) + " B";
     static constexpr char const* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -84,7 +94,7 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return text;
 }
 
-/// "131'120'576": digits in groups of three.
+/// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
 [[nodiscard]] inline std::string count_text(std::uint64_t count) {
     std::string digits = std::to_string(count);
     for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, '\'');

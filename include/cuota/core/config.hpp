@@ -4,34 +4,40 @@
 /// Every macro of the library, with its default and its effect.
 #pragma once
 
-// CUOTA_HOST_DEVICE marks what kernels and host code call: compiled for both sides by nvcc, plain C++ for every other compiler.
+#include <cuota/version.hpp>
+
+/// Marks what kernels and host code call: compiled for both sides by nvcc, plain C++ for every other compiler.
 #if defined(__CUDACC__)
 #define CUOTA_HOST_DEVICE __host__ __device__
 #else
 #define CUOTA_HOST_DEVICE
 #endif
 
-// CUOTA_NO_EXEC_CHECK, before a template for both sides that calls what it is given: nvcc does not warn where that is for
-// one side only, as the standard library's is.
+/// Before a template for both sides that calls what it is given: nvcc does not warn where that is for one side only, as the
+/// standard library's is.
 #if defined(__CUDACC__) && !defined(__clang__)
 #define CUOTA_NO_EXEC_CHECK _Pragma("nv_exec_check_disable")
 #else
 #define CUOTA_NO_EXEC_CHECK
 #endif
 
-// CUOTA_KERNEL marks a kernel's body and what only kernels call: elements of views are for such code. nvcc compiles it for
-// the host as well, for the simulator to run. With CUOTA_SIMULATED_KERNELS=0, the same in a whole program, it is for the
-// device alone, and nvcc refuses host code that touches an element; the program cannot run on the simulator then.
+/// 1, the default: nvcc compiles bodies of kernels for the host as well, for the simulator to run. 0, the same in a whole
+/// program: for the device alone, and nvcc refuses host code that touches an element of a view; the program cannot run on
+/// the simulator then.
 #if !defined(CUOTA_SIMULATED_KERNELS)
 #define CUOTA_SIMULATED_KERNELS 1
 #endif
+
+/// Marks a kernel's body and what only kernels call: elements of views are for such code. As CUOTA_SIMULATED_KERNELS says.
+/// Example: examples/mistake.cpp
 #if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
 #define CUOTA_KERNEL __device__
 #else
 #define CUOTA_KERNEL CUOTA_HOST_DEVICE
 #endif
 
-// CUOTA_CHECKED: 1 checks every index of a view of device memory, in kernels too. Default: on unless NDEBUG is set.
+/// 1 checks every index of a view of device memory, in kernels too; 0 none. Default: 1 unless NDEBUG is set. The same in a
+/// whole program: files that differ do not link.
 #if !defined(CUOTA_CHECKED)
 #if defined(NDEBUG)
 #define CUOTA_CHECKED 0
@@ -40,8 +46,8 @@
 #endif
 #endif
 
-// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
-// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
+/// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
+/// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gsl::Owner)
 #define CUOTA_OWNER [[gsl::Owner]]
@@ -53,8 +59,8 @@
 #define CUOTA_POINTER
 #endif
 
-// Views of device memory know more of themselves in checked builds. Their names, and those of what hands them out, tell
-// which they are: files that were compiled one way and the other do not link.
+/// The inline namespace of views of device memory, which know more of themselves in checked builds. Their names, and those
+/// of what hands them out, tell which they are: files that were compiled one way and the other do not link.
 #if CUOTA_CHECKED
 #define CUOTA_VIEWS checked_views
 #else

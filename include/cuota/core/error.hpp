@@ -19,17 +19,19 @@
 namespace cuota::inline v0 {
 
 /// A CUDA call failed. Carries the code, the call and the place that made it.
+/// Copies share the text. Threads: any. Example: tests/core/error.cpp
 class cuda_error : public std::runtime_error {
 public:
+    /// `code` is a cudaError_t, `why` its name and what else is known. Throws: std::bad_alloc.
     cuda_error(int code, std::string const& call, std::string const& why, place where)
         : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)},
           where_{where} {}
 
-    [[nodiscard]] int code() const noexcept { return code_; }  ///< a cudaError_t
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
-    [[nodiscard]] place where() const noexcept { return where_; }
+    [[nodiscard]] int code() const noexcept { return code_; }                  ///< a cudaError_t
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< "cudaMemcpyAsync"
+    [[nodiscard]] place where() const noexcept { return where_; }              ///< line 0 when nobody gave it
 
 private:
     static std::string suffix(place where) {
@@ -80,6 +82,7 @@ private:
 /// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
 /// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
 /// Copies share the facts and the text. Threads: any, on one object or on copies.
+/// What to do about it: next_steps(error.facts()). Example: examples/train.cpp
 class out_of_memory : public std::bad_alloc {
 public:
     /// Throws: std::bad_alloc.
@@ -87,11 +90,13 @@ public:
         : out_of_memory{"out_of_memory", "cuota::out_of_memory: refused, and no host memory left to say more",
                         std::move(facts)} {}
 
+    /// Bytes asked, held, limit, holders: as of the refusal. Lives as long as a copy of the error does.
     [[nodiscard]] refusal const& facts() const noexcept { return state_->facts(); }
     /// refusal_text of the facts. Made by the first call, which costs microseconds: who only catches pays nothing.
     [[nodiscard]] char const* what() const noexcept override { return state_->text(); }
 
 protected:
+    /// For a type of its own: its name, and a text for when no host memory is left, both literals. Throws: std::bad_alloc.
     // What to say in need is for a host that has no memory left for the text.
     out_of_memory(char const* type, char const* in_need, refusal facts)
         : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
@@ -101,6 +106,8 @@ private:
 };
 
 /// A budget on the way from the asked one to its root could not hold the request.
+/// A charge has asked caches before, as far as all of them together could give what is missing.
+/// Example: examples/first.cpp
 class budget_exceeded : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
@@ -111,12 +118,14 @@ public:
 };
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
+/// A defect of the program, not of its surroundings: mend it, rather than catch it. Example: tests/core/error.cpp
 class misuse : public std::logic_error {
 public:
+    /// The message is `what` and, where there is one, the place. Throws: std::bad_alloc.
     explicit misuse(std::string const& what, place where = {})
         : std::logic_error{"cuota::misuse: " + what + at(where)}, where_{where} {}
 
-    [[nodiscard]] place where() const noexcept { return where_; }
+    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 when nobody gave it
 
 private:
     static std::string at(place where) {
@@ -127,15 +136,18 @@ private:
 };
 
 /// A file does not hold what it should. Names the file, the byte offset where it goes wrong, and why.
+/// Copies share the texts. Threads: any. Example: tests/core/error.cpp
 class data_error : public std::runtime_error {
 public:
+    /// `offset` in bytes from the file's begin. Throws: std::bad_alloc.
     data_error(std::string file, std::uint64_t offset, std::string why)
         : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " +
                              why},
           facts_{std::make_shared<facts const>(facts{std::move(file), std::move(why), offset})} {}
 
-    [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }
-    [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }
+    [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
+    [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }   ///< bytes from the begin
+    /// Without file and offset.
     [[nodiscard]] std::string const& why() const noexcept { return facts_->why; }
 
 private:

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
 /// Receives an error that was met where throwing is impossible. Called outside every lock of the library.
@@ -66,6 +68,7 @@ private:
 
 /// Sets where uncatchable errors go and returns what was set before; an empty one restores standard error.
 /// Threads: any. Throws: std::bad_alloc; the sink is unchanged then.
+/// Example: tests/core/error_sink.cpp
 inline error_sink set_error_sink(error_sink sink) {
     auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
     detail::sink_slot& slot = detail::the_sink();

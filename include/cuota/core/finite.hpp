@@ -16,12 +16,15 @@ namespace cuota::inline v0 {
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(half x) noexcept {
     return (x.bits & 0x7c00u) != 0x7c00u;
 }
+/// As of half.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(bfloat16 x) noexcept {
     return (x.bits & 0x7f80u) != 0x7f80u;
 }
+/// As of half.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(float x) noexcept {
     return (__builtin_bit_cast(std::uint32_t, x) & 0x7f80'0000u) != 0x7f80'0000u;
 }
+/// As of half.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(double x) noexcept {
     return (__builtin_bit_cast(std::uint64_t, x) & 0x7ff0'0000'0000'0000u) != 0x7ff0'0000'0000'0000u;
 }

@@ -26,12 +26,15 @@ namespace detail {
 
 /// IEEE 754 binary16 in memory, with the layout of CUDA's __half. To store and to convert, not to calculate with.
 /// Out of a float: rounded to nearest, ties to even; what is too large is infinite, a NaN stays one. To a float: exact.
+/// On the host, in kernels and at compile time. Example: tests/core/half.cpp
 struct half {
-    std::uint16_t bits;
+    std::uint16_t bits;  ///< sign, 5 of the exponent, 10 of the fraction; not set by default
 
     half() = default;
+    /// Rounded to nearest, ties to even; from 65520 on infinite; a NaN becomes a quiet one.
     CUOTA_HOST_DEVICE constexpr explicit half(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
+    /// Exact: every half is a float.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         std::uint32_t const sign = std::uint32_t{bits & 0x8000u} << 16;
         std::uint32_t const exponent = (bits >> 10) & 0x1f;
@@ -62,12 +65,15 @@ private:
 };
 
 /// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16. To store and to convert, as half.
+/// Example: tests/core/half.cpp
 struct bfloat16 {
-    std::uint16_t bits;
+    std::uint16_t bits;  ///< sign, 8 of the exponent, 7 of the fraction; not set by default
 
     bfloat16() = default;
+    /// Rounded to nearest, ties to even; a NaN becomes a quiet one.
     CUOTA_HOST_DEVICE constexpr explicit bfloat16(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
+    /// Exact: every bfloat16 is a float.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
     }

@@ -17,11 +17,12 @@
 namespace cuota::inline v0 {
 
 /// A call site. As std::source_location, which clang 14 does not have; `place::here()` as a default argument is the
-/// place of the call that left it out.
+/// place of the call that left it out. Example: tests/core/label.cpp
 struct place {
-    char const* file = "";
-    unsigned line = 0;
+    char const* file = "";  ///< a literal's text: lives as long as the program
+    unsigned line = 0;      ///< from 1; 0: nobody gave a place
 
+    /// Where it stands; as a default argument, where the call does. At compile time: for nothing.
     [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
                                               unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
@@ -31,10 +32,11 @@ struct place {
 /// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
 ///
 /// A string literal converts at compile time, for nothing. A name made at run time goes through `tag::named`.
-/// Threads: any.
+/// Threads: any. Throws: nothing, but for `named`. Cost: a pointer to copy. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
+    /// Of a string literal: of text that is known when it is compiled.
     consteval tag(char const* literal) noexcept : text_{literal} {}
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
@@ -51,8 +53,10 @@ public:
         return result;
     }
 
+    /// Never null; "" when empty. Lives until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
-    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }  ///< no name was given
+    /// By the text. Cost: linear in its length.
     [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {
         return std::string_view{a.text_} == std::string_view{b.text_};
     }
@@ -73,11 +77,12 @@ template <class T>
 }
 
 /// A request's tag, call site and unit, for messages and accounts. Passed by reference; copied by those who keep it.
+/// Example: tests/core/label.cpp
 struct label {
-    tag name{};
-    place where{};
-    char const* unit = "bytes";
-    std::size_t unit_bytes = 1;
+    tag name{};                  ///< what the memory is for
+    place where{};               ///< who asks
+    char const* unit = "bytes";  ///< what the request counts in: "floats"; lives as long as the program
+    std::size_t unit_bytes = 1;  ///< bytes of one
 };
 
 /// The label of a request for elements of type T.
@@ -86,7 +91,7 @@ template <class T>
     return {name, where, unit_name<T>(), sizeof(T)};
 }
 
-/// "train.cpp:17"; empty for a place that nobody gave.
+/// "train.cpp:17"; empty for a place that nobody gave. Throws: std::bad_alloc.
 [[nodiscard]] inline std::string place_text(place where) {
     if (where.line == 0) return {};
     std::string_view file = where.file;

@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0 {
 
-/// What a step changes.
+/// What a step changes. Example: tests/core/next_steps.cpp
 enum class step_kind {
     ask_again,     ///< nothing: what was asked would fit by now
     ask_less,      ///< the request
@@ -34,16 +34,17 @@ enum class step_kind {
 }
 
 /// A budget of a refusal, and the least limit (bytes) with which it would not have refused.
+/// Example: tests/core/next_steps.cpp
 struct raised_limit {
-    std::string budget;
-    std::size_t level = 0;  ///< its index in refusal::budgets
-    std::size_t limit = 0;
+    std::string budget;       ///< its name
+    std::size_t level = 0;    ///< its index in refusal::budgets
+    std::size_t limit = 0;    ///< what is held there and the charge
     std::size_t grow_by = 0;  ///< of a reservation: the bytes to grow it by, which is how it gets that limit
 };
 
-/// One thing that can be done about a refusal.
+/// One thing that can be done about a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
-    step_kind kind{};
+    step_kind kind{};       ///< what it changes
     bool suffices = false;  ///< alone, as far as the facts tell; a step in vain is listed to say so
     double change = 0;      ///< the share that it changes: of the request, of what is held, of the limits
     std::size_t bytes = 0;  ///< what would fit; what the holders release together; what limits or device lack
@@ -285,7 +286,7 @@ inline void put_in_order(std::vector<next_step>& steps, next_step step) {
 /// Whose memory to release: one holder that alone covers what is missing, the smallest such; else the largest, and
 /// by the same rule for the rest. `holders` have to be the largest first for that.
 /// Empty when nothing is known: nobody counts what pinned memory a machine can give.
-/// Throws: std::bad_alloc. Cost: linear in the facts.
+/// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
 [[nodiscard]] inline std::vector<next_step> next_steps(refusal const& r) {
     std::vector<next_step> steps;
     for (auto* const make :

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <thread>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// For loops over what can only be asked: `while (!is_over()) pause();`. First it only lets others run, then it sleeps, a

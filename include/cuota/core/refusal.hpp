@@ -14,23 +14,24 @@
 
 namespace cuota::inline v0 {
 
-/// Bytes that somebody holds of a budget, under one tag and from one place.
+/// Bytes that somebody holds of a budget, under one tag and from one place. Example: tests/core/next_steps.cpp
 struct holding {
-    tag name{};
-    place where{};
-    std::size_t bytes = 0;
+    tag name{};              ///< empty: nobody named it
+    place where{};           ///< of the request; line 0: not known
+    std::size_t bytes = 0;   ///< charged, so with the granule's rounding
     bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
 };
 
-/// A budget at the moment of a refusal. Bytes.
+/// A budget at the moment of a refusal. Bytes. Example: tests/core/refusal.cpp
 struct budget_facts {
-    std::string name;
-    std::size_t limit = 0;
-    std::size_t held = 0;
-    std::size_t peak = 0;
+    std::string name;         ///< its own, without its ancestors'
+    std::size_t limit = 0;    ///< inclusive
+    std::size_t held = 0;     ///< charged, caches included
+    std::size_t peak = 0;     ///< the most that was held, since the last reset_peak
     bool is_prepaid = false;  ///< a reservation's: its limit was charged to its parent, and is only grown
     bool has_ended = false;   ///< a reservation's that is over: nothing can be charged to it any more
 
+    /// What it can still be charged; 0 where a lowered limit lies below what is held.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
     /// What a charge of so many bytes lacks here; 0 when it fits.
     [[nodiscard]] std::size_t missing_for(std::size_t charge) const noexcept {
@@ -40,12 +41,12 @@ struct budget_facts {
     }
 };
 
-/// The device at the moment of a refusal, as its driver tells it. Bytes.
+/// The device at the moment of a refusal, as its driver tells it. Bytes. Example: tests/core/refusal.cpp
 struct device_facts {
-    int ordinal = 0;
-    std::string name;
-    std::size_t total = 0;
-    std::size_t free = 0;
+    int ordinal = 0;           ///< as CUDA counts them in this process
+    std::string name;          ///< as device::name
+    std::size_t total = 0;     ///< of the device
+    std::size_t free = 0;      ///< left for every program
     std::size_t ours = 0;      ///< held through cuota in this process
     std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
 
@@ -57,16 +58,18 @@ struct device_facts {
 };
 
 /// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
+/// Example: tests/core/refusal_text.cpp
 struct reclaimer_facts {
-    std::string name;
-    std::size_t asked = 0;
-    std::size_t given = 0;
+    std::string name;       ///< its tag
+    std::size_t asked = 0;  ///< 0: it was not asked
+    std::size_t given = 0;  ///< what it says it gave back
     std::size_t could =
         0;  ///< what it still could give; not asked for when all together would not have sufficed
 };
 
 /// Everything known when a request was refused. Sizes are bytes.
 /// As text: refusal_text. As one line for logs: refusal_json. What to do about it: next_steps.
+/// Example: tests/core/refusal.cpp
 struct refusal {
     std::size_t asked = 0;    ///< what the caller wanted; `unlimited` when that was more than can be said
     std::size_t charged = 0;  ///< what it would have cost: asked, rounded up to the granule of its source

@@ -101,7 +101,7 @@ inline void add_rest(json_object& to, std::vector<holding> const& holders, std::
 ///
 /// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD. `most_holders` bounds the
 /// lists of holders, because collectors cut long lines: the rest are "other_holders", "other_bytes".
-/// Throws: std::bad_alloc. Cost: microseconds.
+/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
 [[nodiscard]] inline std::string refusal_json(refusal const& r, std::size_t most_holders = 32) {
     using namespace detail;
     json_object line;

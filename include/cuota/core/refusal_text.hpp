@@ -186,7 +186,7 @@ struct headline_room {
 /// budget, or why where nothing was asked for; the rest who holds what, and what to do next. Names are cut in the middle,
 /// long lists and ways are summed.
 /// `type` is the name of the exception that carries it.
-/// Throws: std::bad_alloc. Cost: microseconds.
+/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] inline std::string refusal_text(char const* type, refusal const& r) {
     std::string text = detail::headline(type, r);
     auto const add = [&](char const* heading, std::string line) {

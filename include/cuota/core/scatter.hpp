@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// A one-to-one function whose results look random also for arguments at regular distances, as those of one

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// Whether element a stands before element b; `all` is what they are elements of.

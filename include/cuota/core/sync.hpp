@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include <cuota/version.hpp>
+
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

@@ -59,6 +59,7 @@ namespace cuota::inline v0 {
 ///          and at each bit that tells of a null.
 class arrow_source {
 public:
+    /// Columns by name, or all; `name` stands for the table in messages.
     explicit arrow_source(std::shared_ptr<arrow::Table const> table,
                           std::vector<std::string> const& columns = {},
                           std::string name = "a table of Arrow's")
@@ -109,14 +110,17 @@ public:
     }
 #endif
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
+    /// A path, or what the constructor was given.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
 
+    /// Rows of field k in each sample. Throws: misuse for a field that is not ragged, or an index out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         state_->columns[k].lengths(samples, out);
     }
+    /// As a source. Throws: misuse before anything is written.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
         if (samples.empty()) return;

@@ -15,12 +15,16 @@ namespace cuota::inline v0 {
 
 /// What happens to the samples left over when the batches of all processes do not divide the epoch: they make a smaller
 /// batch, none, or a whole one together with samples from the epoch's beginning.
-enum class last_batch { partial, drop, pad };
+enum class last_batch {
+    partial,  ///< a smaller batch, also an empty one for some processes
+    drop,     ///< none
+    pad       ///< a whole one
+};
 
 /// This process among several that share an epoch: each takes its part of every step.
 struct shard {
-    std::uint64_t rank = 0;
-    std::uint64_t world = 1;
+    std::uint64_t rank = 0;   ///< below world
+    std::uint64_t world = 1;  ///< processes
 };
 
 namespace detail {

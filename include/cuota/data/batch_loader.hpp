@@ -33,11 +33,19 @@ namespace cuota::inline v0 {
 ///
 /// `view` is the only door to the data: it makes the stream wait for the copy, and the end of the batch makes the
 /// next copy into the slot wait for that stream. The host waits for nothing.
-/// Move-only; may outlive its loader. Threads: one at a time.
+/// Move-only; may outlive its loader.
+/// Units:   size() counts samples; views count elements.
+/// Threads: one at a time.
+/// Cost:    the first use by a stream is one wait in it, the end one event for each stream that used it, which is made
+///          when the slot sees that stream for the first time.
+/// Throws:  as each says; misuse when moved from.
+/// Example: examples/first.cpp
 class batch {
 public:
+    /// Takes the slot; the other one has none then, and every use of it is a misuse.
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
+    /// Ends its own batch first; then as above.
     batch& operator=(batch&& other) noexcept {
         if (this == &other) return *this;
         release();
@@ -105,6 +113,7 @@ public:
         check_alive({});
         return engine_->slot(slot_).samples.numbers;
     }
+    /// What the loader delivers: the source's, or the transform's. Throws: misuse when moved from.
     [[nodiscard]] std::span<field const> fields() const {
         check_alive({});
         return engine_->delivered_fields();
@@ -132,20 +141,29 @@ private:
 /// One pass over a loader's source: a range of batches, each to be taken once. Move-only.
 ///
 /// Leaving early is as good as finishing: what was read ahead is dropped, and the loader is ready for another epoch.
+/// Order:   batches come in the order of the epoch, whoever read them.
+/// Threads: one at a time; its stop_token from any.
+/// Throws:  as next. Cost: nothing is allocated.
+/// Example:
+///     auto epoch = loader.epoch(0, stop);
+///     while (auto batch = epoch.next()) step(batch->view<float>(stream), stream);
 class epoch_range {
 public:
+    /// Once through, for a range-based for loop: an input iterator. Valid while its range is.
     class iterator {
     public:
-        using value_type = batch;
-        using difference_type = std::ptrdiff_t;
+        using value_type = batch;                ///< given away by operator*
+        using difference_type = std::ptrdiff_t;  ///< as input iterators have one
 
         /// Gives the batch away: once.
         [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
+        /// Drops the batch if nobody took it, and waits for the next. Throws: as next.
         iterator& operator++() {
             range_->advance();
             return *this;
         }
-        void operator++(int) { ++*this; }
+        void operator++(int) { ++*this; }  ///< the same
+        /// Whether the epoch has ended.
         friend bool operator==(iterator const& it, std::default_sentinel_t) noexcept { return it.is_over(); }
 
     private:
@@ -155,6 +173,7 @@ public:
         epoch_range* range_;
     };
 
+    /// Takes the epoch and the batch that waits in it; every use of the other one is a misuse then.
     epoch_range(epoch_range&& other) noexcept
         : engine_{std::move(other.engine_)},
           stop_{std::move(other.stop_)},
@@ -190,7 +209,7 @@ public:
         advance();
         return iterator{*this};
     }
-    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< where an iterator stops
 
 private:
     friend class batch_loader;
@@ -223,6 +242,9 @@ private:
 /// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
 /// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
 ///
+/// Units:   samples for counts, bytes for memory.
+/// Order:   copies run on a stream of its own; `batch::view` puts who uses a batch behind its copy.
+/// Cost:    of a batch one gather, by a worker, one copy, and the kernels of a transform; nothing is allocated.
 /// Threads: epochs from one thread at a time; its own workers read. Any thread may make it give back, stop an epoch, or ask
 /// for state and stats.
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
@@ -233,12 +255,15 @@ private:
 /// Example: examples/train.cpp
 class batch_loader {
 public:
-    using options = loader_options;
+    using options = loader_options;  ///< the same
 
+    /// Takes the memory that `plan` tells and starts the workers; nothing is read yet. The source is kept until its end.
     template <source S>
     batch_loader(S from, options const& how, place where = place::here())
         : engine_{shared<detail::loader_engine>::make(detail::any_source{std::move(from)}, how, where)} {}
+    /// Epochs and batches go on; every use of the other one is a misuse then.
     batch_loader(batch_loader&& other) noexcept = default;
+    /// Ends its own loader first; then as above.
     batch_loader& operator=(batch_loader&& other) noexcept {
         if (this != &other) {
             shut_down();
@@ -293,10 +318,12 @@ public:
         met.rethrow();
     }
 
+    /// What it took on construction. Bytes.
     [[nodiscard]] loader_plan const& plan(place where = place::here()) const {
         return checked_engine(where).plan();
     }
-    [[nodiscard]] std::uint64_t size(place where = place::here()) const {  ///< samples
+    /// Samples of the source, not positions of an epoch.
+    [[nodiscard]] std::uint64_t size(place where = place::here()) const {
         return checked_engine(where).size();
     }
     /// Of a batch.

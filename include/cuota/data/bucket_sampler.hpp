@@ -25,6 +25,7 @@ namespace cuota::inline v0 {
 
 /// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
 /// Throws: misuse for a field that is not ragged; what the source throws.
+/// Threads: any. Cost: one call of `lengths` for 1024 samples; 8 bytes a sample.
 template <source S>
     requires detail::tells_lengths<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
@@ -50,6 +51,7 @@ template <source S>
 /// Throws:  misuse on construction for windows or buckets of no samples, or buckets larger than their window.
 /// Cost:    8 bytes a sample, shared by copies, and 48 bytes a sample of a window; log(window) a sample. Drawing allocates
 ///          nothing.
+/// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
     /// As many lengths as the source has samples, in any unit: sample_lengths.
@@ -64,6 +66,7 @@ public:
                          std::to_string(n) + " samples"};
         return n;
     }
+    /// A lock, held while a window is sorted if it is not one of those drawn from lately.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         std::scoped_lock const lock{shared_->guard};
         while (!out.empty()) {
@@ -76,6 +79,7 @@ public:
             out = out.subspan(n);
         }
     }
+    /// Of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
 private:
@@ -106,19 +110,19 @@ private:
             for (std::uint64_t const length : lengths)
                 fingerprint = detail::fingerprint_of({fingerprint, length});
             auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
-            sorted.reserve(most);
-            for (window_order& w : lately) w.samples.reserve(most);
+            sorted_.reserve(most);
+            for (window_order& w : lately_) w.samples.reserve(most);
         }
 
         // Under the lock.
         [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number) {
-            for (window_order const& w : lately)
+            for (window_order const& w : lately_)
                 if (w.epoch == epoch && w.number == number) return w.samples;
-            std::swap(lately[0], lately[1]);  // what is drawn from again is found; the older one goes
-            lately[0].epoch = epoch;
-            lately[0].number = number;
-            order(epoch_key(seed, epoch), number, lately[0].samples);
-            return lately[0].samples;
+            std::swap(lately_[0], lately_[1]);  // what is drawn from again is found; the older one goes
+            lately_[0].epoch = epoch;
+            lately_[0].number = number;
+            order(epoch_key(seed, epoch), number, lately_[0].samples);
+            return lately_[0].samples;
         }
 
         std::uint64_t const seed;
@@ -134,12 +138,12 @@ private:
             std::uint64_t const begin = number * window;
             std::uint64_t const end = std::min(begin + window, n);
             keyed_permutation const shuffled{n, key};
-            sorted.clear();
+            sorted_.clear();
             for (std::uint64_t p = begin; p != end; ++p) {
                 std::uint64_t const sample = shuffled(p);
-                sorted.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
+                sorted_.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
             }
-            std::sort(sorted.begin(), sorted.end());
+            std::sort(sorted_.begin(), sorted_.end());
 
             std::uint64_t const all = end - begin;
             std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
@@ -159,11 +163,11 @@ private:
                     std::uint64_t key) const {
             keyed_permutation const inside{count, key};
             for (std::uint64_t i = 0; i != count; ++i)
-                samples.push_back(sorted[static_cast<std::size_t>(at + inside(i))].sample);
+                samples.push_back(sorted_[static_cast<std::size_t>(at + inside(i))].sample);
         }
 
-        std::array<window_order, 2> lately;
-        std::vector<entry> sorted;
+        std::array<window_order, 2> lately_;
+        std::vector<entry> sorted_;
     };
     std::shared_ptr<facts> shared_;
 };

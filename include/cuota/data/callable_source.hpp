@@ -46,6 +46,7 @@ concept gathers = requires(F const& fill, std::span<std::uint64_t const> samples
 template <detail::gathers Fill>
 class callable_source {
 public:
+    /// The function is kept in one copy, shared by copies of the source.
     callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
         : state_{std::make_shared<state const>(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
@@ -55,10 +56,12 @@ public:
             if (f.bytes() == 0) throw misuse{state_->name + ": field " + field_text(f) + " is empty"};
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
+    /// Of each sample; at least one.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< for messages
 
+    /// Calls the function once. Throws: misuse before that; what it throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         state_->fill(samples, out);

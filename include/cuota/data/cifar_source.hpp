@@ -20,6 +20,7 @@
 
 namespace cuota::inline v0 {
 
+/// Which of the two layouts the files have.
 enum class cifar_set {
     cifar_10,  ///< data_batch_1.bin to data_batch_5.bin, test_batch.bin: "label", "image"
     cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
@@ -57,7 +58,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t image_bytes = 3 * 32 * 32;
+    static constexpr std::size_t image_bytes = std::size_t{3} * 32 * 32;
 
     static raw_layout layout(std::span<label_field const> labels) {
         raw_layout record;
@@ -88,15 +89,20 @@ static_assert(source<cifar_file>);
 ///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
 ///         class of the set. Every label that is handed out is one.
 /// Cost:   that of a raw_source for each file, and a look at each label.
+/// Threads: as any source.
 class cifar_source {
 public:
+    /// By path, in the order of their samples.
     cifar_source(cifar_set set, std::vector<std::string> const& paths) : files_{parts_of(set, paths)} {}
+    /// Of files that are open; the last copy closes them.
     cifar_source(cifar_set set, std::span<file const> files) : files_{parts_of(set, files)} {}
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
+    /// The labels, then "image".
     [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
-    [[nodiscard]] std::string name() const { return files_.name(); }
+    [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
+    /// As a source, one read for a run in a file. Throws: misuse; data_error, also for a label: see above.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         files_.gather(samples, out);
     }
@@ -105,6 +111,7 @@ private:
     template <class Files>
     static std::vector<detail::cifar_file> parts_of(cifar_set set, Files const& files) {
         std::vector<detail::cifar_file> parts;
+        parts.reserve(std::size(files));
         for (auto const& each : files) parts.emplace_back(set, file{each});
         return parts;
     }

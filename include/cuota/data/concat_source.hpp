@@ -30,8 +30,11 @@ namespace cuota::inline v0 {
 ///         64 bits count.
 /// Cost:   samples that follow each other in the request and lie in one part are one gather of that part, up to
 ///         1024 of them. No allocation up to 16 fields.
+/// Threads: as any source.
+/// Example: cuota::concat_source all{cuota::npy_source{"a.npy"}, cuota::npy_source{"b.npy"}};
 class concat_source {
 public:
+    /// Two or more, of any types.
     template <class... Sources>
         requires(sizeof...(Sources) > 1 && (source<Sources> && ...))
     explicit concat_source(Sources... parts) {
@@ -39,6 +42,7 @@ public:
         (made->add(detail::any_source{std::move(parts)}), ...);
         state_ = std::move(made);
     }
+    /// One or more, of one type.
     template <source S>
     explicit concat_source(std::vector<S> parts) {
         auto made = std::make_shared<state>();
@@ -47,7 +51,9 @@ public:
         state_ = std::move(made);
     }
 
+    /// Samples of all parts.
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->ends.back(); }
+    /// The first part's.
     [[nodiscard]] std::span<field const> fields() const { return state_->parts.front().fields(); }
     /// "a.npy and 4 more".
     [[nodiscard]] std::string name() const {
@@ -55,6 +61,8 @@ public:
         return state_->parts.front().name() + (more == 0 ? "" : " and " + std::to_string(more) + " more");
     }
 
+    /// As a source; parts are read one after another. Throws: misuse, and what the parts throw: later parts are not written
+    /// then.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         std::array<std::span<std::byte>, 32> few;

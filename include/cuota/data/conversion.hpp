@@ -23,10 +23,10 @@ namespace cuota::inline v0 {
 /// What becomes of a field: each number x is x * scale + shift, calculated in float, or in double where either type has 8
 /// bytes or is i32 or u32, and rounded to nearest; to f16 and bf16 by way of float.
 struct conversion {
-    std::string field;
+    std::string field;                    ///< its name
     element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
-    double scale = 1;
-    double shift = 0;
+    double scale = 1;                     ///< factor
+    double shift = 0;                     ///< added after that
 };
 
 namespace detail {

@@ -112,19 +112,23 @@ private:
 ///     cuota::converted_source half_size{cuota::npy_source{"images.npy"}, {{"images", cuota::element_type::f16}}};
 ///
 /// What was u8 is better sent as it is, and widened on the device.
-/// Throws: misuse for a source of ragged fields (convert the rows, and make a ragged_source of those), a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
+/// Throws: misuse for a source of ragged fields (convert the rows, and make a ragged_source of those), a field that there is
+///         not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
 /// Cost:   a gather reads through a scratch of 256 KiB, or of one sample if that is larger, for each thread that reads at
 ///         once; made when it is first needed.
+/// Threads: as any source.
 template <source S>
 class converted_source {
 public:
+    /// The source is kept; nothing is read yet.
     converted_source(S from, std::vector<conversion> const& wanted)
         : state_{std::make_shared<state>(std::move(from), wanted)} {}
 
-    [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }
+    [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }                 ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< as converted
+    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }      ///< the source's
 
+    /// As a source. Throws: misuse, what the source throws, std::bad_alloc for a thread's first scratch.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         detail::scratch_shelf::lent const lent{state_->shelf};

@@ -53,6 +53,7 @@ template <std::predicate<std::string const&> Wanted>
 /// Throws: data_error when the folder cannot be listed, or has no such file; misuse, as concat_source; what `open`
 ///         and `which` throw.
 /// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each.
+/// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||
              std::predicate<Which const&, std::string const&>)

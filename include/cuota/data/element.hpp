@@ -22,8 +22,22 @@
 namespace cuota::inline v0 {
 
 /// The type of one number. Always in the byte order of this machine once it has been gathered.
-enum class element_type : std::uint8_t { u8, i8, i16, u16, i32, u32, i64, u64, f16, f32, f64, bf16 };
+enum class element_type : std::uint8_t {
+    u8,   ///< unsigned, 8 bits; bool and bytes, too
+    i8,   ///< signed
+    i16,  ///< signed
+    u16,  ///< unsigned
+    i32,  ///< signed
+    u32,  ///< unsigned
+    i64,  ///< signed
+    u64,  ///< unsigned
+    f16,  ///< IEEE half: `half`
+    f32,  ///< float
+    f64,  ///< double
+    bf16  ///< the upper 16 bits of a float: `bfloat16`
+};
 
+/// 1 to 8.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
     constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
@@ -71,10 +85,10 @@ template <class T>
 /// One named array of every sample: an image, a label. All samples have its shape; {} is a single number.
 /// Of a ragged field a sample has any number of rows, none perhaps, and each row has the shape: words, frames.
 struct field {
-    std::string name;
-    element_type type = element_type::u8;
-    std::vector<std::size_t> shape{};
-    bool is_ragged = false;
+    std::string name;                      ///< for messages, and to find it by
+    element_type type = element_type::u8;  ///< of each number
+    std::vector<std::size_t> shape{};      ///< extents, the slowest first; {} is a single number
+    bool is_ragged = false;                ///< any number of rows of that shape a sample
 
     /// Elements of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
     [[nodiscard]] std::size_t count() const {
@@ -85,7 +99,7 @@ struct field {
     /// Bytes of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
-    friend bool operator==(field const&, field const&) = default;
+    friend bool operator==(field const&, field const&) = default;  ///< in all four
 
 private:
     [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const {
@@ -95,6 +109,7 @@ private:
 };
 
 /// "images u8[28, 28]", "words u32[*]".
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string field_text(field const& f) {
     std::string text = f.name + ' ' + element_name(f.type);
     if (f.shape.empty() && !f.is_ragged) return text;
@@ -108,6 +123,7 @@ private:
 }
 
 /// "images u8[28, 28], labels u8".
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string fields_text(std::span<field const> fields) {
     std::string text;
     for (field const& f : fields) text += (text.empty() ? "" : ", ") + field_text(f);

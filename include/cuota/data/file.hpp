@@ -46,6 +46,7 @@ using unique_descriptor = unique_handle<descriptor_traits>;
 ///
 /// Its size is the one it had when it was opened; the read that misses bytes notices a file that shrank since.
 /// Threads: any, at once: there is no file position.
+/// Example: file.read_exact(offset, bytes);  // all of them, or data_error
 class file {
 public:
     /// Throws: data_error with the system's reason when it cannot be opened or is no regular file.
@@ -57,7 +58,8 @@ public:
         return file{detail::unique_descriptor{descriptor}, std::move(name)};
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< bytes, when it was opened
+    /// Its path, or what adopt was given.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
     /// The name without folders and extensions: "images" of "data/images.idx.gz".
     [[nodiscard]] std::string stem() const {

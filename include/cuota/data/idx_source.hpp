@@ -28,17 +28,23 @@ namespace cuota::inline v0 {
 ///
 /// Throws: data_error when the header is none, or the file's size is not exactly the one of its dimensions.
 /// Cost:   that of a raw_source, and a pass over the gathered batch for elements of more than one byte.
+/// Threads: as any source.
+/// Example: examples/train_ranks.cpp
 class idx_source {
 public:
+    /// Opens the file and reads its header.
     explicit idx_source(std::string path, std::string name = {})
         : idx_source{file{std::move(path)}, std::move(name)} {}
+    /// Reads the header of a file that is open.
     explicit idx_source(file const& from, std::string name = {})
         : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
 
+    /// The file's first dimension.
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }
-    [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }
+    [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
+    [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
 
+    /// As a source. Throws: misuse, data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         samples_.gather(samples, out);
         swap_elements(out[0], element_bytes(fields()[0].type));

@@ -48,17 +48,22 @@ namespace cuota::inline v0 {
 /// Cost:    samples that follow each other are one read, in tasks of at most KvikIO's defaults::task_size: small records in any
 ///          order are sooner read by the source itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
+/// Threads: as any source.
 class kvikio_source {
 public:
-    static constexpr bool fills_device_memory = true;
+    static constexpr bool fills_device_memory = true;  ///< a loader may have its slots on the device
 
+    /// Opens the file of these records once more, by KvikIO.
     explicit kvikio_source(raw_source const& records) : state_{std::make_shared<state>(records)} {}
+    /// That of an array.
     explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }  ///< records
+    /// One.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }  ///< the file's
 
+    /// As a source, into host memory or the current device's. Waits until all is read.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (samples.empty()) return;
@@ -70,6 +75,7 @@ public:
         }
         all.finish();
     }
+    /// The same for runs: one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
         check_gather_runs(*this, runs, out);
         reads all{*state_, out[0]};

@@ -35,16 +35,17 @@ inline constexpr std::size_t automatic_batch = unlimited;
 inline constexpr std::size_t automatic_rows = unlimited;
 
 /// How a loader loads. Only `batch` must be given, and `rows` if the source has a ragged field.
+/// Checked when the loader is made, or by plan_loader. Example: examples/train.cpp
 struct loader_options {
     std::size_t batch = 0;  ///< samples in a batch, the most if there are `rows`; or automatic_batch
     /// The most rows that each ragged field has in a batch, or automatic_rows: words, frames. A batch has as many samples
     /// as fit both; one that has more rows by itself is a sample_too_long in its batch's place.
     std::size_t rows = 0;
-    std::optional<budget> device{};        ///< charged for the device slots; none: not limited
-    std::optional<budget> pinned{};        ///< charged for the pinned slots; none: not limited
-    std::optional<std::uint64_t> seed{};   ///< short for a shuffle_sampler; none: in the source's order
-    std::optional<any_sampler> sampler{};  ///< which samples an epoch takes, and in which order
-    last_batch last = last_batch::partial;
+    std::optional<budget> device{};         ///< charged for the device slots; none: not limited
+    std::optional<budget> pinned{};         ///< charged for the pinned slots; none: not limited
+    std::optional<std::uint64_t> seed{};    ///< short for a shuffle_sampler; none: in the source's order
+    std::optional<any_sampler> sampler{};   ///< which samples an epoch takes, and in which order
+    last_batch last = last_batch::partial;  ///< what becomes of the samples that are left over
     shard part{};             ///< of several processes that share each epoch; `batch` is this one's
     std::size_t workers = 1;  ///< threads that read; the order of samples does not depend on them
     std::size_t device_slots =
@@ -80,14 +81,14 @@ struct loader_plan {
     std::size_t rows = 0;                    ///< the most of each ragged field in a batch
     std::optional<std::uint64_t> batches{};  ///< in an epoch; none: their rows decide
     slot_layout host_slot{};                 ///< a batch as the source has it, and as it is copied
-    slot_layout device_slot{};  ///< a batch as it is delivered: the same if there is no transform
-    slot_layout scratch{};      ///< what its transform has besides, for one batch
-    std::size_t host_slots = 0;
-    std::size_t device_slots = 0;
+    slot_layout device_slot{};     ///< a batch as it is delivered: the same if there is no transform
+    slot_layout scratch{};         ///< what its transform has besides, for one batch
+    std::size_t host_slots = 0;    ///< in the ring on the host
+    std::size_t device_slots = 0;  ///< batches on the device at once
     std::size_t arrival_bytes =
         0;  ///< on the device, where a batch waits for its transform, with that scratch
     std::size_t device_bytes = 0;  ///< all slots, and that
-    std::size_t pinned_bytes = 0;
+    std::size_t pinned_bytes = 0;  ///< all slots on the host, as loader_options::host_memory rounds them
 };
 
 namespace detail {
@@ -226,8 +227,12 @@ using batch_size_of = std::size_t loader_options::*;
 
 }  // namespace detail
 
-/// The memory that a loader of this source would take. Takes nothing.
+/// The memory that a loader of this source would take, in bytes. Takes nothing, charges nothing, and reads nothing.
 /// Throws: misuse for options that make no loader.
+/// Cost:   with automatic_batch or automatic_rows some plans more, as many as their number has bits.
+/// Threads: any.
+/// Example:
+///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
 template <source S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
     std::string const name{from.name()};

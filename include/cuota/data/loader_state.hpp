@@ -14,8 +14,11 @@
 namespace cuota::inline v0 {
 
 /// An epoch and a position in it: as much as it takes to go on, whatever the number of workers and processes was.
+/// Example:
+///     save(loader.state().text());                                              // with the weights
+///     auto epoch = loader.epoch(cuota::loader_state::parse(saved));             // of the next run
 struct loader_state {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;     ///< its number
     std::uint64_t position = 0;  ///< positions of the epoch whose batches were delivered, to all processes
     std::uint64_t order = 0;     ///< the fingerprint of what is drawn from how many samples
 
@@ -47,7 +50,7 @@ struct loader_state {
         return state;
     }
 
-    friend bool operator==(loader_state const&, loader_state const&) noexcept = default;
+    friend bool operator==(loader_state const&, loader_state const&) noexcept = default;  ///< in all three
 };
 
 }  // namespace cuota::inline v0

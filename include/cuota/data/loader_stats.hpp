@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +27,7 @@ enum class loader_stage {
     computing  ///< what the program does on the device
 };
 
+/// For messages: "reading".
 [[nodiscard]] constexpr char const* stage_name(loader_stage s) noexcept {
     switch (s) {
         case loader_stage::program: return "the program";
@@ -37,16 +39,17 @@ enum class loader_stage {
     }
 }
 
-/// What the present epoch has taken so far, or the last one took: batch_loader::stats.
+/// What the present epoch has taken so far, or the last one took: batch_loader::stats. A copy: it does not go on.
+/// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;    ///< its number
     std::uint64_t batches = 0;  ///< delivered
     std::optional<std::uint64_t>
         all_batches{};          ///< of the epoch, from where it began; none: their rows decide how many
     double covered = 0;         ///< the part of its samples that were delivered, to all processes. 0 to 1
     std::uint64_t samples = 0;  ///< delivered
     std::uint64_t bytes = 0;    ///< copied to the device, what was not delivered yet included
-    std::size_t workers = 0;
+    std::size_t workers = 0;    ///< threads that read
     bool is_pinned =
         true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
     std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
@@ -79,6 +82,7 @@ struct loader_stats {
     [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept {
         return share(part / static_cast<std::int64_t>(std::max<std::size_t>(workers, 1)));
     }
+    /// Delivered, on average since the epoch began; 0 at its start.
     [[nodiscard]] double batches_per_second() const noexcept {
         return elapsed.count() <= 0
                    ? 0
@@ -89,7 +93,7 @@ struct loader_stats {
 namespace detail {
 
 [[nodiscard]] inline std::string percent_text(double share) {
-    return std::to_string(static_cast<int>(share * 100 + 0.5)) + " %";
+    return std::to_string(std::lround(share * 100)) + " %";
 }
 
 [[nodiscard]] inline std::string rate_text(double per_second) {
@@ -113,6 +117,7 @@ namespace detail {
 }  // namespace detail
 
 /// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline std::string stats_text(loader_stats const& s) {
     double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
     double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;

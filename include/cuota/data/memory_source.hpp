@@ -83,6 +83,8 @@ private:
 ///
 /// Throws: misuse when the values are not a whole number of samples.
 /// Cost:   a copy of the source shares the values. A gather copies every sample once and allocates nothing.
+/// Threads: as any source.
+/// Example: cuota::memory_source images{"images", std::move(pixels), {28, 28}};
 class memory_source {
 public:
     /// Owns the values. `shape` is one sample's; {} is a single number.
@@ -100,14 +102,16 @@ public:
         return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }
-    [[nodiscard]] std::string const& name() const noexcept { return field_->name; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }                         ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }  ///< one
+    [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's
 
+    /// As a source. Throws: misuse before anything is written.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
     }
+    /// The same for runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
         check_gather_runs(*this, runs, out);
         detail::record_gatherer{at_, bytes_}(runs, out[0].data());

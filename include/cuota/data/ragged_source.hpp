@@ -35,6 +35,7 @@ namespace cuota::inline v0 {
 /// Throws: misuse for offsets that go down, or beyond the rows; data_error when they come from a source.
 /// Cost:   8 bytes a sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once, if the
 ///         source has gather_runs, or 4096 rows by their numbers; it allocates nothing for up to 16 fields.
+/// Threads: as any source.
 template <source Rows>
 class ragged_source {
 public:
@@ -53,15 +54,19 @@ public:
             throw data_error{std::string{offsets.name()}, 0, complaint + " of " + state_->name};
     }
 
+    /// Samples: one less than there are offsets.
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->offsets.size() - 1; }
+    /// The rows' fields, all ragged.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< the rows'
 
+    /// The difference of two offsets. Throws: misuse for a field that there is not, or an index out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         for (std::size_t i = 0; i != samples.size(); ++i)
             out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
     }
+    /// As a source; all fields of a sample have as many rows. Throws: misuse, what the source of rows throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
         row_reader reader{state_->rows, out};

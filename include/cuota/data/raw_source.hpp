@@ -74,21 +74,27 @@ private:
 ///         contradicts itself.
 /// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
 ///         and allocates nothing.
+/// Threads: as any source.
+/// Example: cuota::raw_source events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
 class raw_source {
 public:
+    /// Opens the file and looks at its size.
     raw_source(std::string path, raw_layout layout) : raw_source{file{std::move(path)}, std::move(layout)} {}
+    /// Of a file that is open.
     raw_source(file from, raw_layout layout) : from_{std::move(from)} {
         layout.record = record_bytes(from_.name(), layout);
         size_ = count_records(from_, layout);
         layout_ = std::make_shared<known_layout const>(std::move(layout));
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
+    /// Of each record.
     [[nodiscard]] std::span<field const> fields() const noexcept { return layout_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }
+    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
     /// Where its records stand in the file.
     [[nodiscard]] raw_layout const& layout() const noexcept { return *layout_; }
 
+    /// As a source. Throws: misuse before anything is written; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         bool const has_one_field = out.size() == 1;
@@ -100,6 +106,7 @@ public:
             }
         });
     }
+    /// The same for runs of samples: of one field, a run is one read.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
         check_gather_runs(*this, runs, out);
         bool const has_one_field = out.size() == 1;

@@ -93,6 +93,7 @@ inline void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const*
 /// The order of samples and the batches are those of a loader of the source itself, state and all.
 /// Copies share the memory, which lasts until the last of them and of their loaders is gone.
 /// Threads: any.
+/// Cost:    `bytes()` on the device, and one pass over the source on construction, which the host waits for.
 class resident_data {
 public:
     /// Reads all of the source by a loader with the memory and the workers of these options, but in the source's order,
@@ -107,8 +108,9 @@ public:
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
+    /// Of each sample.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }    ///< the source's
     [[nodiscard]] std::size_t bytes() const noexcept { return state_->layout.bytes; }  ///< on the device
 
     /// A loader of these samples, on the device that has them. A transform gets them as it would from the source.
@@ -233,13 +235,15 @@ private:
 
 /// A loader, and what of its source it keeps on the device.
 struct cached_loader {
-    batch_loader loader;
+    batch_loader loader;       ///< of the samples on the device, or of the source
     std::size_t cached_bytes;  ///< all samples; or 0: they cross the link in every epoch
 };
 
 /// A loader that keeps the data on the device if all of it fits `how.device` beside its slots now, and streams it otherwise.
 /// Nobody is asked to give back for it. Order and batches are the same either way.
 /// Throws: as batch_loader; misuse without a budget for the device, which would say what the data may take.
+/// Threads: any. Cost: as resident_data, or as batch_loader.
+/// Example: auto [loader, cached] = cuota::cached_on_device(source, {.batch = 256, .device = budget, .seed = 1});
 template <source S>
 [[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how, place where = place::here()) {
     if (!how.device)

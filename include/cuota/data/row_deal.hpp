@@ -24,6 +24,7 @@ namespace cuota::inline v0 {
 /// A sample has more rows than a batch may have: it is not cut, and its batch is not there.
 class sample_too_long : public std::runtime_error {
 public:
+    /// `source` and `field` are names; `rows` it has, `most` a batch may have.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,
                     std::uint64_t rows, std::size_t most)
         : std::runtime_error{"cuota::sample_too_long: " + source + ": sample " + std::to_string(sample) +
@@ -33,9 +34,9 @@ public:
           rows_{rows},
           most_{most} {}
 
-    [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }
-    [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }  ///< it has
-    [[nodiscard]] std::size_t most() const noexcept { return most_; }    ///< rows of a batch
+    [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }  ///< its index in the source
+    [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }      ///< it has
+    [[nodiscard]] std::size_t most() const noexcept { return most_; }        ///< rows of a batch
 
 private:
     std::uint64_t sample_, rows_;

@@ -269,18 +269,23 @@ private:
 ///         belongs, and allocates nothing. Opening reads the header, of at most 100 MB, and needs memory in proportion.
 class safetensors_source {
 public:
+    /// All tensors.
     explicit safetensors_source(std::string path) : safetensors_source{file{std::move(path)}} {}
+    /// Of a file that is open.
     explicit safetensors_source(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
+    /// Those of these names.
     safetensors_source(std::string path, std::vector<std::string> const& names)
         : safetensors_source{file{std::move(path)}, names} {}
+    /// Of a file that is open.
     safetensors_source(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
         hold(chosen(tensors_of(from_), names));
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }
-    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the tensors' first axis
+    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one a tensor
+    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
 
+    /// As a source. Throws: misuse before anything is written; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         for (std::size_t k = 0; k != out.size(); ++k) {

@@ -29,6 +29,8 @@ namespace cuota::inline v0 {
 /// fingerprint(): a number that is the same for samplers that draw the same, and rarely for others: saved with a position,
 ///          it tells that a position is another order's.
 /// Threads:  all are const, and may run on any number of threads at once.
+/// Cost:     draw is asked once a batch, by the worker that reads it. Nothing is kept between calls that a position needs.
+/// Example: tests/data/sampler.cpp
 template <class S>
 concept sampler = std::copy_constructible<S> &&
     requires(S const& s, std::uint64_t n, std::span<std::uint64_t> out) {
@@ -48,29 +50,38 @@ namespace detail {
 
 }  // namespace detail
 
-/// All samples in the source's order.
+/// All samples in the source's order. What a loader does that is given neither seed nor sampler.
+/// Threads, throws: as any sampler. Cost: nothing.
 class sequential_sampler {
 public:
-    [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }
+    [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
+    /// Whatever the epoch is.
     void draw(std::uint64_t, std::uint64_t, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept {
         std::iota(out.begin(), out.end(), first);
     }
+    /// The same for all of them.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
 
 /// All samples, each once, in an order of each epoch's own.
 /// Cost: a few words whatever n is; see keyed_permutation.
+/// Threads, throws: as any sampler.
+/// Example: loader_options{.seed = 1}, which is short for .sampler = shuffle_sampler{1}
 class shuffle_sampler {
 public:
+    /// The same seed, the same orders, on every machine.
     explicit shuffle_sampler(std::uint64_t seed) noexcept : seed_{seed} {}
 
     /// Throws: misuse when n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
+    /// One look-up of a permutation a sample; no allocation. Throws: misuse for a position that is not below n, or n >
+    /// 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         keyed_permutation const at{n, epoch_key(seed_, epoch)};
         for (std::uint64_t& sample : out) sample = at(first++);
     }
+    /// Of the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
 private:
@@ -82,6 +93,9 @@ private:
 ///
 /// Where the blocks begin is each epoch's own, too: so every sample stands at every position equally often, although
 /// the last block is a short one, unless `block` divides n.
+/// Units: a block is a count of samples. Cost: a few words whatever n is.
+/// Threads, throws: as any sampler.
+/// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
 class block_shuffle_sampler {
 public:
     /// Throws: misuse for blocks of no samples.
@@ -91,6 +105,8 @@ public:
 
     /// Throws: misuse when n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
+    /// A look-up of a permutation a sample, and one for each block that is begun; no allocation.
+    /// Throws: misuse when n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         if (out.empty()) return;
         std::uint64_t const key = epoch_key(seed_, epoch);
@@ -113,6 +129,7 @@ public:
             out = out.subspan(here);
         }
     }
+    /// Of seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept {
         return detail::fingerprint_of({3, seed_, block_});
     }
@@ -123,8 +140,11 @@ private:
 
 /// Some samples, named one by one, in that order or, with a seed, in an order of each epoch's own. One may be named more
 /// than once.
+/// Threads, throws: as any sampler. Cost: 8 bytes a sample that is named.
+/// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
 class subset_sampler {
 public:
+    /// Indices of the source's samples, 8 bytes each, shared by copies. Without a seed in that order in each epoch.
     explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {})
         : samples_{std::make_shared<std::vector<std::uint64_t> const>(std::move(samples))}, seed_{seed} {
         fingerprint_ = detail::fingerprint_of({4, seed ? *seed : 0, seed.has_value()});
@@ -141,6 +161,7 @@ public:
                          std::to_string(n)};
         return samples_->size();
     }
+    /// A look-up a sample, with a seed one of a permutation, too. first + out.size() is size() at most.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         if (!seed_) {
             for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(first++)];
@@ -149,6 +170,7 @@ public:
         keyed_permutation const at{samples_->size(), epoch_key(*seed_, epoch)};
         for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(at(first++))];
     }
+    /// Of the seed and each of the samples.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
@@ -159,18 +181,22 @@ private:
 };
 
 /// Any of these, or a program's own. One indirect call a batch. Copies share it.
+/// Threads, throws: as the one inside.
 class any_sampler {
 public:
-    any_sampler() : any_sampler{sequential_sampler{}} {}
+    any_sampler() : any_sampler{sequential_sampler{}} {}  ///< in the source's order
+    /// Holds a copy, which copies of this share.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
     &&sampler<S> any_sampler(S from) : inside_{std::make_shared<model<S> const>(std::move(from))} {}
 
+    /// As of the sampler inside.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return inside_->size(n); }
+    /// Likewise.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
         inside_->draw(n, epoch, first, out);
     }
-    [[nodiscard]] std::uint64_t fingerprint() const { return inside_->fingerprint(); }
+    [[nodiscard]] std::uint64_t fingerprint() const { return inside_->fingerprint(); }  ///< likewise
 
 private:
     struct base {

@@ -61,7 +61,7 @@ struct slot_layout {
         return *bytes;
     }
 
-    friend bool operator==(slot_layout const&, slot_layout const&) = default;
+    friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< in every number
 };
 
 namespace detail {

@@ -22,8 +22,8 @@ namespace cuota::inline v0 {
 
 /// Samples that follow each other: [first, first + count).
 struct sample_run {
-    std::uint64_t first;
-    std::size_t count;
+    std::uint64_t first;  ///< index of the first
+    std::size_t count;    ///< samples
 };
 
 /// A set of samples that can be read in any order, straight into memory that the caller owns.
@@ -40,6 +40,7 @@ struct sample_run {
 ///          data_error, which names file, offset and sample, when the data cannot be read: out may be partly
 ///          written then.
 /// Cost:    a source is a handle: a copy shares files and layout with the original.
+/// Example: callable_source makes one of a function; memory_source and the formats are others.
 template <class S>
 concept source = std::copy_constructible<S> &&
     requires(S const& s, std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
@@ -152,6 +153,7 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
 
 /// Checks the arguments of a gather: every index in range, one out[k] of exactly the size per field.
 /// Throws: misuse, which says what does not fit. Allocates only then.
+/// Threads: any. Cost: a comparison for each sample; with ragged fields their lengths are asked.
 template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
@@ -160,6 +162,7 @@ void check_gather(S const& from, std::span<std::uint64_t const> samples,
 }
 
 /// Checks the arguments of gather_runs of a source without ragged fields, in the same way.
+/// Throws: misuse. Cost: two comparisons for each run.
 template <source S>
 void check_gather_runs(S const& from, std::span<sample_run const> runs,
                        std::span<std::span<std::byte> const> out) {

@@ -23,11 +23,14 @@ namespace cuota::inline v0 {
 ///
 /// Throws: misuse when the source has fewer.
 /// Cost:   a copy of the indices per gather; up to 1024 of them without an allocation.
+/// Threads: as any source.
+/// Example: cuota::subset_source train{all, 0, all.size() / 5 * 4};
 template <source Source>
 class subset_source {
 public:
-    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;
+    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;  ///< if the source does
 
+    /// The source is kept.
     subset_source(Source whole, std::uint64_t first, std::uint64_t count)
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
@@ -37,18 +40,20 @@ public:
                          std::to_string(size)};
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count
+    [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the source's
     /// "images.npy[100, 250)".
     [[nodiscard]] std::string name() const {
         return std::string{whole_.name()} + '[' + std::to_string(first_) + ", " +
                std::to_string(first_ + count_) + ')';
     }
 
+    /// As a source. Throws: misuse, what the source throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         with_moved(samples, [&](std::span<std::uint64_t const> moved) { whole_.gather(moved, out); });
     }
+    /// As the source's, of the samples as this one counts them. Throws: misuse, what the source throws.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                  std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
         detail::check_lengths(*this, k, samples, out);

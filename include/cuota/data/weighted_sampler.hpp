@@ -160,6 +160,7 @@ struct weighted_draws {
 /// A draw is one look-up, whatever the weights are; what is drawn is the same on every machine.
 /// Threads: any. Throws: misuse on construction for weights that are negative or infinite, or all zero.
 /// Cost:    24 bytes a sample, shared by copies.
+/// Example: loader_options{.sampler = cuota::weighted_sampler{seed, weights, weights.size()}}
 class weighted_sampler {
 public:
     /// As many weights as the source has samples, and `draws` positions in an epoch.
@@ -171,6 +172,7 @@ public:
         shared_->check(n);
         return shared_->draws;
     }
+    /// Two hashes and a look-up a sample; no allocation.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept {
         std::uint64_t const key = epoch_key(shared_->seed, epoch);
@@ -180,6 +182,7 @@ public:
             sample = shared_->table.at(detail::mixed(key + at), detail::mixed(other_key + at));
         }
     }
+    /// Of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
 private:
@@ -196,6 +199,7 @@ private:
 /// Threads: any; the first to draw of an epoch makes its order, while the others wait.
 /// Throws:  misuse on construction for weights that are negative or infinite, or all zero.
 /// Cost:    24 bytes a sample, shared by copies; draws * log(samples) once an epoch.
+/// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
 class weighted_shuffle_sampler {
 public:
     /// As many weights as the source has samples, and `draws` positions in an epoch.
@@ -216,6 +220,7 @@ public:
         auto const order = shared_->order_of(epoch);
         std::copy_n(order->begin() + static_cast<std::ptrdiff_t>(first), out.size(), out.begin());
     }
+    /// Of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
 private:
@@ -226,12 +231,12 @@ private:
             : weighted_draws{6, seed_, weights, draws_} {}
 
         [[nodiscard]] std::shared_ptr<numbers const> order_of(std::uint64_t epoch) {
-            std::scoped_lock const lock{guard};
-            if (!order || epoch != order_is_of) {
-                order = std::make_shared<numbers const>(make_order(epoch));
-                order_is_of = epoch;
+            std::scoped_lock const lock{guard_};
+            if (!order_ || epoch != order_is_of_) {
+                order_ = std::make_shared<numbers const>(make_order(epoch));
+                order_is_of_ = epoch;
             }
-            return order;
+            return order_;
         }
 
     private:
@@ -263,9 +268,9 @@ private:
             return drawn;
         }
 
-        std::mutex guard;
-        std::shared_ptr<numbers const> order;
-        std::uint64_t order_is_of = 0;
+        std::mutex guard_;
+        std::shared_ptr<numbers const> order_;
+        std::uint64_t order_is_of_ = 0;
     };
     std::shared_ptr<facts> shared_;
 };

@@ -23,20 +23,28 @@ namespace cuota::inline v0 {
 /// Sample i has the fields of sample i of every source, in the order of the sources.
 ///
 /// Throws: data_error, which names both files, when the sources are not of one size.
+/// Cost:   nothing beyond what its sources cost; a copy shares them.
+/// Threads: as any source.
+/// Example: cuota::zip_source both{cuota::npy_source{"images.npy"}, cuota::npy_source{"labels.npy"}};
 template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_source {
 public:
+    /// If all of them do.
     static constexpr bool fills_device_memory =
         detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
 
+    /// The sources are kept; copies of this share them.
     explicit zip_source(First first, Rest... rest)
         : state_{std::make_shared<state const>(std::move(first), std::move(rest)...)} {}
 
+    /// Samples of each source.
     [[nodiscard]] std::uint64_t size() const { return std::get<0>(state_->sources).size(); }
+    /// Of all sources.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
+    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< "a.npy + b.npy"
 
+    /// As a source, one source after the other. Throws: misuse, what the sources throw.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         std::apply(
@@ -45,6 +53,7 @@ public:
             },
             state_->sources);
     }
+    /// The same for runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
         requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
         check_gather_runs(*this, runs, out);
@@ -54,6 +63,7 @@ public:
             },
             state_->sources);
     }
+    /// As the source's that field k is of. Throws: misuse for a field that is not ragged, or an index out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
         requires(detail::tells_lengths<First> || (detail::tells_lengths<Rest> || ...)) {
         detail::check_lengths(*this, k, samples, out);

@@ -19,7 +19,8 @@ namespace cuota::inline v0 {
 
 class reservation;
 
-/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget.
+/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget; one that was moved
+/// from may only be destroyed or assigned to.
 ///
 /// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
 /// that fits is refused. With a parent, a charge is made at every level or at none.
@@ -28,9 +29,12 @@ class reservation;
 /// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
 /// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
 /// more, so its parent keeps them charged.
+/// Units:   bytes, as charged: what rounds up to a granule does so before it charges.
+/// Order:   none: a charge is of the moment of the call, whatever streams still do. Who refunds answers for that.
 /// Threads: any. Throws on construction: std::bad_alloc.
 /// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
 ///          before; else they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take the lock.
+/// Example: examples/first.cpp, examples/one_budget.cpp
 class budget {
 public:
     /// limit: bytes, inclusive; `unlimited` counts without refusing.
@@ -99,7 +103,9 @@ public:
     /// Throws: budget_exceeded; nothing is charged then. May give back caches first.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
+    /// As given; of a budget of a device "device 0", of a reservation its tag. Lives as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
+    /// Bytes, inclusive. As of the last look at the driver for a budget of a device; of a reservation what is reserved.
     [[nodiscard]] std::size_t limit() const { return node_->now().limit; }
     /// Bytes charged here and in budgets inside. While other threads charge, each one's part is of a moment of its own.
     [[nodiscard]] std::size_t held() const { return node_->now().held; }
@@ -109,14 +115,17 @@ public:
     [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
     /// Name, limit, held and peak of one moment, and whether it is a reservation's.
     [[nodiscard]] budget_facts now() const { return node_->now(); }
+    /// The peak is what is held now, and rises from there. Of this budget alone.
     void reset_peak() noexcept { node_->reset_peak(); }
     /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const { return node_->last_refusal(); }
+    /// The one that it is inside of; nothing for a root.
     [[nodiscard]] std::optional<budget> parent() const {
         if (!node_->parent()) return std::nullopt;
         return budget{node_->parent()};
     }
 
+    /// Whether both are one account.
     friend bool operator==(budget const&, budget const&) noexcept = default;
 
 private:
@@ -127,8 +136,9 @@ private:
     shared<detail::ledger> node_;
 };
 
-/// The way from a budget to its account, for those who hold memory under it.
+/// The way from a budget to its account, for those who hold memory under it. For the library: programs have `budget`.
 struct budget_access {
+    /// Lives as long as a copy of the budget does.
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
 };
 
@@ -178,10 +188,15 @@ private:
 ///
 /// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
 /// until it is refunded, and nothing more can be spent.
-/// Threads: as budget.
+/// Units:   bytes.
+/// Threads: what is spent through its budget, any; the reservation itself, one at a time.
+/// Throws:  budget_exceeded where it takes bytes; misuse when it was moved from.
+/// Cost:    to make, grow and shrink it the lock of the tree; to spend of it as any budget.
+/// Example: tests/guard/budget.cpp
 class reservation {
 public:
-    reservation(reservation&&) noexcept = default;
+    reservation(reservation&&) noexcept = default;  ///< takes over what is reserved; budgets of it stay good
+    /// Ends what it was, and takes over the other.
     reservation& operator=(reservation&& other) noexcept {
         if (this != &other) {
             end();

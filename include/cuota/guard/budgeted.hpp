@@ -116,16 +116,19 @@ private:
 /// Below, it limits what the device loses, which is what other programs feel; so does `scoped_pool{budget}`, and it
 /// gives the 6 MiB back when the budget is short. Above, it limits what the users hold of a pool that others share, and
 /// charges nothing for what lies ready. With one of each, keep their budgets in different trees: what users hold would be
-/// charged twice in one. Shared state: copies are the same.
+/// charged twice in one. Shared state: copies are the same. A `resource`: its calls are those of the concept.
 ///
+/// Units:   bytes; each request is charged rounded up to Upstream's granule, and accounted so.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  budget_exceeded before Upstream is asked; what Upstream throws, with the charge given back.
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
 /// Cost:    a lock and a table entry, small beside any call worth budgeting one by one.
+/// Example: tests/guard/budgeted.cpp
 template <resource Upstream = device_memory>
 class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
 public:
+    /// Charges nothing yet; keeps the budget and Upstream as long as a copy is there. Throws: std::bad_alloc.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
         : budgeted::accounted{
               shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}

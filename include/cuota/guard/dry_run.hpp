@@ -30,30 +30,39 @@ namespace cuota::inline v0 {
 /// of it with `no_init`, and do not launch what works on them.
 ///
 /// Shared state: copies are the same. An address is given once and never again.
+/// Units:   bytes, accounted in multiples of the granule.
 /// Order:   none; it makes no CUDA call.
 /// Threads: any.
+/// Cost:    of an allocation a lock and an addition; of a release nothing.
 /// Throws:  misuse for an alignment above 256, and for a granule that is no power of two; out_of_memory after
 ///          32 PiB in all.
+/// Example: tests/guard/dry_run.cpp
 class addresses_only {
 public:
     /// granule: what requests are rounded up to, as those of the source that it stands for.
     explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here())
         : state_{shared<state>::make(checked(granule, where))} {}
 
+    /// An address for every stream, as allocate_sync.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return allocate_sync(bytes, alignment, who);
     }
+    /// Nothing: an address is not given again.
     void deallocate(stream_ref, void*, std::size_t, std::size_t = default_alignment) noexcept {}
+    /// An address that was never given before; null for zero bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         detail::check_alignment(alignment, who);
         return bytes == 0 ? nullptr : state_->take(bytes, who);
     }
+    /// Nothing, likewise.
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }
+    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
+    /// As memory that only a device can reach.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
+    /// Whether both give of one supply.
     friend bool operator==(addresses_only const&, addresses_only const&) noexcept = default;
 
 private:
@@ -106,6 +115,7 @@ static_assert(!host_resource<addresses_only> && sizeof(addresses_only) == 8);
 /// granule: what each allocation is rounded up to.
 /// Throws: what the code throws, and nothing stays behind. To see what it had taken by then, make a
 ///         `measured{addresses_only{}}`, run the code on it, and ask for its report.
+/// Cost:   of an allocation two locks and a table entry; what the code does on the host runs.
 template <std::invocable<measured<addresses_only>&> Run>
 [[nodiscard]] usage_report dry_run(Run&& run, std::size_t granule = device_memory::granule()) {
     measured<addresses_only> memory{addresses_only{granule}};
@@ -118,7 +128,7 @@ template <std::invocable<measured<addresses_only>&> Run>
 ///
 ///     usage_report const seen = dry_run_on(device_memory{}, [&](any_resource memory) { step(stream, memory); });
 ///
-/// Throws: also what upstream throws.
+/// Throws: as dry_run, and what upstream throws.
 template <resource Upstream, std::invocable<measured<Upstream>&> Run>
 [[nodiscard]] usage_report dry_run_on(Upstream upstream, Run&& run) {
     measured<Upstream> memory{std::move(upstream)};
@@ -126,7 +136,7 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
     return memory.report();
 }
 
-/// What dry runs of several batches found. Bytes are peaks.
+/// What dry runs of several batches found. Bytes are peaks. Example: tests/guard/dry_run.cpp
 struct tried_fit {
     std::size_t batch = 0;       ///< the largest that was run and fitted; 0 when the smallest did not
     std::size_t bytes = 0;       ///< what it took
@@ -141,7 +151,8 @@ struct tried_fit {
 /// start, found by dry runs on addresses without memory. Only what was run is answered: nothing is extrapolated.
 /// Charges nothing. A run that is refused memory does not fit.
 /// Throws: what a run throws else; misuse for a range without a batch.
-/// Cost: two dry runs, and one for each halving of the range.
+/// Cost:   two dry runs, and one for each halving of the range.
+/// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 [[nodiscard]] tried_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,
                                                 Run&& run, std::size_t granule = device_memory::granule(),

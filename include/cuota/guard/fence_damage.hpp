@@ -18,12 +18,12 @@
 
 namespace cuota::inline v0 {
 
-/// A block whose fences were written to.
+/// A block whose fences were written to. Example: tests/guard/fence_damage.cpp
 struct fence_damage {
-    tag name{};
-    place where{};  ///< the call that asked for the block
-    void const* at = nullptr;
-    std::size_t bytes = 0;  ///< of the block, as asked for
+    tag name{};                ///< of the block
+    place where{};             ///< the call that asked for the block
+    void const* at = nullptr;  ///< its first byte
+    std::size_t bytes = 0;     ///< of the block, as asked for
     std::ptrdiff_t offset =
         0;  ///< of the first damaged byte from the block's first: negative in front, `bytes` or more behind
     std::size_t count = 0;               ///< how many bytes of both fences are damaged
@@ -45,13 +45,15 @@ struct fence_damage {
 };
 
 /// Somebody wrote beyond a block. The message names the blocks; `damage()` is the same as data.
+/// Copies share the data. Threads: any. Example: tests/guard/fence_damage.cpp
 class fence_broken : public misuse {
 public:
-    /// Throws: std::bad_alloc.
+    /// title: of the resource; found: one or more. Throws: std::bad_alloc.
     fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {})
         : misuse{title + ": " + text_of(found), where},
           found_{std::make_shared<std::vector<fence_damage> const>(std::move(found))} {}
 
+    /// One for each block, as they were found.
     [[nodiscard]] std::vector<fence_damage> const& damage() const noexcept { return *found_; }
 
 private:

@@ -29,7 +29,7 @@
 
 namespace cuota::inline v0 {
 
-/// How `fenced` does it.
+/// How `fenced` does it. Example: tests/guard/fenced.cpp
 struct fence_options {
     tag name{};              ///< for messages
     std::size_t zone = 256;  ///< bytes that are watched in front of each block, and behind it; 1 or more

@@ -99,11 +99,12 @@ private:
 /// that goes beyond the fence.
 /// Poison is 0xCD in new blocks and 0xDD in those given back. With it, tools that know what was never written do not
 /// see it any more: switch it off for them. The fences are memory of Upstream: a budget below is charged for them.
-/// Shared state: copies are the same.
+/// Shared state: copies are the same. A `resource`: its calls are those of the concept.
 ///
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse that names the block, and changes
 /// nothing. What is alive when the last copy is gone is reported too.
 ///
+/// Units:   bytes, as asked for; of Upstream is taken more, see Cost.
 /// Order:   that of Upstream. Memory that the host can reach is waited for when it is given out, for poison is written
 ///          by its stream. A stream that is being captured is refused.
 /// Threads: any, if Upstream allows it.
@@ -121,7 +122,9 @@ private:
 template <resource Upstream = device_memory>
 class fenced : public detail::accounted<Upstream, detail::fenced_state<Upstream>> {
 public:
+    /// Over a new Upstream, with the options as they are.
     fenced() requires std::default_initializable<Upstream> : fenced{Upstream{}} {}
+    /// Throws: misuse for a zone of 0 bytes; std::bad_alloc.
     // Of no other type: a fenced<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit fenced(U upstream, fence_options wanted = {}, place where = place::here())
@@ -145,14 +148,17 @@ public:
         keeper().live().close(where);
     }
 
+    /// What it takes its memory from.
     [[nodiscard]] Upstream const& upstream() const noexcept { return this->books().upstream(); }
 
 private:
     [[nodiscard]] detail::fence_keeper& keeper() noexcept { return this->owner()->keeper(); }
 };
 
+/// `fenced memory{pool.resource()}`
 template <resource Upstream>
 fenced(Upstream) -> fenced<Upstream>;
+/// `fenced memory{pool.resource(), {.zone = 4096}}`
 template <resource Upstream>
 fenced(Upstream, fence_options) -> fenced<Upstream>;
 

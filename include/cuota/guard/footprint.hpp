@@ -20,13 +20,14 @@
 
 namespace cuota::inline v0 {
 
-/// How many allocations of one size, in a plan: `copies(2)`.
+/// How many allocations of one size, in a plan: `copies(2)`. Example: tests/guard/footprint.cpp
 struct copies {
-    explicit constexpr copies(std::size_t n) noexcept : count{n} {}
-    std::size_t count;
+    explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part takes nothing
+    std::size_t count;                                               ///< allocations, not bytes
 };
 
 /// The largest batch whose plan fits, and its proof: `bytes` fit into `room`, `next_bytes` do not.
+/// Example: tests/guard/footprint.cpp
 struct batch_fit {
     std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any number
     std::size_t bytes = 0;       ///< what it takes; of the fixed part alone where no sample fits
@@ -37,7 +38,7 @@ struct batch_fit {
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
     /// False when the plan does not fit without a single sample.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
-    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB"
+    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -55,19 +56,22 @@ struct batch_fit {
 ///
 /// Units:   bytes; a sum that is more than a std::size_t holds is `unlimited`, and fits nowhere.
 /// Threads: as a std::vector: questions from any, while nobody adds parts.
+/// Throws:  std::bad_alloc where parts are added or text is made; misuse for a granule that is none.
 /// Cost:    a sum over the parts; the largest batch some 64 of them.
+/// Example: examples/one_budget.cpp
 class footprint {
 public:
     /// One line of a plan: `copies` allocations of `count` elements; with `per_sample`, of so many for each sample.
+    /// Example: tests/guard/footprint.cpp
     struct part {
-        tag name{};
-        std::size_t count = 0;
-        std::size_t unit_bytes = 1;
-        std::size_t copies = 1;
-        bool per_sample = false;
-        std::size_t granule = 0;  ///< a power of two; 0: that of the plan that it is added to
-        char const* unit = "elements";
-        place where{};
+        tag name{};                     ///< for text and refusals
+        std::size_t count = 0;          ///< elements of one copy; with per_sample, of one sample
+        std::size_t unit_bytes = 1;     ///< of an element
+        std::size_t copies = 1;         ///< allocations
+        bool per_sample = false;        ///< else of the same size at every batch
+        std::size_t granule = 0;        ///< a power of two; 0: that of the plan that it is added to
+        char const* unit = "elements";  ///< for text; lives as long as the plan
+        place where{};                  ///< the call that added it
 
         /// What it takes. Bytes; `unlimited`: more than can be said.
         [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept {
@@ -126,6 +130,7 @@ public:
         return *this;
     }
 
+    /// In the order in which they were added, each with its granule. Until parts are added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Whether a larger batch takes more.
     [[nodiscard]] bool grows() const noexcept {
@@ -157,10 +162,13 @@ public:
 
     /// The same for a plan that does not depend on the batch. Throws: misuse when it does.
     [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
+    /// Likewise: whether the room is there now.
     [[nodiscard]] bool fits(budget const& b, place where = place::here()) const {
         return fits(b, no_batch(where));
     }
+    /// Likewise. Throws: budget_exceeded; misuse when it depends on the batch.
     void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
+    /// Likewise. Throws: budget_exceeded, and nothing is charged; misuse when it depends on the batch.
     [[nodiscard]] reservation reserve(budget b, place where = place::here()) const {
         return reserve(std::move(b), no_batch(where), where);
     }
@@ -183,7 +191,7 @@ public:
         return {fitting, bytes(fitting), bytes(too_large), room};
     }
 
-    /// The parts on one screen, the largest first, each with its bytes and its share.
+    /// The parts on one screen, the largest first, each with its bytes and its share. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:

@@ -26,16 +26,18 @@
 namespace cuota::inline v0 {
 
 /// What one tag had of a measured resource. Bytes are rounded up to its granule, allocation by allocation.
+/// Example: tests/guard/measured.cpp
 struct tag_usage {
-    tag name{};
+    tag name{};                   ///< empty: of what had none
     std::size_t at_peak = 0;      ///< alive when all tags together were at their peak, for the first time
     std::size_t peak = 0;         ///< the most that was alive under this tag, at a moment of its own
     std::size_t allocations = 0;  ///< how many it made
 };
 
 /// What a measured resource has seen so far. Bytes are rounded up to its granule, allocation by allocation.
+/// Example: tests/guard/measured.cpp
 struct usage_report {
-    std::size_t granule = 1;
+    std::size_t granule = 1;          ///< of the resource; bytes
     std::size_t peak = 0;             ///< the most bytes that were alive at one moment
     std::size_t allocations = 0;      ///< how many were made; one of zero bytes is none
     std::size_t releases = 0;         ///< how many of them were given back
@@ -49,13 +51,14 @@ struct usage_report {
         return bytes;
     }
     /// The peak as a plan that does not depend on a batch, a part for each tag, to check against a budget.
+    /// Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const {
         cuota::footprint plan = cuota::footprint::with_granule(granule);
         for (tag_usage const& t : by_tag)
             if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
         return plan;
     }
-    /// On one screen: the peak, the tags that made it up, and what was not given back.
+    /// On one screen: the peak, the tags that made it up, and what was not given back. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -178,17 +181,21 @@ private:
 ///
 /// Under a pool it counts the pool's segments, over a pool what the pool's users hold. A budget of `report().peak`
 /// over the same Upstream is enough for the same calls, and one of a byte less is not. Shared state: copies are the
-/// same.
+/// same. A `resource`: its calls are those of the concept.
 ///
+/// Units:   bytes, rounded up to Upstream's granule.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it. Calls that overlap count in one of the orders that they may have had.
 /// Throws:  what Upstream throws; what it refused was never alive.
 /// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
 /// Cost:    a lock and a table entry for each call.
+/// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
 class measured : public detail::accounted<Upstream, detail::measured_state<Upstream>> {
 public:
+    /// Over a new Upstream. Throws: std::bad_alloc.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
+    /// Counts from here on. Throws: std::bad_alloc.
     // Of no other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
@@ -198,6 +205,7 @@ public:
     [[nodiscard]] usage_report report() const { return this->books().report(); }
 };
 
+/// `measured memory{pool.resource()}`
 template <resource Upstream>
 measured(Upstream) -> measured<Upstream>;
 

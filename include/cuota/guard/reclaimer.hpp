@@ -89,14 +89,18 @@ private:
 /// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink.
 /// When it ends, no call is running in another thread any more; it may be ended from within its own call.
 /// Threads: any. Throws: std::bad_alloc on construction.
+/// Cost:    to make and to end it a lock; under pressure the calls. Nothing for a charge that fits.
+/// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
+    /// From now on it may be asked. The tag names it in refusals; `where` is where what it caches comes from, as they say.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
               std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here())
         : cache_{shared<detail::registered_cache>::make(
               shared<detail::ledger>::of(budget_access::node(account)), label{name, where}, priority,
               std::move(could), std::move(give))} {}
-    reclaimer(reclaimer&&) noexcept = default;
+    reclaimer(reclaimer&&) noexcept = default;  ///< the registration goes on under the new owner
+    /// Ends its registration, and takes over the other's.
     reclaimer& operator=(reclaimer&& other) noexcept {
         if (this != &other) {
             end();

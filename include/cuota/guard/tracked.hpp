@@ -89,8 +89,11 @@ private:
 }  // namespace detail
 
 /// What was alive in a tracked resource at one moment. Keeps the resource.
+/// Threads: as a value. Throws: std::bad_alloc when it is copied. Cost: of a copy, that of its blocks.
+/// Example: tests/guard/tracked.cpp
 class tracked_snapshot {
 public:
+    /// The oldest first.
     [[nodiscard]] tracked_report const& live() const noexcept { return live_; }
 
 private:
@@ -190,10 +193,12 @@ private:
 /// Over a pool or a budget it knows what their users have, below a pool the pool's segments. A name tells several
 /// apart in messages. What is alive when the last copy is gone is reported by tag, size and place, as misuse; at the end
 /// of the program also what a forgotten owner keeps alive together with its resource. Shared state: copies are the same.
+/// A `resource`: its calls are those of the concept.
 ///
 /// A wrong size, a foreign pointer, one into a block, or a second release goes to the error sink as misuse that names the
 /// block, and changes nothing. (A second release of an address that is another's by now, with the same size, is his.)
 ///
+/// Units:   bytes, as asked for.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc, before Upstream is asked; misuse after close. Nothing is taken then.
@@ -207,7 +212,9 @@ private:
 template <resource Upstream = device_memory>
 class tracked : public detail::accounted<Upstream, detail::tracked_state<Upstream>> {
 public:
+    /// Over a new Upstream, without a name. Throws: std::bad_alloc.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
+    /// The name is for messages. Throws: std::bad_alloc.
     // Of no other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
@@ -257,6 +264,7 @@ public:
     /// it goes on then.
     void close(place where = place::here()) { books().live().close(where); }
 
+    /// What it takes its memory from.
     [[nodiscard]] Upstream const& upstream() const noexcept { return books().upstream(); }
 
 private:
@@ -268,8 +276,10 @@ private:
     }
 };
 
+/// `tracked memory{pool.resource()}`
 template <resource Upstream>
 tracked(Upstream) -> tracked<Upstream>;
+/// `tracked memory{pool.resource(), "trainer"}`
 template <resource Upstream>
 tracked(Upstream, tag) -> tracked<Upstream>;
 

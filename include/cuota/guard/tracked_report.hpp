@@ -26,48 +26,53 @@ namespace cuota::inline v0 {
 /// Threads number their allocations for themselves, and go on together whenever somebody looks at the resource: what was
 /// taken before a look has a smaller number than what was taken after it. Without a look in between, an age is the
 /// allocations of the busiest thread, more or less; of one thread alone it is exact.
+/// Example: tests/guard/tracked_report.cpp
 struct tracked_block {
-    void const* at = nullptr;
-    std::size_t bytes = 0;  ///< as asked for
-    tag name{};
+    void const* at = nullptr;               ///< its first byte
+    std::size_t bytes = 0;                  ///< as asked for
+    tag name{};                             ///< what for; empty: nobody said
     place where{};                          ///< the call that asked for it
     std::optional<std::uint64_t> stream{};  ///< `id()` of the one it was asked for on; none: at once
     std::uint64_t number = 0;               ///< in the order of allocations, from 1
     std::uint64_t age = 0;                  ///< how many allocations were made since
 };
 
-/// The blocks of one tag.
+/// The blocks of one tag. Example: tests/guard/tracked_report.cpp
 struct tracked_tag {
-    tag name{};
-    std::size_t blocks = 0;
-    std::size_t bytes = 0;
+    tag name{};                ///< empty: those that have none
+    std::size_t blocks = 0;    ///< how many
+    std::size_t bytes = 0;     ///< of all of them, as asked for
     std::uint64_t oldest = 0;  ///< how many allocations were made since its first
 };
 
 /// Which come first.
-enum class tracked_order { oldest, largest };
+enum class tracked_order {
+    oldest,   ///< the smallest number
+    largest,  ///< the most bytes, as asked for; among equals the oldest
+};
 
-/// Some blocks of tracked memory, and what they add up to.
+/// Some blocks of tracked memory, and what they add up to. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
-    std::vector<tracked_block> blocks{};
-    std::vector<tracked_tag> tags{};  ///< most bytes first
-    std::size_t bytes = 0;
+    std::vector<tracked_block> blocks{};  ///< in the order that was asked for
+    std::vector<tracked_tag> tags{};      ///< most bytes first
+    std::size_t bytes = 0;                ///< of all blocks, as asked for
 
-    [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }
-    [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }
+    [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no block
+    [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< blocks
 
     /// "2 blocks of 5.0 KiB", and a line for each tag and for each block, in order, as far as they fit a screen.
     /// Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// What changed since a snapshot.
+/// What changed since a snapshot. Example: tests/guard/tracked_report.cpp
 struct tracked_diff {
     tracked_report taken{};  ///< since, and still alive
     tracked_report gone{};   ///< alive then, and given back since; ages are of then
 
+    /// Nothing was taken that is still there, and nothing of then is gone.
     [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }
-    /// Throws: std::bad_alloc.
+    /// Both reports, one below the other. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const {
         return "taken and still there: " + taken.text() + "\ngone: " + gone.text();
     }

@@ -26,16 +26,18 @@
 namespace cuota::inline v0 {
 
 /// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes. So `1.0` is all of it, and
-/// `1` a byte.
+/// `1` a byte. Example: tests/guard/watch.cpp
 class watch_level {
 public:
+    /// 0 to 1, 0 exclusive; `watch` refuses any other.
     watch_level(double share) noexcept : share_{share} {}
+    /// Any integer. Throws: misuse when negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
         if (std::cmp_less(bytes, 0)) throw misuse{"a watch at " + std::to_string(bytes) + " bytes"};
     }
 
-    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }
+    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }  ///< else it is bytes
     /// In bytes: the nearest, and never less than 1.
     [[nodiscard]] std::size_t of(std::size_t limit) const noexcept {
         if (!share_) return bytes_;
@@ -51,6 +53,7 @@ public:
     [[nodiscard]] bool is_below(watch_level const& other) const noexcept {
         return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
     }
+    /// "0.900000", "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const {
         return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
     }
@@ -60,7 +63,7 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// What a watch tells beside thresholds that are reached, and by which clock.
+/// What a watch tells beside thresholds that are reached, and by which clock. Example: tests/guard/watch.cpp
 struct watch_options {
     bool falling = false;  ///< calls for the all-clear too
     /// Calls when the limit would be reached within this time if it went on so; the all-clear is at twice the time.
@@ -258,6 +261,8 @@ private:
 /// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
 ///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
 /// Threads: any, but one at a time for one object.
+/// Throws:  on construction only, and with the reason.
+/// Example: tests/guard/watch.cpp
 class watch {
 public:
     /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
@@ -271,7 +276,8 @@ public:
                                                    std::move(callback), options);
         state_->begin();
     }
-    watch(watch&&) noexcept = default;
+    watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
+    /// Takes over the other, then ends what it was.
     watch& operator=(watch&& other) noexcept {
         watch const ended{std::exchange(state_, std::move(other.state_))};
         return *this;

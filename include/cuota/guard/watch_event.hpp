@@ -22,29 +22,32 @@
 
 namespace cuota::inline v0 {
 
+/// What was crossed.
 enum class watch_signal {
     threshold,      ///< of bytes that are held
     time_to_limit,  ///< at which the limit would be reached if it went on so
 };
 
 /// A crossing, and all figures of its instant. Bytes; copies cost no allocation.
+/// Example: tests/guard/watch_event.cpp
 struct watch_event {
-    std::string_view budget{};  ///< its name; there as long as the budget is
-    watch_signal signal = watch_signal::threshold;
-    bool rising = true;         ///< false: the all-clear, sent only when asked for
-    std::size_t index = 0;      ///< which threshold, the lowest is 0
-    std::size_t threshold = 0;  ///< what it came to; for time_to_limit the budget's limit
-    std::size_t held = 0;       ///< right after the change that crossed
-    std::size_t limit = 0;      ///< of the budget; `unlimited` when it has none
-    std::size_t peak = 0;       ///< of the budget, up to then
-    std::uint64_t number = 0;   ///< of this watch's crossings, from 1; those that were missed have theirs
-    std::uint64_t missed = 0;   ///< how many since the last call came too fast to be kept
-    std::chrono::steady_clock::time_point time{};
-    double growth = 0;  ///< bytes per second, smoothed; negative while it shrinks
+    std::string_view budget{};                      ///< its name; there as long as the budget is
+    watch_signal signal = watch_signal::threshold;  ///< what was crossed
+    bool rising = true;                             ///< false: the all-clear, sent only when asked for
+    std::size_t index = 0;                          ///< which threshold, the lowest is 0
+    std::size_t threshold = 0;                      ///< what it came to; for time_to_limit the budget's limit
+    std::size_t held = 0;                           ///< right after the change that crossed
+    std::size_t limit = 0;                          ///< of the budget; `unlimited` when it has none
+    std::size_t peak = 0;                           ///< of the budget, up to then
+    std::uint64_t number = 0;  ///< of this watch's crossings, from 1; those that were missed have theirs
+    std::uint64_t missed = 0;  ///< how many since the last call came too fast to be kept
+    std::chrono::steady_clock::time_point time{};  ///< of the crossing, by watch_options::clock
+    double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
     std::optional<std::chrono::duration<double>> time_to_limit{};  ///< seconds; absent: none, or not growing
     tag charged_as{};    ///< of the charge that crossed, when it had one; empty for a refund
     place charged_at{};  ///< the same charge's call site
 
+    /// What the limit leaves of it; 0 where more is held than that.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
 };
 
@@ -113,7 +116,7 @@ private:
 
 /// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
 /// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
-/// without a word. Threads: any.
+/// without a word. Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
 [[nodiscard]] inline watch_callback log_to_stderr() {
     return [](watch_event const& e) {
         std::string const line = watch_json(e) + '\n';

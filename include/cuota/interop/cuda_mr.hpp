@@ -56,7 +56,8 @@ struct refusals_of_cuota {
 /// Threads: as Upstream.
 /// Throws:  what Upstream throws, as it is: budget_exceeded, out_of_memory; misuse for an alignment that it cannot honour.
 ///          CUB tells its callers no more than cudaErrorMemoryAllocation of these: `budget::last_refusal` has the rest.
-/// Cost:    that of Upstream.
+/// Units:   bytes. Cost: that of Upstream.
+/// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp
 template <resource Upstream, memory_kind Kind = detail::kind_or_device<Upstream>(),
           class Refusals = detail::refusals_of_cuota>
 class cuda_mr {
@@ -70,46 +71,57 @@ public:
                              ", and its resource is of " + detail::kind_name(found),
                          where};
     }
+    /// Shares the state.
     cuda_mr(cuda_mr const&) noexcept =
         default;  // and no moves: a container that was moved from may be used again
-    cuda_mr& operator=(cuda_mr const&) noexcept = default;
+    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< shares the state of the other
     ~cuda_mr() = default;
 
     // By the names of CCCL 3.1 and later.
+    /// In order of s. Throws: see above.
     [[nodiscard]] void* allocate(::cuda::stream_ref s, std::size_t bytes,
                                  std::size_t alignment = default_alignment) const {
         return taken([&] {
             return allocate_labelled(state_->memory, stream_ref{s.get()}, bytes, alignment, state_->who);
         });
     }
+    /// In order of s, which is alive; as it was taken.
     void deallocate(::cuda::stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate(stream_ref{s.get()}, p, bytes, alignment);
     }
+    /// Valid on every stream. Throws: see above.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) const {
         return taken([&] { return allocate_sync_labelled(state_->memory, bytes, alignment, state_->who); });
     }
+    /// Whoever used it must have ended.
     void deallocate_sync(void* p, std::size_t bytes,
                          std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate_sync(p, bytes, alignment);
     }
 
     // By those before.
+    /// As allocate(s, ...).
     [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, ::cuda::stream_ref s) const {
         return allocate(s, bytes, alignment);
     }
+    /// As deallocate(s, ...).
     void deallocate_async(void* p, std::size_t bytes, std::size_t alignment,
                           ::cuda::stream_ref s) const noexcept {
         deallocate(s, p, bytes, alignment);
     }
+    /// As allocate_sync.
     [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = default_alignment) const {
         return allocate_sync(bytes, alignment);
     }
+    /// As deallocate_sync.
     void deallocate(void* p, std::size_t bytes, std::size_t alignment = default_alignment) const noexcept {
         deallocate_sync(p, bytes, alignment);
     }
 
+    /// Kernels can reach the memory.
     friend constexpr void get_property(cuda_mr const&, ::cuda::mr::device_accessible) noexcept {}
+    /// Host code, too.
     friend constexpr void get_property(cuda_mr const&, ::cuda::mr::host_accessible) noexcept
         requires(Kind != memory_kind::device) {}
 
@@ -125,8 +137,9 @@ public:
     }
 #endif
 
-    [[nodiscard]] Upstream const& memory() const noexcept { return state_->memory; }
+    [[nodiscard]] Upstream const& memory() const noexcept { return state_->memory; }  ///< what it takes from
 
+    /// One gives back what the other took.
     friend bool operator==(cuda_mr const& a, cuda_mr const& b) {
         return a.state_ == b.state_ || a.state_->memory == b.state_->memory;
     }
@@ -167,11 +180,13 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
 ///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
 /// Throws: misuse when it is of another kind: then say which; std::bad_alloc.
+/// Threads: any. Cost: a little heap memory.
 template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>>{detail::handle_of(memory), name, where};
 }
 /// The same, of memory of this kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
+/// Throws: as above.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind>{detail::handle_of(memory), name, where};

@@ -104,7 +104,8 @@ template <class R>
 ///          misuse for an alignment above 256, or one that R does not honour, and for std::invalid_argument. What R throws
 ///          beyond that stays what it is. Nothing is taken then.
 ///          What R throws when memory is given back goes to the error sink.
-/// Cost:    that of R.
+/// Units:   bytes, charged by granules. Cost: that of R.
+/// Example: see from_cuda_mr; tests/interop/cuda_mr_upstream.cpp
 template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::errors_of_cuda_mr>
 class cuda_mr_upstream {
     static_assert(detail::is_told_to_be<R>(Kind),
@@ -121,6 +122,7 @@ public:
             throw misuse{"a granule of " + std::to_string(granule) + " bytes is no power of two", where};
     }
 
+    /// In order of s. R that allocates only at once does that. Zero bytes: null. Throws: see above.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         if constexpr (detail::cuda_mr_in_order<R>)
@@ -130,6 +132,7 @@ public:
                 [&](R& r, void* p) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
         else return allocate_sync(bytes, alignment, who);
     }
+    /// In order of s; as it was taken.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
         if constexpr (detail::cuda_mr_in_order<R>)
@@ -139,23 +142,27 @@ public:
             deallocate_sync(p, bytes, alignment);
         }
     }
+    /// Valid on every stream. Throws: see above.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return take(
             bytes, alignment, who, [&](R& r) { return detail::take_at_once(r, bytes, alignment); },
             [&](R& r, void* p) { detail::give_at_once(r, p, bytes, alignment); });
     }
+    /// Whoever used it must have ended.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
         give(p, bytes, [&](R& r) { detail::give_at_once(r, p, bytes, alignment); });
     }
 
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }
-    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
+    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }  ///< who can reach the memory
+    /// That R is of.
     [[nodiscard]] cuota::device device() const noexcept requires(Kind != memory_kind::pinned) {
         return state_->on;
     }
-    [[nodiscard]] R const& inside() const noexcept { return state_->inside; }
+    [[nodiscard]] R const& inside() const noexcept { return state_->inside; }  ///< R itself
 
+    /// One gives back what the other took.
     friend bool operator==(cuda_mr_upstream const& a, cuda_mr_upstream const& b) {
         return a.state_ == b.state_ || (a.state_->on == b.state_->on && a.state_->inside == b.state_->inside);
     }
@@ -228,10 +235,12 @@ private:
 ///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
 ///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
 /// granule, throws: as cuda_mr_upstream. on: the device that is current when r is asked; the thread's own by default.
+/// Threads: any. Cost: a little heap memory.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granule, device on, place where = place::here()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granule, on, where};
 }
+/// On the thread's current device; CUDA's own granule. Throws: cuda_error, too.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granule = 512, place where = place::here()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granule, device::current(), where};

@@ -28,9 +28,11 @@ namespace cuota::inline v0 {
 ///     1=unlimited     counted, not limited
 /// A size is a whole number, with B, KiB, MiB, GiB or TiB behind it, or nothing for bytes; a share is of 1 to 100. No
 /// spaces. Throws: misuse that names where the text is from and the item that is wrong.
+/// Threads: a value; any. Example: std::size_t const limit = cuota::device_limits{"80%"}.of(0, total);
 class device_limits {
 public:
-    device_limits() = default;
+    device_limits() = default;  ///< every device is `unlimited`
+    /// `source` stands for the text in a message. Throws: misuse.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {
             std::size_t const comma = rest.find(',');

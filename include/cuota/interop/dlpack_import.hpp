@@ -182,14 +182,16 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// that, all that leases did is over: the host waits for it, if there was a lease; or, when the producer's own stream was
 /// given, that stream waits, and the host does not.
 /// Move-only; moved-from has no elements. Throws: as device_buffer's leases. Threads: as device_buffer.
+/// Cost:    no copy; leases as a device_buffer's. Charged to nobody: the memory is the producer's.
 template <class T>
 class foreign_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
                   "DLPack has no name for this type: see dlpack_type_of");
 
 public:
-    using value_type = std::remove_const_t<T>;
+    using value_type = std::remove_const_t<T>;  ///< without const
 
+    /// The other one has no elements, and calls no deleter.
     foreign_buffer(foreign_buffer&& other) noexcept
         : tensor_{std::move(other.tensor_)},
           uses_{std::move(other.uses_)},
@@ -201,15 +203,18 @@ public:
         if (auto* const uses = uses_.take()) end(*uses);
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }
-    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }  ///< elements, of all axes
+    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
+    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< that the producer made it ready for
 
+    /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
     [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
+    /// Order: s waits for the home stream and all earlier uses. Throws: misuse, cuda_error.
     [[nodiscard]] lease<value_type> write(stream_ref s,
                                           place where = place::here()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
@@ -251,17 +256,21 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 
 /// Host memory that another library owns; see from_dlpack_on_host. Its deleter is called at the end of this, once.
 /// Move-only; moved-from has no elements. Nobody orders what a stream does with it.
+/// Throws: nothing. Threads: one at a time. Cost: no copy.
 template <class T>
 class foreign_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
                   "DLPack has no name for this type: see dlpack_type_of");
 
 public:
-    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }
-    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }  ///< elements, of all axes
+    [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
+    [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
+    /// Valid as long as this; no wait.
     [[nodiscard]] std::span<T const> read() const noexcept { return {tensor_.data(), tensor_.count()}; }
+    /// Likewise.
     [[nodiscard]] std::span<T> write() noexcept requires(!std::is_const_v<T>) {
         return {tensor_.data(), tensor_.count()};
     }
@@ -282,6 +291,11 @@ private:
 /// producer: the stream that the producer will give the memory back on, or use it again, where that is known. Without it the
 ///           host waits for the leases' work before the deleter is called, for DLPack tells the producer nothing of it.
 /// T:        const for what is read only; a tensor that says so is refused otherwise.
+/// Cost:     the extents are copied, the elements are not; no host wait.
+/// Threads:  any, one for a tensor.
+/// Example:
+///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor*, of either structure
+///     scale(theirs.read(stream), mine.write(stream), stream);
 /// Throws:   misuse for null, another major version, another type than T, memory that is not of the stream's device or managed,
 ///           dimensions that are not contiguous in row-major order, an address that is not aligned; cuda_error, std::bad_alloc.
 template <class T, class Managed>
@@ -302,6 +316,7 @@ template <class T, class Managed>
 }
 
 /// The same of a tensor in host memory, pinned, managed or plain. What the producer enqueued there must be over.
+/// Throws: as above. Example: auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
 [[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};

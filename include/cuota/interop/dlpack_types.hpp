@@ -4,8 +4,8 @@
 /// DLPack's structures, and what C++ calls their element types: how array libraries hand tensors to each other.
 #pragma once
 
-// The program's own header is taken where it has the versioned structure, of DLPack 1.0; else these are declared here, as
-// they are laid out there.
+/// The inline namespace of what knows DLPack's structures, which are two sets of types: the program's own header is taken
+/// where it has the versioned structure, of DLPack 1.0; else they are declared here, as they are laid out there.
 #if !defined(DLPACK_MAJOR_VERSION) && __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #endif
@@ -39,54 +39,68 @@ using tensor = ::DLTensor;
 using managed_tensor = ::DLManagedTensorVersioned;
 using old_managed_tensor = ::DLManagedTensor;
 #else
+/// Of the ABI, counted from 1.0: structures of one major version are laid out alike.
 struct version {
-    std::uint32_t major, minor;
+    std::uint32_t major,  ///< 1 here
+        minor;            ///< of that
 };
+/// Where memory is: a place_of, and which one of those.
 struct device {
-    std::int32_t device_type, device_id;
+    std::int32_t device_type,  ///< a place_of
+        device_id;             ///< the ordinal; 0 for the host's and managed memory
 };
+/// What an element is: a kind_of, bits of a lane, lanes of an element.
 struct data_type {
-    std::uint8_t code, bits;
-    std::uint16_t lanes;
+    std::uint8_t code,    ///< a kind_of
+        bits;             ///< of one lane
+    std::uint16_t lanes;  ///< 1, but for vector types
 };
+/// A tensor without an owner.
 struct tensor {
-    void* data;
-    dlpack::device device;
-    std::int32_t ndim;
-    data_type dtype;
-    std::int64_t* shape;
-    std::int64_t* strides;
-    std::uint64_t byte_offset;
+    void* data;                 ///< of the allocation; null when there are no elements
+    dlpack::device device;      ///< where that is
+    std::int32_t ndim;          ///< axes
+    data_type dtype;            ///< of each element
+    std::int64_t* shape;        ///< ndim extents, outermost first
+    std::int64_t* strides;      ///< ndim steps, in elements; null: row-major without gaps
+    std::uint64_t byte_offset;  ///< from data to the first element, in bytes
 };
+/// A tensor and how it ends, from 1.0 on.
 struct managed_tensor {
-    dlpack::version version;
-    void* manager_ctx;
-    void (*deleter)(managed_tensor* self);
-    std::uint64_t flags;
-    tensor dl_tensor;
+    dlpack::version version;                ///< of the ABI that it was made by
+    void* manager_ctx;                      ///< the producer's own
+    void (*deleter)(managed_tensor* self);  ///< called once by who owns it; null: nothing to do
+    std::uint64_t flags;                    ///< read_only, or 0
+    tensor dl_tensor;                       ///< the tensor
 };
-struct old_managed_tensor {  // before 1.0
-    tensor dl_tensor;
-    void* manager_ctx;
-    void (*deleter)(old_managed_tensor* self);
+/// The same before 1.0: no version, and no flags.
+struct old_managed_tensor {
+    tensor dl_tensor;                           ///< the tensor
+    void* manager_ctx;                          ///< the producer's own
+    void (*deleter)(old_managed_tensor* self);  ///< as above
 };
 #endif
 
-inline constexpr std::uint32_t major_version = 1;
-inline constexpr std::uint32_t minor_version = 0;  // all that is used here
-inline constexpr std::uint64_t read_only = 1;      // of the flags
+inline constexpr std::uint32_t major_version = 1;  ///< of the tensors made here
+inline constexpr std::uint32_t minor_version = 0;  ///< all that is used here
+inline constexpr std::uint64_t read_only = 1;      ///< of the flags
 
 /// Where a tensor's memory is.
-enum class place_of : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
+enum class place_of : std::int32_t {
+    cpu = 1,           ///< the host's
+    cuda = 2,          ///< a CUDA device's
+    cuda_host = 3,     ///< page-locked, the host's
+    cuda_managed = 13  ///< of both
+};
 
 /// What an element is, beside its bits and lanes.
 enum class kind_of : std::uint8_t {
-    integer = 0,
-    unsigned_integer = 1,
-    real = 2,
-    bfloat = 4,
-    complex = 5,
-    boolean = 6
+    integer = 0,           ///< signed
+    unsigned_integer = 1,  ///< without a sign
+    real = 2,              ///< IEEE
+    bfloat = 4,            ///< bfloat16
+    complex = 5,           ///< two reals side by side; bits of both
+    boolean = 6            ///< 0 or 1, mostly 8 bits
 };
 
 static_assert(sizeof(version) == 8 && sizeof(device) == 8 && sizeof(data_type) == 4);
@@ -108,29 +122,39 @@ static_assert(sizeof(void*) != 8 ||
 template <class T>
 struct dlpack_type_of;
 
+/// Of the numbers of C++, bool a boolean.
 template <class T>
     requires std::is_arithmetic_v<T>
 struct dlpack_type_of<T> {
+    /// Of an integer, an unsigned one, a real or a boolean.
     static constexpr dlpack::kind_of kind = std::same_as<T, bool>    ? dlpack::kind_of::boolean
                                             : std::floating_point<T> ? dlpack::kind_of::real
                                             : std::is_signed_v<T>    ? dlpack::kind_of::integer
                                                                      : dlpack::kind_of::unsigned_integer;
     static_assert(!std::same_as<T, long double>, "DLPack has no name for it");
+    /// One lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(kind), 8 * sizeof(T), 1};
 };
+/// As std::uint8_t.
 template <>
 struct dlpack_type_of<std::byte> : dlpack_type_of<std::uint8_t> {};
+/// Real, 16 bits.
 template <>
 struct dlpack_type_of<half> {
+    /// One lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::real), 16, 1};
 };
+/// Bfloat, 16 bits.
 template <>
 struct dlpack_type_of<bfloat16> {
+    /// One lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::bfloat), 16, 1};
 };
+/// Complex, 64 or 128 bits.
 template <class T>
     requires(std::same_as<T, float> || std::same_as<T, double>)
 struct dlpack_type_of<std::complex<T>> {
+    /// One lane of both parts.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::complex),
                                              16 * sizeof(T), 1};
 };

@@ -4,10 +4,11 @@
 /// How MPI is called: every result is looked at, and every call is made by a thread that may make it.
 #pragma once
 
-// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
+/// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX 1
 #endif
+/// The same, as MPICH calls it.
 #if !defined(MPICH_SKIP_MPICXX)
 #define MPICH_SKIP_MPICXX 1
 #endif
@@ -28,13 +29,14 @@ namespace cuota::inline v0 {
 /// A call of MPI failed. Carries the code and the call.
 class mpi_error : public std::runtime_error {
 public:
+    /// `call` is MPI's name of it, `why` what MPI says of the code.
     mpi_error(int code, std::string const& call, std::string const& why, place where = {})
         : std::runtime_error{"cuota::mpi_error: " + call + " failed with " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
-    [[nodiscard]] int code() const noexcept { return code_; }  ///< one of this MPI's codes
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
+    [[nodiscard]] int code() const noexcept { return code_; }                  ///< one of this MPI's codes
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< the function's name
 
 private:
     static std::string suffix(place where) {

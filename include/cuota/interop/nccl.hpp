@@ -32,6 +32,7 @@ namespace cuota::inline v0 {
 /// A call of NCCL failed, or what it had begun did not end in time. Carries the code and the call.
 class nccl_error : public std::runtime_error {
 public:
+    /// `call` is NCCL's name of it, `why` what NCCL says of the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
         : std::runtime_error{"cuota::nccl_error: " + call + " failed with " + why + suffix(where)},
           code_{code},
@@ -40,7 +41,7 @@ public:
     [[nodiscard]] ncclResult_t code() const noexcept {
         return code_;
     }  ///< ncclInProgress: the deadline was over
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< the function's name
 
 private:
     static std::string suffix(place where) {
@@ -166,9 +167,11 @@ private:
 /// Of the device that is current when it is made. Move-only. Threads: one at a time. Its end waits for what is under way,
 /// and not beyond the deadline.
 /// Throws:  nccl_error, with ncclInProgress when a deadline was over.
+/// Cost:    of a sum one call of NCCL and an event; no memory but NCCL's.
+/// Example: examples/train_ranks.cpp
 class nccl_sums {
 public:
-    static constexpr bool on_device = true;
+    static constexpr bool on_device = true;  ///< it sums on the device
 
     /// All ranks of the agreement make it together. Throws: misuse for a deadline that is over; nccl_error; what the
     /// agreement throws.
@@ -181,15 +184,18 @@ public:
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
     }
-    nccl_sums(nccl_sums&&) noexcept = default;
-    nccl_sums& operator=(nccl_sums&&) noexcept = default;
-    nccl_sums(nccl_sums const&) = delete;  // two that number the same sums
+    nccl_sums(nccl_sums&&) noexcept = default;             ///< the other one is not to be used then
+    nccl_sums& operator=(nccl_sums&&) noexcept = default;  ///< its own sums end first, as at its end
+    nccl_sums(nccl_sums const&) = delete;                  // two that number the same sums
     nccl_sums& operator=(nccl_sums const&) = delete;
     ~nccl_sums() = default;
 
-    [[nodiscard]] std::size_t ranks() const noexcept { return comm_->ranks(); }
+    [[nodiscard]] std::size_t ranks() const noexcept { return comm_->ranks(); }  ///< of the agreement
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
+    /// Begins to replace the elements by their sums over all ranks, in order of s; returns its number. The owner keeps the
+    /// memory.
+    /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         if (is_starting_) throw misuse{"nccl_sums: a sum was begun while another one starts"};
@@ -202,11 +208,14 @@ public:
         is_starting_ = true;
         return begun_++;
     }
+    /// Lets a sum start that has not; true when what is enqueued from now on, on the sum's stream, comes after it.
+    /// Throws: as begin. No wait.
     [[nodiscard]] bool is_over(std::uint64_t number) {
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
         if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
         return number + is_starting_ < begun_;
     }
+    /// Lets go of sums that are over. Throws: nccl_error when NCCL met an error, or the oldest one is late.
     void check() {
         run_or_abort([&] {
             (void)comm_->is_settled(call);

@@ -137,7 +137,7 @@ public:
     }
     /// The budget of a device, and what its pool holds. Both open the device, as a request does. Throws: as `allocate`.
     [[nodiscard]] budget const& account(int device) { return at(device).account(); }
-    [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }
+    [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }  ///< of its pool
 
     /// Every device on one screen; see `summary`. Throws: std::bad_alloc.
     [[nodiscard]] std::string summary_text() {

@@ -29,9 +29,11 @@ namespace cuota::inline v0 {
 /// Made in a handler of the refusal. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
 class rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
+    /// Copies the facts of the refusal that is being handled.
     explicit rmm_out_of_memory(cuota::out_of_memory const& refused)
         : rmm::out_of_memory{refused.what()}, refused_{refused} {}
 
+    /// With its facts.
     [[nodiscard]] cuota::out_of_memory const& refused() const noexcept { return refused_; }
 
 private:
@@ -68,6 +70,7 @@ struct errors_of_rmm {
 ///
 ///     rmm::device_uvector<float> x{n, cuda::stream_ref{s.get()}, cuota::to_rmm(pool, "activations")};
 /// Throws: misuse when it is not device memory: then say of which kind it is; std::bad_alloc.
+/// Threads: any. Cost: as to_cuda_mr.
 template <class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
     using handle = detail::handle_of_t<M>;
@@ -75,6 +78,7 @@ template <class M>
         detail::handle_of(memory), name, where};
 }
 /// The same, of memory of this kind: `to_rmm<memory_kind::pinned>(pool)`.
+/// Throws: as above.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind, detail::refusals_for_rmm>{detail::handle_of(memory), name,
@@ -86,6 +90,7 @@ template <memory_kind Kind, class M>
 ///
 ///     cuota::budgeted limited{budget, cuota::from_rmm(rmm::mr::cuda_async_memory_resource{})};
 /// granule: what budgets charge in; RMM's resources round up to 256. What R is made on, its device, must be current here.
+/// Throws, cost: as from_cuda_mr.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_rmm(R r, std::size_t granule = 256, place where = place::here()) {
     return cuda_mr_upstream<R, Kind, detail::errors_of_rmm>{std::move(r), granule, device::current(), where};

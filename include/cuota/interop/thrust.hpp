@@ -4,7 +4,7 @@
 /// Thrust's algorithms on leases, in order of a stream, with scratch memory of a resource. Not in cuota.hpp: it needs CCCL.
 #pragma once
 
-// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.
+/// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.
 #if !defined(__CUDACC__) && !defined(THRUST_DEVICE_SYSTEM)
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #endif
@@ -23,7 +23,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
-// What depends on Thrust's system tells so by its name: a program may have files of several.
+/// The inline namespace of what depends on Thrust's system: a program may have files of several.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda
@@ -37,24 +37,28 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// The elements of a lease, for Thrust: begin() and end() are its device_ptr, so that no algorithm takes them for host memory.
+/// The elements of a lease, for Thrust: begin() and end() are its device_ptr, so that no algorithm takes them for host
+/// memory.
 ///
 /// Owns nothing, and ends with the lease: it is not made of a temporary. Its iterators are not checked.
+/// Throws: nothing. Cost: a pointer and a size.
 /// Example:
 ///     auto const keys = x.write(s);
 ///     run_thrust(s, pool, [r = thrust_range{keys}](auto const& on) { thrust::sort(on, r.begin(), r.end()); });
 template <class T>
 class thrust_range {
 public:
-    using value_type = std::remove_cv_t<T>;
-    using iterator = thrust::device_ptr<T>;
+    using value_type = std::remove_cv_t<T>;  ///< of the lease, without const
+    using iterator = thrust::device_ptr<T>;  ///< not for host code
 
-    thrust_range(lease<T> const& of) noexcept : thrust_range{of.span()} {}
+    thrust_range(lease<T> const& of) noexcept : thrust_range{of.span()} {}  ///< as long as the lease
     template <class U>
     thrust_range(lease<U> const&&) = delete;  // the lease would end before Thrust is done
+    /// As long as its memory.
     thrust_range(device_span<T> of) noexcept : first_{of.data()}, size_{of.size()} {}
 
-    [[nodiscard]] iterator begin() const noexcept { return first_; }
+    [[nodiscard]] iterator begin() const noexcept { return first_; }  ///< the first element
+    /// Behind the last.
     [[nodiscard]] iterator end() const noexcept { return first_ + static_cast<std::ptrdiff_t>(size_); }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }  ///< elements
 
@@ -70,19 +74,25 @@ namespace cuota::inline v0 {
 /// A resource as an allocator of bytes in order of one stream: scratch memory for Thrust's policies, of which
 /// `par_nosync` gives it back while kernels still use it.
 ///
-/// Copies are the same. The stream must outlive it, as for any stream_ref. Units: bytes. Threads, throws: as the resource.
+/// Copies are the same. The stream must outlive it, as for any stream_ref. Made by run_thrust; by hand for code that takes
+/// a policy: thrust::cuda::par_nosync(scratch).on(s.get()).
+/// Units: bytes. Threads, throws, cost: as the resource.
 class scratch_allocator {
 public:
-    using value_type = char;
+    using value_type = char;  ///< bytes
 
+    /// Takes nothing yet. `where` stands for the scratch in refusals and accounts.
     scratch_allocator(stream_ref s, any_resource memory, place where = place::here()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
 
+    /// In order of the stream. Throws: what the resource throws.
     [[nodiscard]] char* allocate(std::size_t bytes) {
         return static_cast<char*>(memory_.allocate(stream_, bytes, default_alignment, {"thrust", where_}));
     }
+    /// In order of the stream.
     void deallocate(char* p, std::size_t bytes) noexcept { memory_.deallocate(stream_, p, bytes); }
 
+    /// The same stream and resource.
     friend bool operator==(scratch_allocator const& a, scratch_allocator const& b) noexcept {
         return a.stream_ == b.stream_ && a.memory_ == b.memory_;
     }

@@ -60,8 +60,8 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_THRUST {
 
-/// Memory of a resource for Thrust's containers: `thrust::device_vector<T, thrust_allocator<T>>`, charged, tagged and refused
-/// as any. Its pointers are Thrust's device_ptr, so that no algorithm takes the elements for those of the host.
+/// Memory of a resource for Thrust's containers: `thrust::device_vector<T, thrust_allocator<T>>`, charged, tagged and
+/// refused as any. Its pointers are Thrust's device_ptr, so that no algorithm takes the elements for those of the host.
 ///
 ///     thrust::device_vector<int, thrust_allocator<int>> keys(n, thrust_allocator<int>{stream, pool, "keys"});
 ///     run_thrust(stream, pool, [from = keys.begin(), to = keys.end()](auto const& on) { thrust::sort(on, from, to); });
@@ -80,27 +80,30 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 /// Threads: as the resource.
 /// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for host memory, and where the file is compiled for a GPU and
 ///          linked to the simulator, or the reverse. Nothing is taken then.
+/// Cost:    that of the resource's allocate_sync and deallocate.
+/// Example: examples/one_budget.cpp
 template <class T>
 class thrust_allocator {
     static_assert(std::is_trivially_destructible_v<T>, "a container's end runs no kernel, which could fail");
     static_assert(alignof(T) <= default_alignment);
 
 public:
-    using value_type = T;
-    using pointer = thrust::device_ptr<T>;
-    using const_pointer = thrust::device_ptr<T const>;
-    using reference = thrust::device_reference<T>;
-    using const_reference = thrust::device_reference<T const>;
-    using size_type = std::size_t;
-    using difference_type = std::ptrdiff_t;
+    using value_type = T;                                       ///< an element
+    using pointer = thrust::device_ptr<T>;                      ///< not for host code
+    using const_pointer = thrust::device_ptr<T const>;          ///< not for host code
+    using reference = thrust::device_reference<T>;              ///< reads and writes by copies
+    using const_reference = thrust::device_reference<T const>;  ///< reads by copies
+    using size_type = std::size_t;                              ///< counts elements
+    using difference_type = std::ptrdiff_t;                     ///< counts elements
     // Thrust moves memory from container to container whatever these say: the allocator must go with it.
-    using propagate_on_container_copy_assignment = std::true_type;
-    using propagate_on_container_move_assignment = std::true_type;
-    using propagate_on_container_swap = std::true_type;
-    using is_always_equal = std::false_type;
+    using propagate_on_container_copy_assignment = std::true_type;  ///< copied along
+    using propagate_on_container_move_assignment = std::true_type;  ///< moved along
+    using propagate_on_container_swap = std::true_type;             ///< swapped along
+    using is_always_equal = std::false_type;                        ///< resource and stream tell them apart
+    /// The same for elements of another type.
     template <class U>
     struct rebind {
-        using other = thrust_allocator<U>;
+        using other = thrust_allocator<U>;  ///< this, of U
     };
 
     /// Throws: misuse when kernels could not reach the memory.
@@ -110,8 +113,10 @@ public:
             throw misuse{"a thrust_allocator was to be made of host memory", where};
     }
     // Written out, since nvcc takes what it writes for code of both sides.
+    /// A share of the resource and the stream.
     thrust_allocator(thrust_allocator const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
+    /// Likewise; what this one took has been given back.
     thrust_allocator& operator=(thrust_allocator const& other) noexcept {
         stream_ = other.stream_;
         memory_ = other.memory_;
@@ -120,20 +125,24 @@ public:
         return *this;
     }
     ~thrust_allocator() {}
+    /// The same resource, stream and name.
     template <class U>
     thrust_allocator(thrust_allocator<U> const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
 
+    /// Bytes count * sizeof(T), valid on every stream. Throws: see above.
     [[nodiscard]] pointer allocate(size_type count) {
         detail::check_that_thrust_runs(where_);
         label const who = label_for<T>(name_, where_);
         void* const p = memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who);
         return pointer{static_cast<T*>(p)};
     }
+    /// In order of s; `count` as it was taken.
     void deallocate(pointer p, size_type count) noexcept {
         memory_.deallocate(stream_, p.get(), count * sizeof(T));
     }
 
+    /// One gives back what the other took.
     template <class U>
     friend bool operator==(thrust_allocator const& a, thrust_allocator<U> const& b) noexcept {
         return a.stream() == b.stream() && a.memory() == b.memory();
@@ -141,7 +150,7 @@ public:
 
     /// What it gives memory back on.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }
+    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }  ///< what it takes from
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
     using system_type = detail::thrust_elements;

@@ -14,24 +14,31 @@ namespace cuota::inline v0 {
 
 /// A frame as a resource: an eight-byte handle. What is taken through it has an owner, who gives it back before the
 /// frame ends. Keeps the memory valid, not the frame open.
+/// Order, threads, throws, cost: those of `frame`. Example: tests/pool/frame.cpp
 class frame_resource {
 public:
+    /// Valid in s from here on. Throws: as the pool; misuse after the frame's end, or in a capture of s by this thread.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return state_->allocate(&s, bytes, alignment, who, owned);
     }
+    /// In order of s; free for others at the end of the frame.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         state_->deallocate(&s, p, bytes, {});
     }
+    /// Valid on every stream at return: the host waits for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return state_->allocate(nullptr, bytes, alignment, who, owned);
     }
+    /// For when all work on it was seen to end; free for others at the end of the frame.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         state_->deallocate(nullptr, p, bytes, {});
     }
+    /// As the pool: 256 bytes.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }  ///< the pool's source's
+    /// Whether both are one frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
 private:
@@ -53,6 +60,7 @@ static_assert(labelled_resource<frame_resource> && sizeof(frame_resource) == 8);
 /// A chunk is as large as what the frame has already while that is less than a 16th of its pool, but never more is asked
 /// of a source or budget than the request. Frames may be open side by side, and inside one another: each has its chunks.
 ///
+/// Units:   bytes; blocks are multiples of 256.
 /// Order:   each stream has chunks of its own. They go back in its order, after the work of all streams that gave some of
 ///          it back.
 /// Threads: any; it ends when none uses it any more.
@@ -68,15 +76,17 @@ public:
     frame& operator=(frame const&) = delete;
     ~frame() { state_->end(); }
 
+    /// The frame for those who take a resource.
     [[nodiscard]] frame_resource resource() const noexcept { return frame_resource{state_}; }
-    operator any_resource() const { return resource(); }
+    operator any_resource() const { return resource(); }  ///< the same
 
-    /// For this frame only: nobody has to give it back.
+    /// For this frame only: nobody has to give it back. Valid in s from here on. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) {
         return state_->allocate(&s, bytes, alignment, {name, where},
                                 detail::frame_entry::state::ends_with_frame);
     }
+    /// Gives back before the end, in order of s: the last of a chunk can be taken again. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept {
         state_->deallocate(&s, p, bytes, where);
     }

@@ -138,7 +138,7 @@ private:
     // As much as the frame has already while that is little of what the pool has; else what is asked for, and no more.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                         label const& who) {
-        constexpr std::size_t least = 64 * 1024;
+        constexpr std::size_t least = std::size_t{64} * 1024;
         std::size_t const ample = std::min(std::max(held(), least), pool_->blocks().reserved() / 16);
         std::size_t const size = round_down(ample, block::granule);
         std::size_t const skipped = std::max(alignment, block::granule) - block::granule;

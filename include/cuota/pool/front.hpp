@@ -23,7 +23,7 @@ namespace cuota::inline v0::detail {
 class alignas(64) front : public thread_tenure {
 public:
     /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
-    static constexpr std::size_t largest = 64 * 1024;
+    static constexpr std::size_t largest = std::size_t{64} * 1024;
     /// What it is lent when it has less: its owner may ask for more than he gave back, and most differ by little. Bytes.
     static constexpr std::size_t loan = 16 * block::granule;
 

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdint>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0 {
 
-/// For how long an allocation is meant to live.
+/// For how long an allocation is meant to live. Example: tests/pool/pool_step.cpp
 enum class lifespan {
     scratch,    ///< comes and goes at any time
     step,       ///< until its step ends (`scoped_pool::begin_step`)

@@ -23,12 +23,13 @@ namespace cuota::inline v0 {
 
 /// One block of a program's run: it lives from step `from` up to, but not in, step `until`. Steps are any count that
 /// goes up: calls, nanoseconds, operations. `size` is in bytes; a block of 0 bytes is legal and takes nothing.
+/// Example: examples/plan_trace.cpp
 struct lifetime {
-    std::uint64_t from;
-    std::uint64_t until;
-    std::size_t size;
+    std::uint64_t from;   ///< inclusive
+    std::uint64_t until;  ///< exclusive; above from
+    std::size_t size;     ///< bytes, before any alignment
 
-    friend bool operator==(lifetime const&, lifetime const&) noexcept = default;
+    friend bool operator==(lifetime const&, lifetime const&) noexcept = default;  ///< by all three
 };
 
 namespace detail {

@@ -56,6 +56,7 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
         t.oldest = std::max<std::size_t>(t.oldest, b.note->born.age(now));
     });
     std::vector<tag_stats> most_first;
+    most_first.reserve(by_tag.size());
     for (auto const& [name, t] : by_tag) most_first.push_back(t);
     sort_stably(most_first, std::greater<>{}, &tag_stats::allocated);
     return most_first;

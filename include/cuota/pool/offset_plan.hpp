@@ -26,6 +26,8 @@
 
 namespace cuota::inline v0 {
 
+/// What a plan of offsets has to fulfil, and for how long it may be looked for.
+/// Example: examples/plan_trace.cpp
 struct plan_options {
     /// Bytes. Any plan that fits is good enough; without a capacity the lowest peak is looked for.
     std::size_t capacity = unlimited;
@@ -37,7 +39,7 @@ struct plan_options {
     std::stop_token stop{};
 };
 
-/// Where each block lies in one slab.
+/// Where each block lies in one slab. Example: examples/plan_trace.cpp
 struct offset_plan {
     std::vector<std::size_t> offsets;  ///< of the rows, in their order; 0 for a block of no size
     std::size_t peak = 0;              ///< bytes of the slab: the end of the highest block
@@ -45,7 +47,7 @@ struct offset_plan {
     std::size_t alignment = 1;         ///< the one that was asked for
     bool proven = false;               ///< that no plan has a lower peak than this one
 
-    [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }
+    [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }  ///< bytes
     /// peak / lower_bound; 1 for a plan of nothing.
     [[nodiscard]] double ratio() const noexcept {
         return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
@@ -53,9 +55,10 @@ struct offset_plan {
 };
 
 /// Two rows of a plan that lie on the same bytes in the same step, or one row (twice) that lies where none may.
+/// Example: tests/pool/offset_plan.cpp
 struct offset_conflict {
-    std::size_t first;
-    std::size_t second;
+    std::size_t first;   ///< a row, from 0
+    std::size_t second;  ///< a later row, or the same
 };
 
 /// Finds offsets such that no two blocks overlap that live in the same step, with a low peak.
@@ -68,7 +71,8 @@ struct offset_conflict {
 /// Threads: any; nothing is shared. The input is only read.
 /// Throws:  misuse, which names the row, for a lifetime that is empty or reversed, sizes that add up to more than can be
 ///          said, and an alignment that is no power of two. A plan that does not fit is no error: ask `fits`.
-/// Cost:    at least one simple rule, O(n log n) and a step for two blocks that live at once; at most about `time_limit`
+/// Cost:    at least one simple rule, O(n log n) and a step for two blocks that live at once; at most about `time_limit`.
+/// Example: examples/plan_trace.cpp
 [[nodiscard]] inline offset_plan plan_offsets(std::span<lifetime const> blocks,
                                               plan_options const& options = {}, place where = place::here());
 
@@ -77,6 +81,7 @@ struct offset_conflict {
 /// is not aligned or whose end is above the peak.
 /// Throws: misuse when the plan has another number of rows, or the lifetimes are what plan_offsets refuses.
 /// Cost:   O(n log n).
+/// Example: examples/plan_trace.cpp
 [[nodiscard]] inline std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
                                                                   offset_plan const& plan,
                                                                   place where = place::here());

@@ -31,6 +31,7 @@ namespace cuota::inline v0 {
 ///     id,lower,upper,size,offset
 ///     0,0,3,500,0
 ///     1,1,2,256,512
+/// Throws: std::bad_alloc. Cost: linear in the requests. Example: tests/pool/plan_file.cpp
 [[nodiscard]] inline std::string plan_text(planned_step const& step);
 
 /// The planned step that a text holds, checked: the sequence is the one that was saved, and no two requests lie on the

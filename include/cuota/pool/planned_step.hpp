@@ -19,20 +19,21 @@
 namespace cuota::inline v0 {
 
 /// One request of a step. `live` counts the requests and releases of the step, from 0, and has its bytes as they were
-/// asked for.
+/// asked for. Example: tests/pool/planned_step.cpp
 struct planned_request {
-    lifetime live;
+    lifetime live;           ///< from its request up to its release, and its bytes
     std::size_t offset = 0;  ///< in the slab, bytes
     bool is_planned =
         true;  ///< false when it was still alive at the end of the step: it has no place in the slab
 
+    /// By all three.
     friend bool operator==(planned_request const&, planned_request const&) noexcept = default;
 };
 
-/// The requests of a step in their order, and the slab that they fit in.
+/// The requests of a step in their order, and the slab that they fit in. Example: tests/pool/planned_step.cpp
 struct planned_step {
-    std::vector<planned_request> requests{};
-    std::size_t peak = 0;         ///< bytes of the slab
+    std::vector<planned_request> requests{};  ///< the n-th of a step is the n-th here
+    std::size_t peak = 0;                     ///< bytes of the slab
     std::size_t lower_bound = 0;  ///< the most that is alive at once of what is planned: no slab is smaller
 
     /// Of sizes and lifetimes: the same for the same sequence, everywhere.
@@ -49,6 +50,7 @@ struct planned_step {
         }
         return h;
     }
+    /// By the requests with their places, and the slab.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
 };
 
@@ -136,6 +138,7 @@ private:
 /// The planned step of requests that are known before any is made: in their order, each from its request up to its
 /// release, counted in requests and releases of the step from 0, or by any other count that goes up.
 /// Throws: misuse, which names the row, for requests that are not in order, and as plan_offsets.
+/// Cost:   that of plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
 [[nodiscard]] inline planned_step plan_requests(std::span<lifetime const> requests,
                                                 plan_options const& options = {},
                                                 place where = place::here()) {

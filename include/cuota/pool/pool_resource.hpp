@@ -15,34 +15,43 @@ namespace cuota::inline v0 {
 
 /// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
 /// Meant: for how long the memory is to live that is taken through it. What one handle took any other may give back.
+/// Order, threads, throws, cost: those of `scoped_pool`. Example: tests/pool/pool_resource.cpp
 template <lifespan Meant>
 class pool_resource_for {
 public:
+    /// What a captured stream gives back stays the graph's, as the concept of that name says.
     static constexpr bool keeps_for_graphs = true;
 
+    /// Valid in s from here on. Throws: as scoped_pool; misuse after its end, or, for what is a step's, while none is open.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return state_->allocate(s, bytes, alignment, who, Meant);
     }
+    /// In order of s. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         state_->deallocate(s, p, bytes);
     }
+    /// Valid on every stream at return: the host waits for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return state_->allocate_sync(bytes, alignment, who, Meant);
     }
+    /// For when all work on it was seen to end. Null does nothing.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         state_->deallocate_sync(p, bytes);
     }
+    /// Bytes: 256. What the pool takes of its source is in pages or segments.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }  ///< its source's
+    /// Whether both are one pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks.
+    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks. Throws: as allocate.
     [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
                                          label const& who) {
         return state_->allocate(s, bytes, alignment, who, Meant, true);
     }
+    /// A copy that is no owner: the caller must not destroy it. As kept_by_blocks wants it.
     [[nodiscard]] pool_resource_for uncounted() const noexcept { return uncounted(*state_); }
 
     /// As allocate_keeping, of what this thread holds ready: null when there is none. Takes its arguments by value, so that
@@ -67,6 +76,7 @@ private:
     shared<detail::pool_state> state_;
 };
 
+/// The usual: what is taken through it may come and go at any time. `scoped_pool::resource()`.
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
 static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);

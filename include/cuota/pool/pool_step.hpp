@@ -24,6 +24,7 @@ namespace cuota::inline v0 {
 /// Then the pool is trimmed to its release threshold, if it has one.
 /// Ages in reports are counted in steps. A pool has one step open at a time.
 ///
+/// Units:   as scoped_pool.
 /// Order:   that of the pool; the end does not wait, but where it trims.
 /// Threads: any may take and give; it ends when none takes through it any more.
 /// Throws:  as the pool; misuse when memory is asked for through a resource() while no step is open.
@@ -46,18 +47,22 @@ public:
         if (release_threshold_ != unlimited) state_->trim(release_threshold_);
     }
 
+    /// The step for those who take a resource. May outlive it; requests while no step is open are misuse.
     [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept {
         return pool_resource_for<lifespan::step>{state_};
     }
-    operator any_resource() const { return resource(); }
+    operator any_resource() const { return resource(); }  ///< the same
+    /// The same, for the length of a call.
     operator resource_ref() const noexcept {
         return resource_ref::of_uncounted(pool_resource_for<lifespan::step>::uncounted(*state_));
     }
 
+    /// As scoped_pool::allocate, for this step: to be given back before it ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) const {
         return state_->allocate(s, bytes, alignment, {name, where}, lifespan::step);
     }
+    /// As scoped_pool::deallocate.
     void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept {
         state_->deallocate(s, p, bytes);
     }

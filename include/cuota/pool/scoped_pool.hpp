@@ -27,12 +27,13 @@ struct pool_on_pages;  // makes a pool on pages of another kind; the library has
 
 /// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
 /// any page that lies free, wherever that is; by segments, only what it took as a whole.
+/// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
     automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
     segments,  ///< as large as the request, or a little larger
 };
 
-/// How a pool behaves; what is left out is unbounded or empty.
+/// How a pool behaves; what is left out is unbounded or empty. Example: tests/pool/scoped_pool.cpp
 struct pool_options {
     tag name{};                   ///< for messages
     std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
@@ -57,6 +58,7 @@ struct pool_options {
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
+/// Units:   bytes; blocks are multiples of 256 (of `alignment`, if that is more); pages and segments are what is charged.
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
 /// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.
@@ -72,10 +74,14 @@ struct pool_options {
 /// Example: examples/train.cpp
 class scoped_pool {
 public:
+    /// What it may be told.
     using options = pool_options;
 
     /// Device memory of the current device, under a budget.
+    /// Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
+    /// The same, as the options say.
+    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an alignment.
     scoped_pool(budget const& account, options wanted, place where = place::here())
         : scoped_pool{account,
                       device_memory{},
@@ -125,7 +131,8 @@ public:
 
     /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
-    operator any_resource() const { return resource(); }
+    operator any_resource() const { return resource(); }  ///< the same
+    /// The same, for the length of a call: it counts as no owner.
     operator resource_ref() const noexcept {
         return resource_ref::of_uncounted(pool_resource::uncounted(*state_));
     }
@@ -141,10 +148,13 @@ public:
     /// Begins a frame: what is allocated in it is given back together. Throws: std::bad_alloc.
     [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
 
+    /// Valid in s from here on; to be given back by `deallocate` with the same bytes. Buffers do that by themselves.
+    /// Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) {
         return state_->allocate(s, bytes, alignment, {name, where});
     }
+    /// In order of s: work that was enqueued on it before may still use the memory. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
 
     /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
@@ -152,8 +162,9 @@ public:
     std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
 
     /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
-    /// served while the budget has room, or pages lie free elsewhere in the pool.
+    /// served while the budget has room, or pages lie free elsewhere in the pool. Cost: as stats.
     [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
+    /// All of one instant. Cost: the lock, and calls in what threads hold ready for themselves.
     [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
     /// What is live, by tag, most bytes first. Throws: std::bad_alloc. Cost: a look at each live block, under the lock.
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const { return state_->blocks().stats_by_tag(); }
@@ -190,8 +201,9 @@ private:
     std::size_t const release_threshold_;
 };
 
-/// The way from a pool to its machinery, for those who look on.
+/// The way from a pool to its machinery, for those who look on. For the library: programs have `scoped_pool`.
 struct pool_access {
+    /// Lives as long as the pool, and what was taken of it.
     [[nodiscard]] static detail::pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
 };
 

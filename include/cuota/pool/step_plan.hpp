@@ -16,29 +16,38 @@
 namespace cuota::inline v0 {
 
 /// A step plan as a resource: an eight-byte handle. Keeps the slab valid, not the plan's scope open.
+/// Order, threads, throws, cost: those of `step_plan`. Example: tests/pool/step_plan.cpp
 class step_resource {
 public:
+    /// What a captured stream gives back stays the graph's, as the concept of that name says.
     static constexpr bool keeps_for_graphs = true;
 
+    /// Valid in s from here on: at its planned place, or served by what the plan stands on.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         state_->look_for_capture(s);
         return state_->server().allocate(s, bytes, alignment, who);
     }
+    /// In order of s. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
         state_->look_for_capture_of_end(s);
         state_->server().deallocate(s, p, bytes, alignment);
     }
+    /// Valid on every stream at return; of what the plan stands on, and no part of the plan.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return state_->server().allocate_sync(bytes, alignment, who);
     }
+    /// For when all work on it was seen to end.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
         state_->server().deallocate_sync(p, bytes, alignment);
     }
+    /// Bytes: 256.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::block::granule; }
+    /// That of what the plan stands on.
     [[nodiscard]] memory_kind kind() const noexcept { return state_->server().kind(); }
+    /// Whether both are one plan.
     friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
 
 private:
@@ -49,10 +58,13 @@ private:
 
 static_assert(labelled_resource<step_resource> && sizeof(step_resource) == 8);
 
-/// A step of a program: from `step_plan::begin` to the end of this scope. Move-only.
+/// A step of a program: from `step_plan::begin` to the end of this scope. Move-only; moved-from is no step.
+/// Threads: one at a time. Throws: nothing; what a step's end finds goes to the error sink.
+/// Example: examples/replay_graph.cpp
 class step_scope {
 public:
-    step_scope(step_scope&&) noexcept = default;
+    step_scope(step_scope&&) noexcept = default;  ///< the step ends with the new owner
+    /// Ends the step that it was, and takes over the other.
     step_scope& operator=(step_scope&& other) noexcept {
         if (this != &other) {
             end();
@@ -86,6 +98,7 @@ private:
 /// step after the recorded one begins; when it is refused, that step and those after it are served without it, and
 /// `prepare` tells why.
 ///
+/// Units:   bytes; places in the slab are multiples of 256.
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it. Bytes that
 ///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
 /// In a `capture`, a planned step has its addresses, on one stream, and they are the graph's as well while it is there: launches
@@ -102,9 +115,11 @@ private:
 /// Example: examples/replay_trace.cpp
 class step_plan {
 public:
+    /// What it may be told.
     using options = step_plan_options;
 
     /// A plan over a resource, which serves what is recorded and what deviates, and gives the slab.
+    /// Takes nothing yet. Throws: std::bad_alloc.
     explicit step_plan(any_resource upstream, options wanted = {})
         : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
     step_plan(step_plan const&) = delete;  // a scope is one place; hand on resource() instead
@@ -125,7 +140,7 @@ public:
     ///         recorded step is kept.
     void prepare(place where = place::here()) { state_->prepare(where); }
 
-    /// The planned step; empty before the first is planned.
+    /// The planned step, a copy; empty before the first is planned. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const { return state_->planned(); }
     /// Saves the planned step. Throws: misuse when there is none; data_error when the file cannot be written.
     void save(std::string const& path, place where = place::here()) const {
@@ -143,11 +158,12 @@ public:
 
     /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
-    operator any_resource() const { return resource(); }
+    operator any_resource() const { return resource(); }  ///< the same
 
+    /// All of one instant.
     [[nodiscard]] step_plan_stats stats() const { return state_->stats(); }
     /// What is alive of steps before this one: those with a place in the slab now, and, as they were then, those that
-    /// the recorded step left alive.
+    /// the recorded step left alive. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<holding> survivors() const { return state_->survivors(); }
 
 private:

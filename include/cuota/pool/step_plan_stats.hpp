@@ -11,7 +11,7 @@
 
 namespace cuota::inline v0 {
 
-/// How a step plan behaves.
+/// How a step plan behaves. Example: tests/pool/step_state.cpp
 struct step_plan_options {
     tag name = "step plan";  ///< of the slab, for those who account for it
     /// How long a better plan is looked for.
@@ -19,6 +19,7 @@ struct step_plan_options {
 };
 
 /// What became of the requests of all steps so far, and what the plan of now takes.
+/// Example: tests/pool/step_plan.sim.cpp
 struct step_plan_stats {
     std::size_t steps = 0;     ///< begun, those that are recorded too
     std::size_t recorded = 0;  ///< requests of recorded steps
@@ -37,7 +38,7 @@ struct step_plan_stats {
     std::size_t lower_bound = 0;   ///< bytes that it has alive at once: no slab is smaller
     std::size_t live = 0;          ///< blocks in the slab that are somebody's
     std::size_t stream_waits = 0;  ///< waits put into streams to hand bytes from one to another
-    bool has_slab = false;
+    bool has_slab = false;         ///< it was taken, and not given back
 
     /// Requests that the upstream served, of steps that were not recorded.
     [[nodiscard]] std::size_t fell_back() const noexcept {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// A point in a stream: everything enqueued there before its `ticket`-th release.

@@ -226,7 +226,8 @@ private:
 ///
 /// Blocks that are `leaving` may be counted in reserved, active, free_blocks and largest_free, or not. A pool is not
 /// compared with its budget, nor holders with theirs: they are looked at one after the other.
-/// Cost: a look at each figure and each block, and one small allocation.
+/// Cost: a look at each figure and each block, and one small allocation. Threads: any.
+/// Example: cuota::check_snapshot(cuota::snapshot_of(budget));  // in a test
 inline void check_snapshot(memory_snapshot const& all, place where = place::here()) {
     detail::snapshot_check{all, where}.run();
 }

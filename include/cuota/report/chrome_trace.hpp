@@ -237,6 +237,8 @@ private:
 /// Counters have each point of `levels_of`; where several have one time the last of them holds.
 /// Throws: misuse for a source that the recording does not have, before anything is written; data_error when the stream
 /// takes no more; std::bad_alloc. Cost: O(n log n) in the events; of the text only 64 KiB are held.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
                                place where = place::here()) {
     for (std::uint16_t const s : options.sources)

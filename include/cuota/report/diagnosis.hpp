@@ -47,7 +47,8 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
 /// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
 /// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot; a recording knows more of
 /// these streams.
-/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets.
+/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
+/// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
 [[nodiscard]] inline std::vector<finding> diagnose(memory_snapshot const& s,
                                                    diagnosis_options const& options = {},
                                                    place where = place::here()) {
@@ -62,7 +63,7 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
 /// idle, and whose the peaks are. Events that were dropped before it make it no worse; what comes and goes without steps
 /// (`scoped_pool::begin_step`) is no leak and no churn.
 /// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in events and blocks, some 0.1 s for
-/// 100'000 events.
+/// 100'000 events. Threads: any. Example: examples/look.cpp
 [[nodiscard]] inline std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
                                                    place where = place::here()) {
     detail::diagnosis::check(options, where);
@@ -86,6 +87,7 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
 ///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
 ///
 /// Throws: std::bad_alloc.
+/// Threads: any. Example: examples/look.cpp
 [[nodiscard]] inline std::string diagnosis_text(std::vector<finding> const& findings) {
     std::size_t by_level[3] = {};
     for (finding const& f : findings) ++by_level[static_cast<std::size_t>(f.level)];

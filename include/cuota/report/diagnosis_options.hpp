@@ -36,7 +36,7 @@ struct diagnosis_options {
     std::size_t pinned_bytes = 16_MiB;    ///< pinned memory takes so much more
     double pinned_ratio = 1.25;           ///< and so many times what was asked
     std::size_t rounding_bytes = 16_MiB;  ///< as these, of the live blocks of a tag in a pool
-    double rounding_ratio = 1.25;
+    double rounding_ratio = 1.25;         ///< see pinned_ratio
 
     // idle: what a pool has reserved and not used
     std::size_t idle_steps = 10;      ///< in so many steps, up to the last
@@ -44,8 +44,8 @@ struct diagnosis_options {
     double idle_share = 0.25;         ///< and this share of what is reserved
 
     // pending: given back, and perhaps still in use by work that was enqueued before
-    std::size_t pending_bytes = 64_MiB;
-    double pending_share = 0.25;  ///< of what is live or pending
+    std::size_t pending_bytes = 64_MiB;  ///< it is so much
+    double pending_share = 0.25;         ///< of what is live or pending
 
     double budget_share = 0.95;  ///< of a limit that is in use, without what pools and caches hold free
 

@@ -29,8 +29,8 @@ namespace cuota::inline v0 {
 
 /// Toolkit, runtime, driver and devices at one moment.
 struct environment_facts {
-    cuda_state cuda{};
-    bool is_simulated = false;
+    cuda_state cuda{};              ///< versions and devices, as CUDA tells
+    bool is_simulated = false;      ///< the simulated runtime is linked
     std::string driver_release{};   ///< "580.65.06"; empty where NVML does not tell
     std::string why_no_nvml{};      ///< empty where it is there
     std::string visible_devices{};  ///< CUDA_VISIBLE_DEVICES; of none that is set, empty
@@ -114,7 +114,8 @@ namespace detail {
 }  // namespace detail
 
 /// Looks at the machine. Never an exception for what is missing: that is the answer.
-/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet.
+/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet. Threads: any.
+/// Example: std::puts(cuota::environment().text().c_str());
 [[nodiscard]] inline environment_facts environment(nvml const& management = nvml::of_this_machine()) {
     environment_facts found;
     found.cuda = look_at_cuda();

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include <cuota/version.hpp>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

@@ -53,22 +53,23 @@ enum class severity {
 
 /// One finding. Sizes are bytes; what they are of each kind stands at finding_kind.
 struct finding {
-    finding_kind kind{};
-    severity level = severity::note;
-    std::string text{};     ///< one line for people, with the figures that it rests on
-    std::size_t bytes = 0;  ///< what is at stake
-    std::string whose{};    ///< the pool, resource, budget or device, by name
-    tag name{};             ///< whose bytes, or most of them, where that is known
-    place where{};          ///< from where in the program
-    std::size_t of = 0;     ///< what `bytes` is to be compared with
-    std::size_t count = 0;
-    std::size_t steps = 0;  ///< over how many steps it was seen; 0: it is of one moment
+    finding_kind kind{};              ///< which rule found it
+    severity level = severity::note;  ///< how much it matters
+    std::string text{};               ///< one line for people, with the figures that it rests on
+    std::size_t bytes = 0;            ///< what is at stake
+    std::string whose{};              ///< the pool, resource, budget or device, by name
+    tag name{};                       ///< whose bytes, or most of them, where that is known
+    place where{};                    ///< from where in the program
+    std::size_t of = 0;               ///< what `bytes` is to be compared with
+    std::size_t count = 0;            ///< see finding_kind
+    std::size_t steps = 0;            ///< over how many steps it was seen; 0: it is of one moment
     std::size_t in_one_piece =
         0;  ///< of fragmentation: what would be free side by side without `count` blocks
 };
 
 /// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays
 /// in its order. Throws: std::bad_alloc, when nothing has changed.
+/// Cost: O(n log n).
 inline void sort_findings(std::vector<finding>& findings) {
     detail::sort_stably(findings, [](finding const& a, finding const& b) {
         return a.level != b.level ? a.level > b.level : a.bytes > b.bytes;

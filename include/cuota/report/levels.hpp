@@ -27,10 +27,10 @@ namespace cuota::inline v0 {
 
 /// From `at` on (nanoseconds since recording::began) there are so many bytes, until the next point.
 struct level_point {
-    std::uint64_t at = 0;
-    std::size_t bytes = 0;
+    std::uint64_t at = 0;   ///< nanoseconds
+    std::size_t bytes = 0;  ///< from then on
 
-    friend bool operator==(level_point, level_point) noexcept = default;
+    friend bool operator==(level_point, level_point) noexcept = default;  ///< in both
 };
 
 /// What blocks are told apart by.
@@ -42,26 +42,26 @@ enum class levels_by {
 
 /// What levels to make.
 struct levels_options {
-    levels_by by = levels_by::tag;
-    std::size_t most = 12;  ///< curves of their own, those of the highest peaks; the rest are summed
+    levels_by by = levels_by::tag;  ///< what makes a curve
+    std::size_t most = 12;          ///< curves of their own, those of the highest peaks; the rest are summed
     std::vector<std::uint16_t> sources{};  ///< whose blocks and segments: indices; empty: all
 };
 
 /// A step function over the whole recording. Its first point is at levels::from; those that follow are changes. Where
-/// several have one time they are in the order of the events, and the last of them holds. The order of the events is what counts:
-/// one whose time is before that of an earlier one happened no earlier than that.
+/// several have one time they are in the order of the events, and the last of them holds. The order of the events is what
+/// counts: one whose time is before that of an earlier one happened no earlier than that.
 struct level_curve {
-    std::string name{};
-    std::vector<level_point> points{};
-    std::size_t peak = 0;       ///< bytes
-    std::uint64_t peak_at = 0;  ///< when it was first reached
-    std::size_t merged = 0;     ///< of "others": how many curves are summed in it
+    std::string name{};                 ///< tag, site or source; "others"
+    std::vector<level_point> points{};  ///< in the order of time
+    std::size_t peak = 0;               ///< bytes
+    std::uint64_t peak_at = 0;          ///< when it was first reached
+    std::size_t merged = 0;             ///< of "others": how many curves are summed in it
 };
 
 /// What one curve had at some moment.
 struct level_share {
-    std::string name{};
-    std::size_t bytes = 0;
+    std::string name{};     ///< as the curve's
+    std::size_t bytes = 0;  ///< live then
 };
 
 /// Live bytes, with what their sources round up. The parts add up to `total` at all times.
@@ -76,6 +76,7 @@ struct levels {
 };
 
 /// What the curve has at a moment: 0 before its first point. Cost: O(log n).
+/// Throws: nothing. Threads: any.
 [[nodiscard]] inline std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept {
     auto const after = std::ranges::upper_bound(curve.points, at, {}, &level_point::at);
     return after == curve.points.begin() ? 0 : (after - 1)->bytes;
@@ -269,7 +270,8 @@ private:
 /// `replay` knows it: memory of a resource, or of a pool that is gone, only by its end.
 ///
 /// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, and
-/// another O(p) for each time that the total is higher than ever before, p parts.
+/// another O(p) for each time that the total is higher than ever before, p parts. Threads: any.
+/// Example: std::size_t const peak = cuota::levels_of(recorder.read()).total.peak;
 [[nodiscard]] inline levels levels_of(recording const& r, levels_options const& options = {},
                                       place where = place::here()) {
     for (std::uint16_t const s : options.sources)
@@ -320,6 +322,7 @@ inline void add_extremes(std::vector<level_point>& to, std::span<level_point con
 /// than n.
 ///
 /// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
+/// Threads: any. Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
 [[nodiscard]] inline std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
                                                          place where = place::here()) {
     if (n < 4) throw misuse{"downsample to " + std::to_string(n) + " points: 4 at least", where};

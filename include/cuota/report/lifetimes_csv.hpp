@@ -33,7 +33,7 @@ enum class lifetimes_by {
 
 /// Which lifetimes to write, and how.
 struct lifetimes_csv_options {
-    lifetimes_by by = lifetimes_by::event;
+    lifetimes_by by = lifetimes_by::event;  ///< what the two columns count
     std::optional<std::uint16_t> source{};  ///< whose blocks: an index in recording::sources; none: all
     std::optional<std::size_t> step{};  ///< only this one of `source`: 0 is the first that begins and ends in
                                         ///< the recording
@@ -181,6 +181,8 @@ private:
 ///
 /// Throws: misuse for a source or step that the recording does not have, or a step of no source, before anything is
 /// written; data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_lifetimes_csv(std::ostream& to, recording const& r,
                                 lifetimes_csv_options const& options = {}, place where = place::here()) {
     std::string csv =

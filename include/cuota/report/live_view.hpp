@@ -31,7 +31,7 @@ namespace cuota::inline v0 {
 
 /// How a live_view draws, and what it does where there is no terminal.
 struct live_view_options {
-    summary_options summary{};
+    summary_options summary{};  ///< how each picture is drawn
     bool plain =
         false;  ///< where there is no terminal: each summary as text, one after the other; else nothing
     std::size_t looks = 60;  ///< of how many of the last times the curves below tell; 0: no curves
@@ -112,13 +112,16 @@ private:
 /// Threads: any; one draws at a time. The callback is called by the view's thread, outside all locks; what it throws
 /// goes to the error sink, and it is asked again.
 /// Throws: misuse for no callback, or an interval that is not above 0; std::system_error when there is no thread.
+/// Cost:   a snapshot and its summary for each picture; without a terminal nothing.
+/// Example: examples/look.cpp
 class live_view {
 public:
-    using snapshots = std::function<memory_snapshot()>;
+    using snapshots = std::function<memory_snapshot()>;  ///< asked for each picture
 
     /// Of a stream that outlives this; null is no terminal, and nothing is written.
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
+    /// With a thread, which asks at once and then each interval; none where nothing would be written.
     live_view(std::FILE* to, snapshots take, live_view_options how = {}, place where = place::here())
         : live_view{to, how} {
         if (!take) throw misuse{"a live view without a callback that takes snapshots", where};
@@ -142,7 +145,8 @@ public:
     /// True when nothing is ever written.
     [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
 
-    /// Throws: std::bad_alloc. What cannot be written is left out.
+    /// A picture, in place of the last one; waits for one that another thread draws. Throws: std::bad_alloc. What cannot be
+    /// written is left out.
     void draw(memory_snapshot const& all) {
         if (is_quiet()) return;
         std::string text = summary(all, how_.summary);

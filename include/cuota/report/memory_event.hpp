@@ -25,16 +25,16 @@ enum class event_kind {
     refused,           ///< a budget, or the device, refused a request
     reclaimed,         ///< a cache gave back what it did not use, because a budget was short
     step_begun,        ///< of a pool
-    step_ended,
-    noted,  ///< what the program said (recorder::note)
+    step_ended,        ///< of a pool
+    noted,             ///< what the program said (recorder::note)
 };
 
 /// One event. Which of the figures mean something depends on its kind; the others are 0.
 struct memory_event {
-    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< of events that belong to none
 
-    event_kind kind = event_kind::noted;
-    std::uint16_t source = 0;   ///< whose: an index in recording::sources
+    event_kind kind = event_kind::noted;  ///< what happened
+    std::uint16_t source = 0;             ///< whose: an index in recording::sources
     std::uint32_t site = 0;     ///< for whom, and where in the program: an index in recording::sites
     std::uint64_t at = 0;       ///< nanoseconds since recording::began
     std::uint64_t address = 0;  ///< of blocks and segments
@@ -44,13 +44,13 @@ struct memory_event {
     std::uint64_t stream =
         no_stream;  ///< the id of the stream that took it, or that it was given back in order of
 
-    friend bool operator==(memory_event const&, memory_event const&) noexcept = default;
+    friend bool operator==(memory_event const&, memory_event const&) noexcept = default;  ///< in all of it
 };
 
 /// A tag and a call site, kept once for all events that have it. For `noted` the tag is the text.
 struct event_site {
-    tag name{};
-    place where{};
+    tag name{};     ///< empty: nobody said
+    place where{};  ///< empty: nobody said
 };
 
 /// Whose events they are.
@@ -63,8 +63,8 @@ enum class source_kind {
 
 /// A pool, resource or budget that a recorder looks on.
 struct event_source {
-    source_kind kind = source_kind::program;
-    std::string name{};
+    source_kind kind = source_kind::program;   ///< what it has events of
+    std::string name{};                        ///< as it was made
     std::optional<int> device{};               ///< its ordinal, where it is device memory of one
     memory_kind memory = memory_kind::device;  ///< of pools and resources
     std::size_t limit = unlimited;             ///< of budgets: bytes, at the end of the recording

@@ -29,20 +29,20 @@ enum class block_use {
 
 /// A run of bytes in a segment. Those of a segment stand side by side and fill it.
 struct block_facts {
-    std::uint64_t address = 0;
-    std::size_t size = 0;       ///< bytes
-    std::size_t requested = 0;  ///< of a live block: bytes, as asked for
-    block_use use = block_use::free;
-    tag name{};  ///< of a live block, as all that follows
-    place where{};
-    lifespan meant = lifespan::scratch;
+    std::uint64_t address = 0;              ///< of its first byte
+    std::size_t size = 0;                   ///< bytes
+    std::size_t requested = 0;              ///< of a live block: bytes, as asked for
+    block_use use = block_use::free;        ///< who may use it
+    tag name{};                             ///< of a live block, as all that follows
+    place where{};                          ///< where it was taken; may be empty
+    lifespan meant = lifespan::scratch;     ///< what it was asked for as
     std::size_t age = 0;                    ///< how many steps have begun since it was taken
     std::optional<std::uint64_t> stream{};  ///< the id of the stream it belongs to, where the pool knows
 };
 
 /// What a pool took of its device or source in one piece; of pages, a run side by side.
 struct segment_facts {
-    std::uint64_t address = 0;
+    std::uint64_t address = 0;          ///< of its first byte
     std::size_t size = 0;               ///< bytes
     bool is_paged = false;              ///< may give back any page that is free, not only all of it
     std::vector<block_facts> blocks{};  ///< by address
@@ -50,9 +50,9 @@ struct segment_facts {
 
 /// What is live in a pool under one tag. Bytes; `peak` is of a moment of its own.
 struct tag_facts {
-    tag name{};
-    std::size_t live_blocks = 0;
-    std::size_t requested = 0;
+    tag name{};                         ///< of the blocks
+    std::size_t live_blocks = 0;        ///< count
+    std::size_t requested = 0;          ///< bytes, as asked for
     std::size_t allocated = 0;          ///< rounded up to the pool's granule
     std::size_t oldest = 0;             ///< how many steps have begun since the first of them was taken
     std::optional<std::size_t> peak{};  ///< the most `allocated` since a recorder looks on; none without one
@@ -60,11 +60,11 @@ struct tag_facts {
 
 /// A pool at one moment, under its lock.
 struct pool_facts {
-    std::string name;
-    std::optional<int> device{};  ///< its ordinal; none for memory of another source
-    memory_kind memory = memory_kind::device;
+    std::string name;                          ///< as it was made
+    std::optional<int> device{};               ///< its ordinal; none for memory of another source
+    memory_kind memory = memory_kind::device;  ///< who can reach it
     std::size_t budget = 0;  ///< what its segments are charged to: an index in memory_snapshot::budgets
-    pool_stats stats{};
+    pool_stats stats{};      ///< all of the same instant
     std::vector<tag_facts>
         tags{};  ///< most bytes first; also tags that have nothing now and had something at a peak
     std::vector<segment_facts> segments{};  ///< by address; empty where it was not asked for
@@ -72,14 +72,14 @@ struct pool_facts {
 
 /// A budget in its tree.
 struct budget_entry {
-    budget_facts facts;
+    budget_facts facts;                   ///< bytes, under the lock of its tree
     std::size_t depth = 0;                ///< 0 for the root
     std::optional<std::size_t> parent{};  ///< an index in memory_snapshot::budgets
 };
 
 /// Who else holds bytes of a budget: a loader, a cache, a reservation, `budgeted` memory.
 struct holder_facts {
-    std::string name;
+    std::string name;                 ///< as it calls itself
     std::size_t budget = 0;           ///< an index in memory_snapshot::budgets
     std::vector<holding> holdings{};  ///< the largest first
 };
@@ -87,11 +87,11 @@ struct holder_facts {
 /// All of it. Each pool is of one instant, and each tree of budgets; they are looked at one after the other, so what
 /// other threads take meanwhile may be in one and not in the other.
 struct memory_snapshot {
-    std::chrono::system_clock::time_point taken{};
+    std::chrono::system_clock::time_point taken{};  ///< when it was begun
     std::vector<budget_entry>
         budgets{};  ///< parents before their children, a child after all below its elder siblings
-    std::vector<pool_facts> pools{};
-    std::vector<holder_facts> holders{};
+    std::vector<pool_facts> pools{};      ///< that take from these budgets
+    std::vector<holder_facts> holders{};  ///< those that have something now
     std::vector<device_facts> devices{};  ///< those that pools and budgets are of
 };
 

@@ -71,8 +71,7 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 ///   as pages do, or the viewer would lose some. What is of no pool (memory of `recorded`, what
 ///   loaders hold of a budget) is a segment for each block, at an address of its own from 2^52 on.
 /// - A budget's refusals are `oom` entries, where `device_free` is what its limit left; `unlimited`
-///   is 2^63 - 1. Budgets are on the device of the
-///   first pool that takes from them. Steps, notes and reclaims are left out.
+///   is 2^63 - 1. Budgets are on the device of the first pool that takes from them. Steps, notes and reclaims are left out.
 /// - Frames have the site: the tag is the function's name. `user_metadata` is the name of the pool, resource or budget.
 /// - Two pools on one device of which one takes its memory from the other would share addresses, and the viewer would
 ///   mix them up: choose one of them by `sources`.
@@ -81,6 +80,8 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// Throws: misuse, before anything is written, for a source that the recording does not have and for a device beyond
 ///         1023; data_error when the stream takes no more (what it took stays there); std::bad_alloc.
 /// Cost:   O(n log n) in the events, for each device that has some; some 300 bytes of file for each event, streamed.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_memory_viz_json(std::ostream& out, recording const& r,
                                   memory_viz_options const& options = {}, place where = place::here()) {
     detail::write_memory_viz<detail::memory_viz_json>(out, r, options, where);

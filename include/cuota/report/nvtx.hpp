@@ -75,6 +75,7 @@ namespace detail {
 }  // namespace detail
 
 /// True when a tool listens, as a program has it that runs under `nsys profile`. The first question may load the tool.
+/// Throws: nothing. Threads: any. Cost: a load and a branch, once it has been asked.
 [[nodiscard]] inline bool is_nvtx_traced() noexcept { return detail::nvtx_domain() != nullptr; }
 
 /// A range of the calling thread, from here to the end of the scope; ranges of a thread nest. For frames, calls, and steps
@@ -86,9 +87,11 @@ namespace detail {
 /// Threads: the one that made it, for all of its life. Throws: nothing. Cost: without a tool, a load and a branch.
 class nvtx_range {
 public:
+    /// Begins now; the tool copies the name.
     explicit nvtx_range(char const* name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
+    /// Begins now; the tool is told the text once.
     explicit nvtx_range(tag name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
@@ -105,17 +108,21 @@ private:
 };
 
 /// A range that may end on another thread and in any order: the life of an allocation, a step that others finish.
+/// Example: nvtx_life life{tag{"batch"}, bytes};  // until it ends or is moved away
 /// Move-only. Threads: as any value. Throws: nothing. Cost: without a tool, a load and a branch.
 class nvtx_life {
 public:
-    nvtx_life() noexcept = default;
+    nvtx_life() noexcept = default;  ///< of nothing
+    /// Begins now; bytes are its payload.
     explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
         id_ = nvtxDomainRangeStartEx(detail::nvtx_domain(), &a);
         is_live_ = true;
     }
+    /// The other one ends nothing.
     nvtx_life(nvtx_life&& other) noexcept : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
+    /// Ends its own range first.
     nvtx_life& operator=(nvtx_life&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -136,6 +143,7 @@ private:
 };
 
 /// A moment, with bytes as its payload. Threads: any. Throws: nothing.
+/// Cost: without a tool, a load and a branch. Example: nvtx_mark(tag{"epoch"});
 inline void nvtx_mark(tag name, std::size_t bytes = 0) noexcept {
     if (!is_nvtx_traced()) return;
     nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
@@ -144,6 +152,7 @@ inline void nvtx_mark(tag name, std::size_t bytes = 0) noexcept {
 
 /// A refusal as a red moment: "refused rows of loader", with the bytes that were asked for as its payload.
 /// Threads: any. Throws: nothing; without host memory the text is "refused".
+/// Cost: without a tool, a load and a branch; with one, a text on the heap.
 inline void nvtx_mark(refusal const& r) noexcept {
     if (!is_nvtx_traced()) return;
     std::string text;
@@ -158,6 +167,7 @@ inline void nvtx_mark(refusal const& r) noexcept {
 }
 
 /// As an observer of budgets and pools.
+/// Throws: nothing. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
 inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 
 /// A level of bytes over time: what a budget or a pool holds, sampled by whoever changes or looks at it.
@@ -165,11 +175,13 @@ inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 /// Tools draw it as a curve. Where the toolkit's NVTX has no counters (before 3.2), `is_supported` is false and a sample is
 /// nothing. The name is copied by the tool.
 /// Threads: any. Throws: nothing. Cost: without a tool, a load and a branch.
+/// Example: static nvtx_counter const held{"held"}; held.sample(budget.held());
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;
+    static constexpr bool is_supported = true;  ///< false: this NVTX has no counters, and nothing is done
 
+    /// Known to the tool from now on.
     explicit nvtx_counter(char const* name) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxSemanticsCounter_t bytes{};
@@ -199,9 +211,9 @@ public:
 private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
-    static constexpr bool is_supported = false;
-    explicit nvtx_counter(char const*) noexcept {}
-    void sample(std::size_t) const noexcept {}
+    static constexpr bool is_supported = false;     ///< true: this NVTX has counters
+    explicit nvtx_counter(char const*) noexcept {}  ///< known to the tool, where there are counters
+    void sample(std::size_t) const noexcept {}      ///< bytes from now on, where there are counters
 #endif
 };
 

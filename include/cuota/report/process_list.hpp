@@ -48,6 +48,7 @@ namespace detail {
 }
 
 /// Of a device, asked now. Throws: cuda_error for one that is not there; std::bad_alloc. Cost: as nvml's.
+/// Threads: any. Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
 [[nodiscard]] inline std::string other_programs_text(device d,
                                                      nvml const& management = nvml::of_this_machine(),
                                                      std::size_t most = 4) {

@@ -301,6 +301,8 @@ private:
 /// Throws: misuse for a label in `how` whose name Prometheus does not take, or that is there twice or in a series already;
 ///         std::bad_alloc.
 /// Cost:   O(n log n) in budgets, pools and tags; blocks are not looked at, so a snapshot without them will do.
+/// Threads: any.
+/// Example: examples/look.cpp
 [[nodiscard]] inline std::string prometheus_text(memory_snapshot const& s,
                                                  prometheus_options const& how = {}) {
     return detail::prometheus_text_of{s, how}.run();

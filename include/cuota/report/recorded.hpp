@@ -102,6 +102,7 @@ private:
 /// Throws:  what Upstream throws; cuda_error for a native handle that is no stream. Nothing is taken then.
 /// Cost:    that of an event, some 20 ns, for an allocation and for a release in stream order, twice that for one at once.
 ///          A native handle is asked for its stream's id by a driver call. While the recorder pauses: next to none.
+/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};
 template <resource Upstream = device_memory>
 class recorded : public detail::accounted<Upstream, detail::recorded_state<Upstream>> {
 public:
@@ -110,16 +111,20 @@ public:
                       place where = place::here()) requires std::default_initializable<Upstream>
         : recorded{Upstream{}, to, name, where} {}
     // Of no other type: a recorded<any_resource> could be converted to its own upstream.
+    /// Upstream is kept. Throws: misuse when the recorder has 65,535 sources already; std::bad_alloc.
     template <std::same_as<Upstream> U>
     recorded(U upstream, recorder const& to, tag name = {}, place where = place::here())
         : recorded::accounted{shared<detail::recorded_state<Upstream>>::make(
               std::move(upstream), detail::recorder_access::state(to), name, where)} {}
 
+    /// What it takes from.
     [[nodiscard]] Upstream const& upstream() const noexcept { return this->books().upstream(); }
 };
 
+/// Named by the kind of memory.
 template <resource Upstream>
 recorded(Upstream, recorder const&) -> recorded<Upstream>;
+/// Under a name of its own.
 template <resource Upstream>
 recorded(Upstream, recorder const&, tag) -> recorded<Upstream>;
 

@@ -57,6 +57,9 @@ private:
 /// Cost:    an event some 20 ns: a look at the processor's clock, two atomic exchanges and one cache line. Threads that put
 ///          events at the same time share a counter, and pay for it as for any other. A pool that is looked on takes its
 ///          lock for each request; one that is not has the same instructions as if there were no recorders.
+/// Units:   bytes; times in nanoseconds since recording::began.
+/// Throws:  as each says; never at an event.
+/// Example: examples/look.cpp
 class recorder {
 public:
     /// Throws: misuse when the capacity is 0 or above 2^32, or sites are above 2^24; std::bad_alloc.
@@ -83,7 +86,8 @@ public:
     /// Takes no events until `resume`. What is given back meanwhile looks as if it were still there, until the program
     /// takes its address again or the snapshot at the end says otherwise.
     void pause() noexcept { hold_->to()->set_recording(false); }
-    void resume() noexcept { hold_->to()->set_recording(true); }
+    void resume() noexcept { hold_->to()->set_recording(true); }  ///< takes events again
+    /// False while it pauses.
     [[nodiscard]] bool is_recording() const noexcept { return hold_->to()->is_recording(); }
 
     /// Forgets all events so far; `recording::dropped` counts anew. Times still count from when it was made.
@@ -98,7 +102,7 @@ public:
     /// How many events it remembers at most.
     [[nodiscard]] std::size_t capacity() const noexcept { return hold_->to()->capacity(); }
 
-    friend bool operator==(recorder const&, recorder const&) noexcept = default;
+    friend bool operator==(recorder const&, recorder const&) noexcept = default;  ///< handles of one recorder
 
 private:
     friend struct detail::recorder_access;

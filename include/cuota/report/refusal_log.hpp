@@ -54,6 +54,7 @@ struct refusal_log_options {
     std::chrono::nanoseconds window = std::chrono::seconds{10};  ///< one line for all that are alike
     std::size_t most_kinds = 256;   ///< how many kinds are told apart in a window
     std::size_t most_holders = 32;  ///< of a line: see refusal_json
+    /// For tests and logs with a clock of their own.
     std::function<std::chrono::system_clock::time_point()> now = [] {
         return std::chrono::system_clock::now();
     };
@@ -80,11 +81,11 @@ struct refusal_log_options {
 /// Cost:    of a refusal that is held back, a lock and a look-up; of a line, microseconds and what the sink takes.
 class refusal_log {
 public:
-    using clock = std::chrono::system_clock;
+    using clock = std::chrono::system_clock;  ///< of the times in lines
     /// Takes a line without its end. What it throws is as if the line could not be written.
     using sink = std::function<void(std::string_view line)>;
 
-    using options = refusal_log_options;
+    using options = refusal_log_options;  ///< the same
     /// Refusals since the begin, and lines. seen == refusals written + held_back + lost.
     struct counts {
         std::uint64_t seen = 0;       ///< refusals
@@ -109,6 +110,7 @@ public:
     refusal_log& operator=(refusal_log const&) = delete;
     ~refusal_log() { flush(); }
 
+    /// A line, or one that is held back. Never throws; may be called in a handler of the refusal.
     void write(refusal const& r) noexcept {
         logging([&] { write_locked(r, how_.now()); }, true);
     }
@@ -120,6 +122,7 @@ public:
         logging([&] { end_kinds(how_.now(), [](kind const&) { return true; }); }, false);
     }
 
+    /// So far; four reads, not one moment's.
     [[nodiscard]] counts count() const noexcept {
         return {seen_.load(), lines_.load(), held_back_.load(), lost_.load()};
     }

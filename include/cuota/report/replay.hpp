@@ -23,30 +23,30 @@ namespace cuota::inline v0 {
 
 /// From when to when a block was live. Times are nanoseconds since recording::began.
 struct block_life {
-    std::uint16_t source = 0;
-    std::uint32_t site = 0;  ///< 0 for a block that was there before the first event and whose pool is gone
-    std::uint64_t address = 0;
-    std::size_t bytes = 0;  ///< as asked for
-    std::size_t size = 0;   ///< with what its source rounds up
-    std::uint64_t stream = memory_event::no_stream;
-    std::optional<std::uint64_t> from{};       ///< none: it was there before the first event
-    std::optional<std::uint64_t> until{};      ///< when it was given back; none: it is still live
+    std::uint16_t source = 0;  ///< an index in recording::sources
+    std::uint32_t site = 0;    ///< 0 for a block that was there before the first event and whose pool is gone
+    std::uint64_t address = 0;                       ///< of its first byte
+    std::size_t bytes = 0;                           ///< as asked for
+    std::size_t size = 0;                            ///< with what its source rounds up
+    std::uint64_t stream = memory_event::no_stream;  ///< the id of the one that took it
+    std::optional<std::uint64_t> from{};             ///< none: it was there before the first event
+    std::optional<std::uint64_t> until{};            ///< when it was given back; none: it is still live
     std::optional<std::uint64_t> completed{};  ///< when no work used it any more; none: not known to be so
 };
 
 /// From when to when a run of a segment was there. Pages that were given back one by one end a part of it.
 struct segment_life {
-    std::uint16_t source = 0;
-    std::uint64_t address = 0;
-    std::size_t bytes = 0;
-    std::optional<std::uint64_t> from{};
-    std::optional<std::uint64_t> until{};
+    std::uint16_t source = 0;              ///< an index in recording::sources
+    std::uint64_t address = 0;             ///< of its first byte
+    std::size_t bytes = 0;                 ///< of the run
+    std::optional<std::uint64_t> from{};   ///< none: before the first event
+    std::optional<std::uint64_t> until{};  ///< none: it is still there
 };
 
 /// All lives in a recording, in the order of their begins; those that were there before it first.
 struct lives {
-    std::vector<block_life> blocks{};
-    std::vector<segment_life> segments{};
+    std::vector<block_life> blocks{};      ///< of all sources
+    std::vector<segment_life> segments{};  ///< of all pools
 };
 
 namespace detail {
@@ -208,7 +208,8 @@ private:
 
 /// The lives in a recording. What was live before the first event is known by its end, or by the snapshot at the end,
 /// whose tags and places are found among `sites`.
-/// Throws: std::bad_alloc. Cost: O(n log n) in the events.
+/// Throws: std::bad_alloc. Cost: O(n log n) in the events. Threads: any.
+/// Example: for (cuota::block_life const& b : cuota::replay(recorder.read()).blocks) look_at(b);
 [[nodiscard]] inline lives replay(recording const& r) { return detail::replaying{r}.run(); }
 
 }  // namespace cuota::inline v0

@@ -118,6 +118,7 @@ private:
 /// Throws:  std::bad_alloc. A device whose driver does not answer is left out.
 /// Cost:    a look at each live block under its pool's lock, and at each free one (for `blocks`: a record of each); a
 ///          CUDA call or two for each stream that gave something back, and two for each device.
+/// Example: examples/look.cpp
 [[nodiscard]] inline memory_snapshot snapshot_of(budget const& root,
                                                  snapshot_detail wanted = snapshot_detail::blocks) {
     detail::snapshot_taker taker{wanted};
@@ -127,6 +128,7 @@ private:
 }
 
 /// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
+/// Threads, throws, cost: as above.
 [[nodiscard]] inline memory_snapshot snapshot_of(scoped_pool const& pool,
                                                  snapshot_detail wanted = snapshot_detail::blocks) {
     return snapshot_of(pool.account(), wanted);

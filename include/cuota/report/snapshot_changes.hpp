@@ -23,38 +23,38 @@ namespace cuota::inline v0 {
 
 /// What changed under one tag, taken at one place. Bytes of blocks, in all pools.
 struct place_change {
-    tag name{};
-    place where{};  ///< empty where only the tag is known
-    std::size_t before = 0;
-    std::size_t after = 0;
-    std::size_t blocks_before = 0;
-    std::size_t blocks_after = 0;
-    std::size_t came = 0;  ///< bytes of blocks that were not there before
-    std::size_t came_blocks = 0;
-    std::size_t went = 0;  ///< bytes of blocks that are there no more
-    std::size_t went_blocks = 0;
+    tag name{};                     ///< of the blocks
+    place where{};                  ///< empty where only the tag is known
+    std::size_t before = 0;         ///< bytes
+    std::size_t after = 0;          ///< bytes
+    std::size_t blocks_before = 0;  ///< count
+    std::size_t blocks_after = 0;   ///< count
+    std::size_t came = 0;           ///< bytes of blocks that were not there before
+    std::size_t came_blocks = 0;    ///< how many those are
+    std::size_t went = 0;           ///< bytes of blocks that are there no more
+    std::size_t went_blocks = 0;    ///< how many those are
 };
 
 /// A pool that changed. Bytes; 0 for what a new one was, and one that is gone is.
 struct pool_change {
-    std::string name;
-    bool is_new = false;
-    bool is_gone = false;
-    std::size_t before = 0;  ///< reserved
-    std::size_t after = 0;
-    std::size_t allocated_before = 0;
-    std::size_t allocated_after = 0;
+    std::string name;                  ///< as it was made
+    bool is_new = false;               ///< not in the earlier snapshot
+    bool is_gone = false;              ///< not in the later one
+    std::size_t before = 0;            ///< reserved
+    std::size_t after = 0;             ///< reserved
+    std::size_t allocated_before = 0;  ///< live, as rounded up
+    std::size_t allocated_after = 0;   ///< live, as rounded up
 };
 
 /// A budget that changed. Bytes; 0 for what a new one was, and one that is gone is.
 struct budget_change {
-    std::string name;  ///< and those of all above it: "gpu/training"
-    bool is_new = false;
-    bool is_gone = false;
-    std::size_t before = 0;  ///< held
-    std::size_t after = 0;
-    std::size_t limit_before = 0;
-    std::size_t limit_after = 0;
+    std::string name;              ///< and those of all above it: "gpu/training"
+    bool is_new = false;           ///< not in the earlier snapshot
+    bool is_gone = false;          ///< not in the later one
+    std::size_t before = 0;        ///< held
+    std::size_t after = 0;         ///< held
+    std::size_t limit_before = 0;  ///< of the earlier one
+    std::size_t limit_after = 0;   ///< of the later one
 };
 
 namespace detail::changes {

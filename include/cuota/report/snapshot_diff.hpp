@@ -26,12 +26,13 @@ namespace cuota::inline v0 {
 /// What changed from one snapshot to a later one; what did not change is left out. Those that grew most come first, those
 /// that shrank most last, equal ones by name.
 struct snapshot_diff {
-    std::chrono::system_clock::time_point from{};
-    std::chrono::system_clock::time_point to{};
-    std::vector<place_change> places{};
-    std::vector<pool_change> pools{};
-    std::vector<budget_change> budgets{};
+    std::chrono::system_clock::time_point from{};  ///< when the earlier one was taken
+    std::chrono::system_clock::time_point to{};    ///< when the later one was
+    std::vector<place_change> places{};            ///< by tag and place
+    std::vector<pool_change> pools{};              ///< by name, device and kind of memory
+    std::vector<budget_change> budgets{};          ///< by path from the root
 
+    /// Nothing changed.
     [[nodiscard]] bool is_empty() const noexcept {
         return places.empty() && pools.empty() && budgets.empty();
     }
@@ -108,6 +109,7 @@ private:
         auto b = before.begin();
         auto a = after.begin();
         while (b != before.end() || a != after.end()) {
+            // NOLINTNEXTLINE(bugprone-branch-clone): read in this order, no two of them can be one
             if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
             else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
             else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);
@@ -204,7 +206,11 @@ inline void add_budgets(memory_snapshot const& before, memory_snapshot const& af
 /// several of one name the first is the first. Of a pool that has no segments in one of the snapshots only tags are
 /// known: their places are empty, and of what came and went the difference. Bytes are those of blocks, rounded up to
 /// the pool's granule; of pools what they reserved, of budgets what was held.
-/// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k places.
+/// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k places. Threads: any.
+/// Example:
+///     auto const before = cuota::snapshot_of(budget);
+///     one_step();
+///     std::puts(cuota::diff(before, cuota::snapshot_of(budget)).text().c_str());
 [[nodiscard]] inline snapshot_diff diff(memory_snapshot const& before, memory_snapshot const& after) {
     using namespace detail::changes;
     snapshot_diff result{before.taken, after.taken};

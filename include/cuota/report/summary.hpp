@@ -29,11 +29,11 @@ struct summary_options {
     bool utf8 = false;  ///< bars of block characters, in eighths of a column
     bool colour =
         false;  ///< bars of budgets that are 75 % full in yellow, of 90 % in red, by escape sequences
-    std::size_t most_budgets = 14;
-    std::size_t most_pools = 4;
-    std::size_t most_tags = 12;
-    std::size_t most_holders = 6;
-    std::size_t most_devices = 4;
+    std::size_t most_budgets = 14;  ///< lines of budgets
+    std::size_t most_pools = 4;     ///< pools with a table of their own
+    std::size_t most_tags = 12;     ///< lines of tags
+    std::size_t most_holders = 6;   ///< lines of who else holds bytes
+    std::size_t most_devices = 4;   ///< lines of devices
 };
 
 namespace detail::screen {
@@ -77,7 +77,7 @@ template <class Items, class Line, class Bytes>
     constexpr std::size_t cells = 14;
     if (b.limit == unlimited) return std::string(cells + 2, ' ');
     double const share = b.limit != 0 ? *share_of(b.held, b.limit) : b.held != 0 ? 1.0 : 0.0;
-    std::string const bar = '[' + bar_text(share, cells, how.utf8) + ']';
+    std::string bar = '[' + bar_text(share, cells, how.utf8) + ']';
     if (!how.colour || share < 0.75) return bar;
     return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
 }
@@ -273,8 +273,9 @@ struct holder_sum {
 /// pools    now, and below at most: as asked for, rounded up, with what streams may still use, taken of the device.
 ///          Free is reserved less allocated; it is fragmented by 1 - largest free block / free: at 0 % one block could
 ///          have all of it.
-/// tags     allocated bytes in all pools, of whatever memory, and their share of all that is live; steps: the age of the oldest. A peak is "-"
-///          where a pool has no recorder; of several pools it is "<=" their sum, for they are of different moments.
+/// tags     allocated bytes in all pools, of whatever memory, and their share of all that is live; steps: the age of the
+///          oldest. A peak is "-" where a pool has no recorder; of several pools it is "<=" their sum, for they are of
+///          different moments.
 /// besides  loaders, reservations, budgeted memory: what is used of it, what lies free, and the largest part.
 /// devices  elsewhere: gone and not ours; at start: what of it was there before (budget::learn_overhead), "-" when
 ///          nobody learned it; unknown: the rest, of other programs, libraries and the context.
@@ -282,6 +283,7 @@ struct holder_sum {
 /// Most bytes first, then by name. Names are cut in the middle; of control characters and bytes that are no UTF-8 a
 /// question mark is shown.
 /// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not looked at.
+/// Units: bytes. Threads: any. Example: examples/look.cpp
 [[nodiscard]] inline std::string summary(memory_snapshot const& all, summary_options how = {}) {
     using namespace detail::screen;
     std::string const tables = budget_table(all, how) + pool_table(all, how) + tag_table(all, how) +

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// A tick: where it is, in bytes or nanoseconds, and its number in the unit of its axis.

@@ -17,8 +17,8 @@ namespace cuota::inline v0 {
 /// Whom the picture is for.
 enum class svg_theme {
     automatic,  ///< light or dark, as the reader's browser is; light where it does not say, and in print
-    light,
-    dark,
+    light,      ///< dark on white, whoever looks
+    dark,       ///< light on dark grey, whoever looks
 };
 
 namespace detail {

@@ -23,14 +23,14 @@ namespace cuota::inline v0 {
 
 /// What to draw, and how large.
 struct svg_options {
-    std::string title{};  ///< empty: what the picture shows
-    levels_by by = levels_by::tag;
-    std::size_t most = 12;  ///< areas of their own, and fewer where the legend has no room for them
+    std::string title{};            ///< empty: what the picture shows
+    levels_by by = levels_by::tag;  ///< what an area is
+    std::size_t most = 12;          ///< areas of their own, and fewer where the legend has no room for them
     std::vector<std::uint16_t>
         sources{};  ///< as in levels_options; empty: all device memory, or all where none is
-    svg_theme theme = svg_theme::automatic;
-    unsigned width = 960;   ///< pixels; from 560 to 4096
-    unsigned height = 460;  ///< pixels; from 280 to 4096
+    svg_theme theme = svg_theme::automatic;  ///< its colours
+    unsigned width = 960;                    ///< pixels; from 560 to 4096
+    unsigned height = 460;                   ///< pixels; from 280 to 4096
 };
 
 namespace detail {

@@ -114,7 +114,7 @@ namespace cuota::inline v0::detail {
 
 /// The same, cut at its end: for sentences.
 [[nodiscard]] inline std::string fitted_head(std::string_view text, double width, double font_size) {
-    std::string const whole = drawable(text);
+    std::string whole = drawable(text);
     if (text_width(whole, font_size) <= width) return whole;
     double left = width / font_size - 1.0;
     std::size_t at = 0;

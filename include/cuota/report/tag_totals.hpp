@@ -20,13 +20,13 @@ namespace cuota::inline v0 {
 
 /// What is live under one tag. Bytes.
 struct tag_total {
-    tag name{};
-    std::size_t pools = 0;       ///< how many of them know the tag
-    std::size_t first_pool = 0;  ///< the first of them: an index in memory_snapshot::pools
-    std::size_t live_blocks = 0;
-    std::size_t requested = 0;
-    std::size_t allocated = 0;  ///< rounded up to the pools' granules
-    std::size_t oldest = 0;     ///< how many steps have begun since the first of them was taken
+    tag name{};                   ///< the same in each pool
+    std::size_t pools = 0;        ///< how many of them know the tag
+    std::size_t first_pool = 0;   ///< the first of them: an index in memory_snapshot::pools
+    std::size_t live_blocks = 0;  ///< count
+    std::size_t requested = 0;    ///< as asked for
+    std::size_t allocated = 0;    ///< rounded up to the pools' granules
+    std::size_t oldest = 0;       ///< how many steps have begun since the first of them was taken
     /// The most that was allocated, since recorders look on; none where one of the pools has no recorder. Peaks of
     /// several pools are of different moments: their sum, as it stands here, was perhaps never reached, and is never
     /// less than what was.
@@ -38,6 +38,8 @@ struct tag_total {
 
 /// One entry for each tag: most bytes first, then the highest peak, then by name.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not looked at.
+/// Threads: any.
+/// Example: for (auto const& t : cuota::tag_totals(cuota::snapshot_of(budget))) show(t.name.text(), t.allocated);
 [[nodiscard]] inline std::vector<tag_total> tag_totals(memory_snapshot const& all) {
     std::map<std::string_view, tag_total> by_name;
     for (std::size_t pool = 0; pool != all.pools.size(); ++pool)

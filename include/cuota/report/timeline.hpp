@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 
 /// What a timeline is called.
 struct timeline_options {
-    std::string title = "Memory over time";
+    std::string title = "Memory over time";  ///< of the page
 };
 
 namespace detail {
@@ -52,6 +52,8 @@ namespace detail {
 /// Units:  the page counts in doubles: times and sums of bytes beyond 2^53 are rounded, addresses are not.
 /// Throws: data_error when the stream does not take it (what it took stays there), std::bad_alloc.
 /// Cost:   O(n log n) in the events; some 40 bytes of page for each event, made in host memory first.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_timeline(std::ostream& out, recording const& r, timeline_options const& options = {}) {
     std::string const page = detail::timeline_html(r, options);
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
@@ -60,6 +62,7 @@ inline void write_timeline(std::ostream& out, recording const& r, timeline_optio
 
 /// The same, into a file, which it makes or replaces.
 /// Throws: data_error that names the file when it cannot be written (a part of it may be there), std::bad_alloc.
+/// Threads: any, one for a file. Example: examples/look.cpp
 inline void write_timeline_file(std::string const& path, recording const& r,
                                 timeline_options const& options = {}) {
     std::string const page = detail::timeline_html(r, options);

@@ -6,6 +6,8 @@
 
 #include <string_view>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 inline constexpr std::string_view timeline_head = R"html(<!doctype html>

@@ -195,8 +195,8 @@ private:
         add_text(end, y, figure, "", "end");
     }
     void add_caption() {
-        if (is_dense_) facts_.caption.push_back("Drawn as it was at the most in each 2 pixels.");
-        if (has_lowest_) facts_.caption.push_back("Thin line: the least there.");
+        if (is_dense_) facts_.caption.emplace_back("Drawn as it was at the most in each 2 pixels.");
+        if (has_lowest_) facts_.caption.emplace_back("Thin line: the least there.");
         if (!unsaid_limits_.empty()) facts_.caption.push_back(unsaid_limits_ + '.');
         double y = height_ - 38;
         for (std::string const& line : caption_lines()) {
@@ -230,6 +230,8 @@ private:
 ///
 /// Throws: misuse for a size out of range or a source that the recording does not have, before anything is written;
 /// data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one for a stream.
+/// Example: examples/look.cpp
 inline void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options = {},
                                place where = place::here()) {
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {

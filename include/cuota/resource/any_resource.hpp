@@ -23,18 +23,22 @@ class owned_block;
 /// Holds a copy of any resource: in place when it is a handle of eight bytes, else in shared state.
 ///
 /// Calls, order, threads and throws are those of what is inside. Copies share. Never empty.
-/// Cost: an indirect call.
+/// Cost:    an indirect call.
+/// Example: tests/resource/any_resource.cpp
 class any_resource {
 public:
+    /// Of any resource. Throws: std::bad_alloc where it is no handle of eight bytes, what its copies throw.
     template <class R>
         requires(!std::same_as<std::remove_cvref_t<R>, any_resource>)
     &&resource<R> any_resource(R inside) : calls_{&calls_of<R>} {
         if constexpr (in_place<R>) ::new (at()) R(std::move(inside));
         else ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
     }
+    /// One more of the same inside: they are equal. As its move.
     any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
         calls_->copy(other.at(), at());
     }
+    /// As its copy.
     any_resource& operator=(any_resource const& other) noexcept {
         if (this != &other) {
             calls_->destroy(at());
@@ -45,24 +49,29 @@ public:
     }
     ~any_resource() { calls_->destroy(at()); }
 
+    /// As what is inside allocates, with the label where that takes one.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return calls_->allocate(at(), s, bytes, alignment, who);
     }
+    /// As what is inside releases: in stream order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
         calls_->deallocate(at(), s, p, bytes, alignment);
     }
+    /// Valid on every stream at return.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return calls_->allocate_sync(at(), bytes, alignment, who);
     }
+    /// For when all work on it was seen to end.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
         calls_->deallocate_sync(at(), p, bytes, alignment);
     }
-    [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }
-    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }
+    [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }  ///< bytes
+    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }  ///< who can reach it
 
+    /// Whether both hold resources of one type that are equal; perhaps false for two that were made in different libraries.
     // A member: a friend would be found for every template over any_resource, and convert it to ask whether it may.
     bool operator==(any_resource const& other) const {
         return calls_ == other.calls_ && calls_->equal(at(), other.at());

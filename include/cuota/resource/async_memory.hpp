@@ -14,16 +14,20 @@
 namespace cuota::inline v0 {
 
 /// Memory of one device from the driver's own stream-ordered pool.
+/// `async_memory{}` is of the current device, `async_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
+/// Units:   bytes, accounted in multiples of 512.
 /// Order:   valid in the stream from the call on; given back in stream order. The _sync calls are valid everywhere.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256 or a stream of another device;
 ///          cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way, some us on a GPU. Accounted in 512 bytes.
+/// Cost:    a driver call each way, some us on a GPU.
+/// Example: tests/resource/async_memory.cpp
 class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:
     using driver_memory::driver_memory;
 
+    /// Valid in s from here on. Throws: also misuse in a capture of s by this thread.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return take(bytes, alignment, who, "cudaMallocAsync", [&] {
@@ -32,10 +36,12 @@ public:
             return rt::async_allocate(bytes, s);
         });
     }
+    /// In order of s. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         give(p, bytes, [s](void* q) { return rt::async_free(q, s); });
     }
 
+    /// Valid on every stream at return: the host waits for its own per-thread stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         device_scope const here{device()};
@@ -48,6 +54,7 @@ public:
         }
         return p;
     }
+    /// For when all work on it was seen to end: waits for the device, as cudaFree does. Null does nothing.
     // cudaFree takes memory of a pool as well, once all work on it has ended, as it has here.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         give(p, bytes, rt::device_free);

@@ -22,12 +22,15 @@ struct cuda_malloc {
 }  // namespace detail
 
 /// Memory of one device, straight from the driver. For few, long-lived allocations, and as the source of a pool.
+/// `device_memory{}` is of the current device, `device_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
+/// Units:   bytes, accounted in multiples of 512.
 /// Order:   valid on every stream at return. Release waits for the device: cudaFree does; in order of a stream of another
 ///          device (a peer that reads the memory) for that stream, too. The host waits.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way, some 10 to 1000 us on a GPU. Accounted in 512 bytes.
+/// Cost:    a driver call each way, some 10 to 1000 us on a GPU.
+/// Example: tests/resource/device_memory.cpp
 class device_memory final : public detail::blocking_memory<memory_kind::device, detail::cuda_malloc> {
 public:
     using blocking_memory::blocking_memory;

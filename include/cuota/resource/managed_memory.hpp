@@ -22,12 +22,15 @@ struct cuda_malloc_managed {
 }  // namespace detail
 
 /// Managed memory of one device: reachable from both sides, moved by the driver on demand.
+/// `managed_memory{}` is of the current device, `managed_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
+/// Units:   bytes, accounted in multiples of 512, as if they were resident, which they may not be.
 /// Order:   valid on every stream at return. Release waits for the device: cudaFree does; in order of a stream of another
 ///          device (a peer that reads the memory) for that stream, too. The host waits.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way. Accounted in 512 bytes, as if it were resident, which it may not be.
+/// Cost:    a driver call each way.
+/// Example: tests/resource/managed_memory.cpp
 class managed_memory final
     : public detail::blocking_memory<memory_kind::managed, detail::cuda_malloc_managed> {
 public:

@@ -117,6 +117,7 @@ inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
 }  // namespace detail
 
 /// A NUMA node of this machine that has memory for this process. A value; owns nothing.
+/// Threads: any. Cost: a question to the kernel to make one, and for its memory. Example: tests/resource/numa_memory.cpp
 class numa_node {
 public:
     /// The node of that number, as the kernel counts: device::host_node() is such a number.
@@ -124,8 +125,9 @@ public:
     /// nothing of nodes or refuses to tell, as sandboxes do.
     explicit numa_node(int number, place where = place::here());
 
-    [[nodiscard]] int number() const noexcept { return number_; }
+    [[nodiscard]] int number() const noexcept { return number_; }  ///< as the kernel counts
 
+    /// Both of one moment; other programs may change it at once.
     struct memory_info {
         std::size_t free =
             0;  ///< bytes in nobody's use; what the system caches of files is not free, but can be had
@@ -136,7 +138,7 @@ public:
         detail::node_memory const now = detail::memory_of_node(number_);
         return {now.free, now.total};
     }
-    friend bool operator==(numa_node, numa_node) noexcept = default;
+    friend bool operator==(numa_node, numa_node) noexcept = default;  ///< by number
 
 private:
     int number_;
@@ -167,8 +169,9 @@ inline numa_node::numa_node(int number, place where) : number_{number} {
 ///
 ///     .worker_start = [here = cuota::numa_node{0}](std::size_t) { cuota::bind_this_thread(here); }
 ///
-/// Throws: misuse when none of them is the node's, as nodes have that are memory only; std::system_error when the kernel
-/// refuses. The thread runs where it did then.
+/// Throws:  misuse when none of them is the node's, as nodes have that are memory only; std::system_error when the kernel
+///          refuses. The thread runs where it did then.
+/// Example: tests/resource/numa_memory.cpp
 inline void bind_this_thread(numa_node to, place where = place::here()) {
     detail::unique_bitmask const now{::numa_allocate_cpumask()}, there{::numa_allocate_cpumask()};
     if (::numa_sched_getaffinity(0, now.get()) < 0)
@@ -201,20 +204,22 @@ inline void bind_this_thread(numa_node to, place where = place::here()) {
 /// it gives up what it caches of files there; when it cannot, the request is refused. Neither memory elsewhere nor the
 /// system's killer of processes stands in for a node that is full, as they do behind numa_alloc_onnode: what lies elsewhere
 /// for a while is 256 MiB at most.
+/// Units:   bytes, accounted in whole pages.
 /// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
 /// Threads: any.
 /// Throws:  out_of_memory, with what the node has free; misuse for an alignment above a page; cuda_error; std::system_error
 ///          when the kernel refuses to place pages or to tell where they lie (mbind, move_pages), as sandboxes do. Nothing is
 ///          taken then.
-/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page. Accounted by
-///          the page.
+/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page.
+/// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {
     friend detail::registered_pages<numa_memory>;
 
 public:
-    explicit numa_memory(numa_node where) noexcept : node_{where} {}
+    explicit numa_memory(numa_node where) noexcept : node_{where} {}  ///< takes nothing yet
 
-    [[nodiscard]] numa_node node() const noexcept { return node_; }
+    [[nodiscard]] numa_node node() const noexcept { return node_; }  ///< where its pages lie
+    /// By node.
     friend bool operator==(numa_memory const& a, numa_memory const& b) noexcept { return a.node_ == b.node_; }
 
 private:

@@ -9,24 +9,29 @@
 
 namespace cuota::inline v0 {
 
-/// Page-locked host memory: what copies to and from a device can use while the host goes on.
+/// Page-locked host memory: what copies to and from a device can use while the host goes on. A `resource`, without state.
 ///
+/// Units:   bytes, accounted as asked.
 /// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
 /// Threads: any.
 /// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse. Accounted by the byte, as asked.
+/// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse.
+/// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
 public:
+    /// As allocate_sync: no stream is asked.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return allocate_sync(bytes, alignment, who);
     }
+    /// The host waits for s first. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
         if (p) rt::drain(s);
         deallocate_sync(p, bytes, alignment);
     }
 
+    /// Valid at return, for the host and for every device.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         detail::check_alignment(alignment, who);
@@ -38,13 +43,15 @@ public:
                 detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
         return p;
     }
+    /// No wait: for when all work on it was seen to end. Null does nothing.
     void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept {
         if (p) rt::pinned_free(p);
     }
 
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }  ///< bytes: to the byte
+    /// For host code and copies.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
-    friend bool operator==(pinned_memory, pinned_memory) noexcept = default;
+    friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always
 };
 
 static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&

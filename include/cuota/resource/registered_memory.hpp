@@ -75,16 +75,18 @@ private:
 /// Page-locked host memory as pinned_memory, made another way: pages from the system that several threads touch, locked
 /// where they are (cudaHostRegister). What takes a driver 0.5 s a GiB by one thread takes about a fifth of it.
 ///
-/// Aligned to pages, as direct input and output wants it.
+/// Aligned to pages, as direct input and output wants it. A `resource`, without state.
+/// Units:   bytes, accounted in whole pages.
 /// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
 /// Threads: any.
 /// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is taken then.
-/// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse. Accounted
-///          by the page.
+/// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse.
+/// Example: tests/resource/registered_memory.cpp
 class registered_memory : public detail::registered_pages<registered_memory> {
     friend detail::registered_pages<registered_memory>;
 
 public:
+    /// Always: there is one system.
     friend bool operator==(registered_memory const&, registered_memory const&) noexcept { return true; }
 
 private:

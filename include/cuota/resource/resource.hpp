@@ -19,7 +19,11 @@
 namespace cuota::inline v0 {
 
 /// Who can reach the memory of a resource.
-enum class memory_kind { device, pinned, managed };
+enum class memory_kind {
+    device,   ///< kernels and copies
+    pinned,   ///< host code and copies
+    managed,  ///< all of them
+};
 
 /// What CUDA promises for every allocation, in bytes; the largest alignment that can be asked for.
 inline constexpr std::size_t default_alignment = 256;
@@ -34,6 +38,12 @@ inline constexpr std::size_t default_alignment = 256;
 /// kind()                  who can reach it; static and constexpr where it is known at compile time
 /// a == b                  memory from one can be given back to the other
 /// Zero bytes are legal: null, which can be given back.
+///
+/// Units:   bytes; alignments are powers of two. A release has the bytes and the alignment of its allocation.
+/// Threads: of the resources of this library any, on one handle or on copies.
+/// Throws:  out_of_memory (budget_exceeded is one), misuse for what the resource cannot do. What fails in a release goes to
+///          the error sink.
+/// Example: tests/resource/resource.cpp
 template <class R>
 concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes,
                             std::size_t alignment) {
@@ -55,7 +65,7 @@ concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::siz
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
-/// Keeps for a graph by itself what a captured stream gives back, and uses it again in the capture.
+/// A resource that keeps for a graph by itself what a captured stream gives back, and uses it again in the capture.
 template <class R>
 concept keeps_for_graphs = requires {
     requires R::keeps_for_graphs;
@@ -98,13 +108,14 @@ concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pin
 template <class R>
 concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
-/// Kernels cannot use memory of R, and host code cannot, as its type tells.
+/// Kernels cannot use memory of R, as its type tells.
 template <class R>
 concept host_only_resource = resource<R> && !device_resource<R>;
+/// Host code cannot use memory of R, as its type tells.
 template <class R>
 concept device_only_resource = resource<R> && !host_resource<R>;
 
-/// r.allocate with the label where r takes one.
+/// r.allocate with the label where r takes one. Throws: as that.
 template <resource R>
 [[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
                                       label const& who) {
@@ -112,7 +123,7 @@ template <resource R>
     else return r.allocate(s, bytes, alignment);
 }
 
-/// r.allocate_sync with the label where r takes one.
+/// r.allocate_sync with the label where r takes one. Throws: as that.
 template <resource R>
 [[nodiscard]] void* allocate_sync_labelled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
     if constexpr (labelled_resource<R>) return r.allocate_sync(bytes, alignment, who);

@@ -17,9 +17,13 @@ namespace cuota::inline v0 {
 /// A resource that the caller keeps for the length of a call: what functions take that may take a block of it.
 ///
 /// Of what converts to any_resource. Not a member for anybody: it counts for nothing where blocks keep their resource.
-/// Threads: one at a time. Cost: a few stores for a pool; a share of any other resource.
+/// Threads: one at a time.
+/// Throws:  as any_resource when it is made; nothing for a pool.
+/// Cost:    a few stores for a pool; a share of any other resource.
+/// Example: tests/resource/resource_ref.cpp
 class resource_ref {
 public:
+    /// Of a resource or an owner of one, such as a pool or a frame. It must outlive this.
     template <class M>
         requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
                  !requires(M const& m) { m.operator resource_ref(); })
@@ -35,7 +39,7 @@ public:
         if (!inside_.is_kept_by_blocks()) std::destroy_at(&inside_);
     }
 
-    [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }  ///< who can reach its memory
 
 private:
     friend class detail::owned_block;

@@ -14,9 +14,11 @@
 #include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/simulated.hpp>
 
+/// The thin door to CUDA: each function one call or a few, its result looked at. Raw pointers, no accounts; for the library.
 namespace cuota::inline v0::rt {
 
 /// The error for a failed call. Clears CUDA's last error, so that nobody else meets it as theirs.
+/// Throws: std::bad_alloc.
 [[nodiscard]] inline cuda_error error_of(cudaError_t code, char const* call, place where) {
     (void)cudaGetLastError();
     if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);

@@ -185,6 +185,9 @@ namespace rt {
 
 /// While one lives, this thread's calls that no capture could take in, such as cudaMalloc, leave its capture alone: the library
 /// makes them where they are no part of what is captured. Nothing where the thread captures nothing.
+/// Threads: the one that made it.
+/// Throws:  nothing; what fails makes the capture fail.
+/// Cost:    a load; in a capture a CUDA call at its begin and one at its end.
 class beside_capture {
 public:
     beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {

@@ -11,7 +11,8 @@
 
 namespace cuota::inline v0::rt {
 
-/// From pinned host memory: the source must stay as it is until the stream has passed this point.
+/// From pinned host memory: the source must stay as it is until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
 inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
     if (bytes == 0) return;
@@ -19,7 +20,8 @@ inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// To pinned host memory: not there until the stream has passed this point.
+/// To pinned host memory: not there until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
 inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s,
                          place where = place::here()) {
     if (bytes == 0) return;
@@ -27,6 +29,8 @@ inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_r
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
 }
 
+/// Both ends device memory, without overlap, which must stay until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
 inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                            place where = place::here()) {
     if (bytes == 0) return;
@@ -34,7 +38,8 @@ inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Where both ends are CUDA finds out: for code that has memory of any kind.
+/// Where both ends are CUDA finds out: for code that has memory of any kind. Of host memory that is not pinned it may wait.
+/// Throws: cuda_error; nothing is enqueued then.
 inline void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s,
                           place where = place::here()) {
     if (bytes == 0) return;
@@ -42,7 +47,8 @@ inline void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Sets every byte.
+/// Sets every byte. Not done until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
                        place where = place::here()) {
     if (bytes == 0) return;

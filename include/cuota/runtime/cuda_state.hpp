@@ -16,36 +16,38 @@
 namespace cuota::inline v0 {
 
 /// What kind of trouble keeps a program from its devices, as far as the driver's answer tells.
+/// Example: tests/runtime/cuda_state.sim.cpp
 enum class cuda_trouble {
-    none,
+    none,                      ///< there are devices
     driver_missing_or_old,     ///< no driver at all, or one that is too old for this program
     driver_is_stub,            ///< the toolkit's stub library was found in place of the driver's
     no_device,                 ///< a driver, and no device that it shows
     library_mismatch,          ///< the driver's library and its kernel module are of different versions
     no_forward_compatibility,  ///< the compatibility package is there, and the device does not support it
     not_ready,                 ///< the machine's services for devices do not run (yet)
-    not_permitted,
-    other,
+    not_permitted,             ///< the system forbids it to this process
+    other,                     ///< cuda_state::error says what
 };
 
-/// A device, as it is described without work on it.
+/// A device, as it is described without work on it. Example: tests/runtime/cuda_state.sim.cpp
 struct device_description {
-    int ordinal = 0;
-    std::string name{};
-    int major = 0;  ///< compute capability
-    int minor = 0;
+    int ordinal = 0;        ///< as CUDA counts them in this process
+    std::string name{};     ///< as device::name
+    int major = 0;          ///< compute capability: of 8.6, the 8
+    int minor = 0;          ///< and the 6
     std::size_t total = 0;  ///< bytes
     std::string pci{};      ///< as pci_bus_id
 };
 
 /// CUDA as this program finds it. Versions as CUDA counts them: 13020 is 13.2.
+/// Example: tests/runtime/cuda_state.sim.cpp
 struct cuda_state {
-    int built_with = CUDART_VERSION;
-    int runtime = 0;  ///< of the library that is linked; 0: not known
-    int driver = 0;   ///< the newest CUDA that the driver supports; 0: there is no driver, or it does not say
-    cuda_trouble trouble = cuda_trouble::none;
-    std::string error{};  ///< the answer that tells of the trouble: "cudaErrorNoDevice"
-    std::vector<device_description> devices{};
+    int built_with = CUDART_VERSION;  ///< of the headers that this was compiled with
+    int runtime = 0;                  ///< of the library that is linked; 0: not known
+    int driver = 0;  ///< the newest CUDA that the driver supports; 0: there is no driver, or it does not say
+    cuda_trouble trouble = cuda_trouble::none;  ///< what keeps the program from its devices
+    std::string error{};                        ///< the answer that tells of the trouble: "cudaErrorNoDevice"
+    std::vector<device_description> devices{};  ///< by ordinal; those up to the one that made trouble
 };
 
 namespace detail {
@@ -77,6 +79,7 @@ template <class Call>
 
 /// Looks, and makes no context on any device. What fails is a part of the answer: a program can print it and end.
 /// Threads: any. Throws: std::bad_alloc. Cost: the first call of CUDA in a process starts its driver, which takes long.
+/// Example: tests/runtime/cuda_state.sim.cpp
 [[nodiscard]] inline cuda_state look_at_cuda() {
     cuda_state found;
     found.runtime = detail::version_by([](int* v) { return cudaRuntimeGetVersion(v); });

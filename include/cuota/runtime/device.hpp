@@ -15,10 +15,12 @@
 
 namespace cuota::inline v0 {
 
-/// A device by its ordinal. A value; owns nothing.
+/// A device by its ordinal. A value; owns nothing, and may name one that is not there: what is asked of it throws then.
+/// Threads: any. Throws: cuda_error. Cost: a call of CUDA or a few for each question; `name` is kept.
+/// Example: tests/runtime/device.cpp
 class device {
 public:
-    constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}
+    constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< as CUDA counts, from 0
 
     /// The calling thread's current device. Throws: cuda_error.
     [[nodiscard]] static device current() {
@@ -38,7 +40,7 @@ public:
         return devices;
     }
 
-    [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
+    [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }  ///< from 0
 
     /// The marketing name; "simulated" on the simulator. Asked of the driver once. Throws: cuda_error.
     [[nodiscard]] std::string const& name() const {
@@ -54,6 +56,7 @@ public:
         return found->second;
     }
 
+    /// Both of one moment; other programs may change it at once.
     struct memory_info {
         std::size_t free = 0;   ///< bytes the driver has left, for every program
         std::size_t total = 0;  ///< bytes of the device
@@ -77,15 +80,18 @@ public:
     /// Waits for everything enqueued on this device by this process. Throws: cuda_error; misuse in a `capture` of any thread.
     void synchronize() const;
 
-    friend constexpr bool operator==(device, device) noexcept = default;
+    friend constexpr bool operator==(device, device) noexcept = default;  ///< by ordinal
 
 private:
     int ordinal_;
 };
 
 /// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changed then.
+/// Threads: the one that made it. Cost: a call of CUDA, and two more when another device was current.
+/// Example: tests/runtime/device.cpp
 class device_scope {
 public:
+    /// Nothing is changed, then or later, when it is current already.
     explicit device_scope(device wanted) : before_{device::current()} {
         if (wanted == before_) return;
         rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");

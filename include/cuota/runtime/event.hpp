@@ -36,9 +36,14 @@ struct event_traits {
 /// CUDA takes an event that was never recorded for one that is done, so a forgotten record is a silent race. This
 /// type cannot be in that state: constructing it records. Recording again moves the point; waits made before keep
 /// the old one. Without timing, which would cost. Move-only; moved-from may only be destroyed or assigned to.
-/// Throws: cuda_error.
+/// Order:   stands for what was enqueued on the stream before it; `stream_ref::wait` makes another stream come after.
+/// Threads: any may wait and ask; one at a time records or moves it.
+/// Throws:  cuda_error.
+/// Cost:    a CUDA call to record, to ask or to wait; some more to make one: keep it, and record again.
+/// Example: tests/runtime/event.sim.cpp
 class event {
 public:
+    /// Made on the device of s, whichever is current, and recorded. Throws: cuda_error.
     explicit event(stream_ref s) {
         device_scope const here{
             s.device()};  // an event is recorded on the device it was made on, or not at all
@@ -49,6 +54,7 @@ public:
     }
 
     /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
+    /// Throws: cuda_error; it stands for what it stood for then.
     void record(stream_ref s) {
         rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
         cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
@@ -57,6 +63,7 @@ public:
             capture_ = now;  // others may wait at a time, for what was recorded outside of captures
     }
 
+    /// Whether all work before it is over, without a wait.
     /// Throws: cuda_error; misuse when it stands for what a capture has taken in.
     [[nodiscard]] bool is_done() const {
         refuse_captured("was asked whether it is done", {});
@@ -78,7 +85,7 @@ public:
         rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize");
     }
 
-    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
+    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }  ///< to look at, not to destroy
 
 private:
     friend class stream_ref;
@@ -94,9 +101,15 @@ private:
 };
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
-/// than an event. Move-only. Throws: cuda_error.
+/// than an event. Move-only; moved-from may only be destroyed or assigned to.
+/// Order:   stands for what was enqueued on the stream before it.
+/// Threads: one at a time.
+/// Throws:  cuda_error; misuse in a capture.
+/// Cost:    a CUDA call to record or to ask; some more to make one.
+/// Example: tests/runtime/event.sim.cpp
 class time_mark {
 public:
+    /// Made on the device of s, whichever is current, and recorded. Throws: as record.
     explicit time_mark(stream_ref s) {
         device_scope const here{s.device()};
         cudaEvent_t native = nullptr;
@@ -105,13 +118,14 @@ public:
         record(s);
     }
     /// The mark is now where s has come to by what is enqueued so far. s must be of the device the mark was made on.
-    /// Throws: misuse in a capture of s, where nothing has a time.
+    /// Throws: misuse in a capture of s, where nothing has a time; cuda_error.
     void record(stream_ref s) {
         rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
         rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
     }
 
     /// Time from the other mark to this one, to half a microsecond; nothing while work before either is not over.
+    /// Both of one device. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const {
         float milliseconds = 0;
         cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());

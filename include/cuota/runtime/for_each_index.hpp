@@ -109,6 +109,8 @@ template <class F>
 /// Order:   on s, of whichever device. Returns before the work is done. n = 0 enqueues nothing.
 /// Threads: any.
 /// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
+/// Cost:    a launch, whatever n is.
+/// Example: examples/mistake.cpp
 template <class F>
 void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",
                     place where = place::here()) {

@@ -52,10 +52,13 @@ class capture_session;
 ///
 /// Move-only; moved-from may only be destroyed or assigned to. Its end waits on the host for its launches where it has memory
 /// to give back.
+/// Order, throws, cost: see `launch`.
 /// Threads: one at a time.
+/// Example: examples/replay_graph.cpp
 class graph_exec {
 public:
-    graph_exec(graph_exec&&) noexcept = default;
+    graph_exec(graph_exec&&) noexcept = default;  ///< takes over the graph and what it keeps
+    /// As the end of what it was, and takes over the other.
     graph_exec& operator=(graph_exec&& other) noexcept {
         if (this == &other) return *this;
         graph_exec const before{std::move(*this)};
@@ -92,6 +95,7 @@ public:
         rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
     }
 
+    /// Null when moved from. To look at: a launch of it by CUDA alone waits for no lease, and no lease for it.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
@@ -258,11 +262,13 @@ template <std::invocable F>
     std::forward<F>(f)();
     return session.end();
 }
+/// The same, of `{a, b}`. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
                                  place where = place::here()) {
     return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
 }
+/// The same, of one stream. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
     return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);

@@ -23,13 +23,15 @@ namespace cuota::inline v0::rt {
 /// Of the name and the place a kernel knows the addresses only, which the host reads. What it knows as text it copies.
 /// Alone on its page, which is locked for it.
 struct alignas(4096) kernel_misuse {
-    static constexpr unsigned none = 0, being_written = 1, written = 2;
+    static constexpr unsigned none = 0,  ///< of state: nothing was written
+        being_written = 1,               ///< by the kernel that came first; not to be read
+        written = 2;                     ///< all of it is there
 
-    unsigned state = none;
-    char unit[16] = {};
-    cuota::detail::out_of_bounds what{};
-    tag name{};
-    place leased{};
+    unsigned state = none;                ///< atomic, of host and devices
+    char unit[16] = {};                   ///< "floats": what the view counts in, cut to 15 characters
+    cuota::detail::out_of_bounds what{};  ///< what was asked of the view, and what it has
+    tag name{};                           ///< of the buffer
+    place leased{};                       ///< where the view was lent
 };
 
 /// The process's own.

@@ -27,25 +27,26 @@ inline void* granted(cudaError_t code, void* const& pointer, char const* call) {
 
 }  // namespace detail
 
-/// Device memory of the current device, aligned to 256 bytes. Null when there is too little.
+/// Device memory of the current device, aligned to 256 bytes. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] inline void* device_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
 }
-/// Waits for the device, as cudaFree does.
+/// Waits for the device, as cudaFree does. As with every free here, false when it was not given back, which is reported.
 inline bool device_free(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaFree", [p] { return cudaFree(p); });
 }
 
 /// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
+/// Throws: misuse in a capture of s by this thread; cuda_error.
 [[nodiscard]] inline void* async_allocate(std::size_t bytes, stream_ref s) {
     refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
-/// In a capture of s, which may use it, that fails, and cudaFree does it.
+/// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
 inline bool async_free(void* p, stream_ref s) noexcept {
     if (cuota::detail::capture_scope::here()) [[unlikely]]
         if (!drain(s)) return device_free(p);
@@ -68,29 +69,32 @@ inline bool async_free(void* p, stream_ref s) noexcept {
     return static_cast<std::size_t>(reserved);
 }
 
-/// Page-locked host memory, usable by every device. Null when there is too little.
+/// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] inline void* pinned_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
 }
+/// Of pinned_allocate. No work may still use it: who frees it waits first.
 inline bool pinned_free(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
 }
 
 /// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
+/// Throws: cuda_error.
 [[nodiscard]] inline bool lock_pages(void* p, std::size_t bytes) {
     beside_capture const beside;
     return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
            nullptr;
 }
+/// Of lock_pages, at the same address. No work may still use them.
 inline bool unlock_pages(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaHostUnregister", [p] { return cudaHostUnregister(p); });
 }
 
-/// Memory that migrates between host and device. Null when there is too little.
+/// Memory that migrates between host and device; device_free frees it. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;

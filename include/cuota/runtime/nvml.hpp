@@ -24,20 +24,23 @@
 namespace cuota::inline v0 {
 
 /// What was asked for, or in words why it is not known. Not an error: many machines have no NVML.
+/// Example: tests/runtime/nvml.sim.cpp
 template <class T>
 class nvml_answer {
 public:
-    nvml_answer(T value) : value_{std::move(value)} {}
+    nvml_answer(T value) : value_{std::move(value)} {}  ///< one that has it
+    /// One that has none. `why` is for people, and not empty.
     [[nodiscard]] static nvml_answer unknown(std::string why) {
         nvml_answer answer;
         answer.why_not_ = std::move(why);
         return answer;
     }
 
-    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
-    explicit operator bool() const noexcept { return has_value(); }
+    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }  ///< else why_not() says why
+    explicit operator bool() const noexcept { return has_value(); }               ///< as has_value
     /// Only when there is one.
     [[nodiscard]] T const& operator*() const noexcept { return *value_; }
+    /// Only when there is one.
     [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
     /// "libnvidia-ml.so.1: cannot open shared object file: ..."; empty when there is a value.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
@@ -48,19 +51,19 @@ private:
     std::string why_not_;
 };
 
-/// A process that uses a device.
+/// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
 struct nvml_process {
-    unsigned pid = 0;
+    unsigned pid = 0;                    ///< of the host, also in a container
     std::optional<std::size_t> bytes{};  ///< of device memory; none where the driver does not tell
     std::string name{};                  ///< of /proc, at most 15 bytes; empty where it is not to be seen
     bool is_this = false;                ///< has the pid of the calling one
 };
 
-/// A device's memory, for every program. Bytes.
+/// A device's memory, for every program. Bytes. Example: tests/runtime/nvml.sim.cpp
 struct nvml_memory {
-    std::size_t total = 0;
-    std::size_t free = 0;
-    std::size_t used = 0;  ///< with what the driver keeps for itself
+    std::size_t total = 0;  ///< of the device
+    std::size_t free = 0;   ///< in nobody's use
+    std::size_t used = 0;   ///< with what the driver keeps for itself
 };
 
 namespace detail {
@@ -129,8 +132,10 @@ using processes_call = result(handle, unsigned*, process*);
 ///
 /// Threads: any. Throws: std::bad_alloc; what NVML cannot tell is an answer without a value.
 /// Cost: of a question tens of microseconds to milliseconds: for reports, not for every allocation.
+/// Example: tests/runtime/nvml.sim.cpp
 class nvml {
 public:
+    /// The function of a name; null where there is none.
     using find_symbol = std::function<void*(char const* name)>;
 
     /// The machine's own. Absent on the simulated runtime, whose devices are not the machine's.
@@ -164,7 +169,7 @@ public:
         if (library_) ::dlclose(library_);
     }
 
-    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }
+    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< opened, and started
     /// Empty when it is there.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 

@@ -60,16 +60,19 @@ template <class Stream>
                                           bool writes) noexcept {
     return is_order_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
 }
+/// Ends what tell_borrowed began. On a GPU: nothing.
 inline void tell_returned(std::uint64_t number) noexcept {
     if (number != 0) cuota_simulator_return(number);
 }
 
-/// Memory that is borrowed while this lives. Move-only.
+/// Memory that is borrowed while this lives: tell_borrowed and tell_returned. Move-only. On a GPU: nothing.
 class borrowed_range {
 public:
+    /// `bytes` from `first`, for kernels on s to read, or to write as well.
     template <class Stream>
     borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
         : number_{tell_borrowed(s, first, bytes, writes)} {}
+    /// Takes it over: other ends nothing then.
     borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
     borrowed_range& operator=(borrowed_range&&) = delete;
     ~borrowed_range() { tell_returned(number_); }

@@ -42,12 +42,18 @@ inline std::uint64_t id_of(cudaStream_t native) {
 ///
 /// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
 /// a `stream` need not: owners of memory keep a share of it.
+/// Threads: any.
+/// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
+/// Cost:    of a `stream` the device and the id are known; of a native handle each is a CUDA call.
+/// Example: tests/runtime/stream.sim.cpp
 class stream_ref {
 public:
+    /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such.
     stream_ref(cudaStream_t native) noexcept : word_{reinterpret_cast<std::uintptr_t>(native)} {}
     stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
     stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
 
+    /// For calls of CUDA. Lives as long as the stream does.
     [[nodiscard]] cudaStream_t get() const noexcept { return is_owned() ? state().native : native(); }
 
     /// True when it was made from a `stream`, which is kept by those who must release memory on it.
@@ -95,6 +101,7 @@ public:
     /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
     void wait(event const& done) const;
 
+    /// Whether both are one stream by their native handles.
     friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.get() == b.get(); }
 
 private:
@@ -124,14 +131,21 @@ private:
 };
 
 /// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
+/// A native handle is not kept: it is as in stream_ref.
+/// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none.
+/// Example: tests/runtime/stream.sim.cpp
 class stream_share {
 public:
+    /// Counts as an owner from here on.
     stream_share(stream_ref s) noexcept : stream_{s} {
         if (s.is_owned()) s.state().add_owner();
     }
+    /// One more of the same stream.
     stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
+    /// Takes the share over: other is of the native handle then, and keeps nothing.
     stream_share(stream_share&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{other.get()})} {}
+    /// Of the same stream as other; the share it had is dropped.
     stream_share& operator=(stream_share other) noexcept {
         std::swap(stream_, other.stream_);
         return *this;
@@ -142,13 +156,13 @@ public:
     /// As a share that does not count, where somebody else keeps the stream; the caller must not destroy it.
     [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
 
-    operator stream_ref() const noexcept { return stream_; }
-    [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }
+    operator stream_ref() const noexcept { return stream_; }                   ///< as it was made from
+    [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for calls of CUDA
 
     /// True when nobody else could enqueue anything more through this stream's owner: all other shares are gone.
     /// Never of a native handle, whose owner is not known here.
     [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
-    [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }
+    [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< as of stream_ref
 
 private:
     stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {}
@@ -210,15 +224,24 @@ inline void synchronize_or_drain(stream_ref s, place where) {
 
 }  // namespace rt
 
-enum class stream_priority { normal, high };
+/// Which streams' work a device begins first. A hint: it does not interrupt what runs.
+enum class stream_priority {
+    normal,  ///< CUDA's 0, the least
+    high,    ///< the greatest that the device has
+};
 
 /// Owns a CUDA stream of the current device, one that does not wait for the legacy default stream.
 ///
 /// Move-only; moved-from may only be destroyed or assigned to. Destruction does not wait: enqueued work still runs,
 /// and the native stream lives until the last owner of memory that must be released on it is gone.
-/// Throws: cuda_error on construction.
+/// Order:   work runs in the order in which it was enqueued here, and beside that of other streams.
+/// Threads: as CUDA's streams: any, and work of several threads comes in the order in which their calls do.
+/// Throws:  cuda_error, std::bad_alloc on construction.
+/// Cost:    some CUDA calls to make one: keep it.
+/// Example: examples/first.cpp
 class stream {
 public:
+    /// Of the calling thread's current device. Throws: cuda_error, std::bad_alloc.
     explicit stream(stream_priority priority = stream_priority::normal) {
         int least = 0;
         int greatest = 0;
@@ -236,18 +259,21 @@ public:
             throw;
         }
     }
-    stream(stream&&) noexcept = default;
-    stream& operator=(stream&&) noexcept = default;
+    stream(stream&&) noexcept = default;             ///< takes it over
+    stream& operator=(stream&&) noexcept = default;  ///< as the end of what it was; takes the other over
     stream(stream const&) = delete;  // two owners of one order of work would each think it is theirs
     stream& operator=(stream const&) = delete;
 
-    operator stream_ref() const noexcept { return stream_ref{*state_}; }
-    [[nodiscard]] cudaStream_t get() const noexcept { return state_->native; }
+    operator stream_ref() const noexcept { return stream_ref{*state_}; }        ///< what functions take
+    [[nodiscard]] cudaStream_t get() const noexcept { return state_->native; }  ///< for calls of CUDA
+    /// Unique over the life of the program.
     [[nodiscard]] std::uint64_t id() const noexcept { return state_->id; }
+    /// The one that was current when it was made.
     [[nodiscard]] cuota::device device() const noexcept { return state_->home; }
+    /// As stream_ref::synchronize: the host waits for all work enqueued so far.
     void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
-    [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }
-    void wait(event const& done) const;
+    [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< as of stream_ref
+    void wait(event const& done) const;                                         ///< as of stream_ref
 
 private:
     shared<detail::stream_state> state_;

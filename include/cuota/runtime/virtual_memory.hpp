@@ -17,6 +17,7 @@
 
 namespace cuota::inline v0::rt {
 
+/// The driver's own calls, which the runtime finds by name.
 namespace driver {
 
 // The driver numbers its errors as the runtime does, and the runtime has a text for each.
@@ -26,25 +27,27 @@ static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(c
 static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
 static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
 
+/// The same number, as an error of the runtime.
 [[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
     return static_cast<cudaError_t>(code);
 }
 
+/// The driver's functions that are used here, each under its name; null from the first on that it lacks.
 struct call_table {
-    decltype(&cuDeviceGet) device_get;
-    decltype(&cuDeviceGetAttribute) device_attribute;
-    decltype(&cuMemGetAllocationGranularity) granularity;
-    decltype(&cuMemAddressReserve) reserve;
-    decltype(&cuMemAddressFree) free;
-    decltype(&cuMemCreate) create;
-    decltype(&cuMemRelease) release;
-    decltype(&cuMemMap) map;
-    decltype(&cuMemUnmap) unmap;
-    decltype(&cuMemSetAccess) set_access;
-    bool is_complete;
+    decltype(&cuDeviceGet) device_get;                     ///< its handle of an ordinal
+    decltype(&cuDeviceGetAttribute) device_attribute;      ///< whether it can map
+    decltype(&cuMemGetAllocationGranularity) granularity;  ///< bytes of a page
+    decltype(&cuMemAddressReserve) reserve;                ///< addresses without memory
+    decltype(&cuMemAddressFree) free;                      ///< of reserve
+    decltype(&cuMemCreate) create;                         ///< memory without an address
+    decltype(&cuMemRelease) release;                       ///< of create; a mapping keeps it
+    decltype(&cuMemMap) map;                               ///< memory to an address
+    decltype(&cuMemUnmap) unmap;                           ///< of map
+    decltype(&cuMemSetAccess) set_access;                  ///< who may use what is mapped
+    bool is_complete;                                      ///< it has them all
 };
 
-// Null, when the driver is older than that.
+/// The driver's function of that name, as of that version; false when the driver is older. Throws: cuda_error.
 template <class Call>
 bool find_call(Call& call, char const* name, unsigned version) {
     void* found = nullptr;
@@ -55,6 +58,7 @@ bool find_call(Call& call, char const* name, unsigned version) {
     return status == cudaDriverEntryPointSuccess && call;
 }
 
+/// Asks the runtime for all of them. Throws: cuda_error.
 [[nodiscard]] inline call_table find_calls() {
     constexpr unsigned since = 10020;
     call_table calls{};
@@ -69,12 +73,13 @@ bool find_call(Call& call, char const* name, unsigned version) {
     return calls;
 }
 
-// Asked for once; again when the driver did not answer. Throws: cuda_error.
+/// Asked for once; again when the driver did not answer. Threads: any. Throws: cuda_error.
 [[nodiscard]] inline call_table const& calls() {
     static call_table const found = find_calls();
     return found;
 }
 
+/// What is asked of the driver: memory that stays on the device.
 [[nodiscard]] inline CUmemAllocationProp memory_of(device where) noexcept {
     CUmemAllocationProp wanted{};
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -83,17 +88,20 @@ bool find_call(Call& call, char const* name, unsigned version) {
     return wanted;
 }
 
+/// As rt::check, of a call of the driver. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
 
+/// As rt::give_back, of a call of the driver.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     return rt::give_back(name, [&] { return as_runtime(call()); });
 }
 
-// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
+/// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
 struct physical_traits {
-    using type = CUmemGenericAllocationHandle;
-    static type none() noexcept { return 0; }
+    using type = CUmemGenericAllocationHandle;  ///< the driver's
+    static type none() noexcept { return 0; }   ///< no page
+    /// Its memory goes with the last mapping.
     static void close(type page) noexcept {
         driver::give_back("cuMemRelease", [page] { return calls().release(page); });
     }
@@ -126,9 +134,11 @@ struct physical_traits {
 
 /// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
 /// before it ends. Move-only; moved-from is empty.
+/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
+/// Example: tests/runtime/virtual_memory.sim.cpp
 class address_range {
 public:
-    address_range() noexcept = default;
+    address_range() noexcept = default;  ///< empty
     /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
     address_range(device where, std::size_t bytes) {
         device_scope const here{where};
@@ -139,8 +149,10 @@ public:
         at_ = at;
         bytes_ = bytes;
     }
+    /// Takes over the addresses: other is empty then.
     address_range(address_range&& other) noexcept
         : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    /// Gives back what it had, and takes over the other.
     address_range& operator=(address_range&& other) noexcept {
         if (this != &other) {
             give_back();
@@ -151,8 +163,9 @@ public:
     }
     ~address_range() { give_back(); }
 
+    /// Its first address; null when empty.
     [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
 
 private:
     void give_back() noexcept {

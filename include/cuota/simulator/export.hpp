@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+
+/// What the simulated runtime's library shows, and CUDA's own declarations shown likewise.
 #pragma once
 
 #pragma GCC visibility push(default)

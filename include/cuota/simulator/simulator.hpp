@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
+
+/// Control of the simulated CUDA runtime: its shape, faults, checks and clock, and what it has seen.
 #pragma once
 
 #include <chrono>
@@ -39,12 +41,15 @@
 ///   CUOTA_SIM_CHECKS    off, heap or strict, see memory_checks                  default heap
 ///   CUOTA_SIM_MISUSE    report or fatal, see on_misuse                          default report
 ///   CUOTA_SIM_REPORT    "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
+///
+/// Threads: all of it from any, outside of kernels and host functions. What returns lists and texts throws std::bad_alloc.
+/// Example: tests/simulator/control_faults.cpp, and the other tests beside it
 namespace cuota::inline v0::simulator {
 
 /// The machine that is simulated. The memory of a device is counted in units of 512 bytes.
 struct options {
-    int devices = 1;
-    std::size_t capacity = std::size_t{8} << 30;
+    int devices = 1;                              ///< 0 to 16
+    std::size_t capacity = std::size_t{8} << 30;  ///< of each; bytes
     /// The NUMA node of the host memory nearest to each device, which cudaDevAttrHostNumaId tells: one for each, or one
     /// for all; -1, or no list: none.
     std::vector<int> host_nodes{};
@@ -56,19 +61,20 @@ struct options {
 /// memory of cuMemCreate until its last handle and its last mapping are gone.
 /// A graph counts from the end of its capture, a capture not at all.
 /// What pools keep cached, the default streams, the default pools and registered host memory do not count.
+/// Example: tests/simulator/control_counts.cpp
 struct live_counts {
-    std::size_t device_allocations = 0;
-    std::size_t device_bytes = 0;  ///< in units of 512 bytes
-    std::size_t pinned_allocations = 0;
-    std::size_t pinned_bytes = 0;  ///< as asked for
-    std::size_t managed_allocations = 0;
-    std::size_t managed_bytes = 0;  ///< as asked for
-    std::size_t streams = 0;
-    std::size_t events = 0;
-    std::size_t pools = 0;
-    std::size_t graphs = 0;
-    std::size_t graph_execs = 0;
-    std::size_t address_ranges = 0;  ///< reserved by cuMemAddressReserve
+    std::size_t device_allocations = 0;   ///< of whatever call, cuMemCreate too
+    std::size_t device_bytes = 0;         ///< a multiple of 512
+    std::size_t pinned_allocations = 0;   ///< of cudaHostAlloc and cudaMallocHost
+    std::size_t pinned_bytes = 0;         ///< as asked for
+    std::size_t managed_allocations = 0;  ///< of cudaMallocManaged
+    std::size_t managed_bytes = 0;        ///< as asked for
+    std::size_t streams = 0;              ///< that were created, not the default ones
+    std::size_t events = 0;               ///< recorded or not
+    std::size_t pools = 0;                ///< that were created, not the default ones
+    std::size_t graphs = 0;               ///< cudaGraph_t
+    std::size_t graph_execs = 0;          ///< cudaGraphExec_t
+    std::size_t address_ranges = 0;       ///< reserved by cuMemAddressReserve
 
     /// The number of live things of all kinds.
     [[nodiscard]] std::size_t total() const noexcept {
@@ -79,6 +85,7 @@ struct live_counts {
 
 /// What broke a rule of CUDA. Wrong calls are refused; work that touches what is not there fails its device; races,
 /// writes beside an allocation and uninitialised reads are told, and the work goes on.
+/// Example: tests/simulator/control_bugs_memory.cpp
 struct misuse_counts {
     std::uint64_t double_frees = 0;        ///< freed again, while the address was not in use
     std::uint64_t foreign_frees = 0;       ///< an address that this kind of free does not own
@@ -95,6 +102,7 @@ struct misuse_counts {
     std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
     std::uint64_t uninitialised_reads = 0;  ///< copies to the host of bytes that nobody has written
 
+    /// All of them together.
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
                device_kernels + bad_captures + races + host_accesses + illegal_accesses + out_of_bounds +
@@ -122,6 +130,7 @@ enum class memory_checks {
 
 /// For memory that is allocated from now on. `reset` goes back to what CUOTA_SIM_CHECKS asked for.
 CUOTA_SIMULATOR_API void set_memory_checks(memory_checks wanted);
+/// What memory that is allocated now is made of.
 [[nodiscard]] CUOTA_SIMULATOR_API memory_checks memory_checked();
 
 /// What misuse does besides being counted and refused.
@@ -144,16 +153,21 @@ enum class host_access {
     throws  ///< host_access_error, out of the very instruction: only for code compiled with -fnon-call-exceptions
 };
 
+/// From now on; `reset` goes back to `ends`.
 CUOTA_SIMULATOR_API void set_host_access(host_access wanted);
 
 /// Host code touched memory of a device. what(): the place, the address, the allocation and where it was made.
+/// Example: tests/simulator/control_bugs_host.cpp
 class CUOTA_SIMULATOR_API host_access_error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
 /// Whether a planned fault goes away by itself.
-enum class fault_kind { once, until_cleared };
+enum class fault_kind {
+    once,          ///< one call fails
+    until_cleared  ///< that call and all later ones, until clear_faults or reset
+};
 
 /// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, misuse, races, what
 /// was freed, other programs, delays and times of kernels; jitter, link, schedule and checks are what the environment
@@ -166,16 +180,19 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 /// The shape now simulated.
 [[nodiscard]] CUOTA_SIMULATOR_API options shape();
 
+/// All of one instant.
 [[nodiscard]] CUOTA_SIMULATOR_API live_counts live();
 
 /// One line for each live device, managed or pinned allocation, oldest first; then one for each stream, event, pool,
 /// reserved range of addresses and graph. All name the call that made it and its place.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
+/// What was counted since the start or `reset`.
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
 
 /// The most device memory in use at once since the start, `reset` or `reset_peaks`, in units of 512 bytes as
 /// cudaMemGetInfo sees it: what pools keep cached is part of it, other programs' memory is not.
+/// Throws: std::invalid_argument for a device that does not exist
 [[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_device_bytes(int device = 0);
 
 /// The most pinned host memory in use at once, in bytes as asked for.
@@ -256,10 +273,15 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 ///
 /// Under ThreadSanitizer the schedule is always `workers`: a thread that runs work of two streams would order
 /// them. Link and jitter take their time in whichever thread runs the work, one after the other.
-enum class schedule { workers, late };
+enum class schedule {
+    workers,  ///< threads of the simulator, at once
+    late      ///< as late as the rules of order allow, drawn from a seed
+};
 
+/// The schedule of now, and whether its seed alone would replay it.
+/// Example: tests/simulator/control_schedule.cpp
 struct schedule_facts {
-    schedule how;
+    schedule how;            ///< as it was set or the environment says
     std::uint64_t seed;      ///< of `late`
     std::uint64_t unseeded;  ///< how often since the program began a standstill has decided, and not the seed
 };
@@ -270,6 +292,7 @@ struct schedule_facts {
 /// Throws: std::logic_error when a `hold` is alive
 CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 
+/// As of now.
 [[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
 
 /// The time that work takes: that of the host by default, no less than what is set here from then on.
@@ -279,19 +302,21 @@ CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 /// `latency`, then its bytes over the speed of its direction, in real time, in which other streams go on. (The
 /// rows of a 2D copy have one latency.) Memsets and copies between host and host take none. Kernels take
 /// `kernel`, or what `set_kernel_time` says; as many run at once as streams allow. Events show all that.
+/// Example: tests/simulator/control_link.cpp
 struct link_options {
-    std::uint64_t to_device = 0;  ///< bytes per second from host to device; zero: no limit
-    std::uint64_t to_host = 0;
-    std::uint64_t on_device = 0;  ///< from device to device, the same one or another
-    std::chrono::nanoseconds latency{0};
-    std::chrono::nanoseconds kernel{0};  ///< of each kernel that has no time of its own
-    int engines = 1;                     ///< for each direction and device, 1 to 16
+    std::uint64_t to_device = 0;          ///< bytes per second from host to device; zero: no limit
+    std::uint64_t to_host = 0;            ///< likewise, from device to host
+    std::uint64_t on_device = 0;          ///< from device to device, the same one or another
+    std::chrono::nanoseconds latency{0};  ///< of each copy, before its bytes
+    std::chrono::nanoseconds kernel{0};   ///< of each kernel that has no time of its own
+    int engines = 1;                      ///< for each direction and device, 1 to 16
 };
 
 /// Work that is under way keeps its time. `reset` goes back to what CUOTA_SIM_LINK says.
 ///
 /// Throws: std::invalid_argument for a negative time or a number of engines outside 1 to 16
 CUOTA_SIMULATOR_API void set_link(link_options const& wanted);
+/// As it was set, or as CUOTA_SIM_LINK says.
 [[nodiscard]] CUOTA_SIMULATOR_API link_options current_link();
 
 /// Kernels that are launched under this name take that long, until `reset`.
@@ -304,15 +329,22 @@ CUOTA_SIMULATOR_API void set_kernel_time(const char* name, std::chrono::nanoseco
 /// Throws: std::invalid_argument for an `nth` of zero or a negative delay
 CUOTA_SIMULATOR_API void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by);
 
-enum class traffic { to_device, to_host, on_device, kernel };
+/// What can take time.
+enum class traffic {
+    to_device,  ///< a copy from host to device
+    to_host,    ///< a copy from device to host
+    on_device,  ///< a copy in a device, or from one to another
+    kernel      ///< no copy
+};
 
-/// A copy on its engine, or a kernel.
+/// A copy on its engine, or a kernel. Example: tests/simulator/control_link.cpp
 struct passage {
-    traffic what;
-    int device;
-    int engine;                           ///< of its direction, from 0; kernels have none
-    std::size_t bytes;                    ///< zero for a kernel
-    std::chrono::nanoseconds begin, end;  ///< since `set_link` or `reset`
+    traffic what;                    ///< which way, or a kernel
+    int device;                      ///< its stream's
+    int engine;                      ///< of its direction, from 0; kernels have none
+    std::size_t bytes;               ///< zero for a kernel
+    std::chrono::nanoseconds begin,  ///< since `set_link` or `reset`
+        end;                         ///< likewise, exclusive
 };
 
 /// What copies and kernels have occupied since `set_link` or `reset`, the latest 10,000: how much of it was at the
@@ -326,10 +358,11 @@ struct passage {
 ///
 /// Host calls that wait for unfinished work (synchronise, cudaFree, cudaDeviceReset, a copy to pageable memory, `reset`) never
 /// return while the calling thread is also the one to end the hold.
+/// Example: tests/simulator/control_graphs.cpp
 class CUOTA_SIMULATOR_API hold {
 public:
-    hold();
-    ~hold();
+    hold();   ///< returns at once: work that has started runs on
+    ~hold();  ///< work starts again when it was the last
     hold(hold const&) = delete;
     hold& operator=(hold const&) = delete;
 };
@@ -348,19 +381,21 @@ enum class order_checks {
     fatal    ///< told on standard error, and the program aborts
 };
 
+/// From now on. `reset` goes back to what CUOTA_SIM_ORDER asked for.
 CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
 
 /// One line for each race since the start or `reset`: both operations, their streams, ranges and allocation.
 /// A pair of functions on a pair of streams is told once for an allocation. After 1000 lines races are counted only.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> order_reports();
 
-/// How much the checker has looked at.
+/// How much the checker has looked at. Example: tests/simulator/control_races.cpp
 struct order_counts {
     std::uint64_t accesses = 0;  ///< ranges checked; those of a kernel only when borrowed or declared
     std::uint64_t conflicts =
         0;  ///< times that one met another that nothing orders it with, repeats included
 };
 
+/// Since the start or `reset`.
 [[nodiscard]] CUOTA_SIMULATOR_API order_counts order_checked();
 
 /// For people: what lives and where it was made, peaks, misuse and races with their places, faults, the schedule, and

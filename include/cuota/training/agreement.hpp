@@ -28,6 +28,7 @@ namespace cuota::inline v0 {
 /// A rank does not take part any more: it left, failed, or did not come in time. Names it.
 class rank_gone : public std::runtime_error {
 public:
+    /// `rank` is gone, of `ranks`; `why` as it was learned.
     rank_gone(std::size_t rank, std::size_t ranks, std::string const& why)
         : std::runtime_error{"cuota::rank_gone: rank " + count_text(rank) + " of " + count_text(ranks) +
                              ": " + why},
@@ -111,6 +112,7 @@ static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 /// Throws:  rank_gone; misuse that names the rank when one asks another question or is in another round (all ranks are
 ///          told so in the same round, and stay in step); what the link throws.
 /// Cost:    one gather of 48 bytes from every rank, for each question.
+/// Example: examples/train_ranks.cpp
 class agreement {
 public:
     /// Of one rank: it agrees with itself at once.
@@ -122,11 +124,13 @@ public:
             throw misuse{"agreement: rank " + count_text(link_.rank) + why + count_text(link_.ranks), where};
         }
     }
+    /// Takes this rank's part; every question to the other one is a misuse then.
     agreement(agreement&& other) noexcept
         : link_{std::exchange(other.link_, gone())},
           round_{other.round_},
           unwinding_{other.unwinding_},
           has_left_{std::exchange(other.has_left_, true)} {}
+    /// Its own rank leaves first; then as above.
     agreement& operator=(agreement&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -138,8 +142,8 @@ public:
     }
     ~agreement() { end(); }
 
-    [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }
-    [[nodiscard]] std::size_t ranks() const noexcept { return link_.ranks; }
+    [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }    ///< this one, from 0
+    [[nodiscard]] std::size_t ranks() const noexcept { return link_.ranks; }  ///< all of them
     /// How many questions were agreed on.
     [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }
 
@@ -156,6 +160,7 @@ public:
                              ": all ranks have to ask the same in the same order",
                          where};
         std::vector<std::uint64_t> found;
+        found.reserve(all.size());
         for (detail::ballot const& b : all) found.push_back(b.value);
         return found;
     }
@@ -170,10 +175,12 @@ public:
         for (std::size_t i = 1; i != all.size(); ++i) agreed = reduce(agreed, all[i]);
         return agreed;
     }
+    /// The smallest of all ranks' values. Throws: as values.
     std::uint64_t smallest(std::uint64_t value, std::string_view question, place where = place::here()) {
         return agree(
             value, [](auto a, auto b) { return std::min(a, b); }, question, where);
     }
+    /// The largest. Throws: as values.
     std::uint64_t largest(std::uint64_t value, std::string_view question, place where = place::here()) {
         return agree(
             value, [](auto a, auto b) { return std::max(a, b); }, question, where);

@@ -52,6 +52,7 @@ struct block_code {
     }
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr unsigned nearest(float magnitude, float step) noexcept {
         if (step == 0) return 0;
+        // Of no negative, in constant expressions too. NOLINTNEXTLINE(bugprone-incorrect-roundings)
         return static_cast<unsigned>(static_cast<double>(magnitude) / static_cast<double>(step) + 0.5);
     }
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(unsigned code, float step) noexcept {

@@ -66,17 +66,22 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// one. From 16 bits to float it is exact; between half and bfloat16 it is rounded once.
 /// Order:  of s. Returns before the work is done.
 /// Throws: misuse when the counts differ or the memory overlaps; cuda_error. Nothing is enqueued then.
+/// Cost:   one kernel.
+/// Example:
+///     cuota::cast(s, weights, halves);  // device_buffers of float and half, of one count
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From const> from, device_span<To> to, place where = place::here()) {
     detail::check_counts("cast", from.size(), to.size(), where);
     detail::check_disjoint("cast", from.data(), from.bytes(), to.data(), to.bytes(), where);
     for_each_index(s, from.size(), detail::cast_number<From, To>{from.data(), to.data()}, "cast", where);
 }
+/// The same.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From> from, device_span<To> to, place where = place::here()) {
     cast(s, device_span<From const>{from}, to, where);
 }
 /// Of buffers, which it borrows on s. Throws: misuse for those that are borrowed elsewhere, too.
+/// Cost: one kernel.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, place where = place::here()) {
     auto const source = from.read(s, where);

@@ -22,11 +22,12 @@ struct chain_stage {
         0;  ///< what a saving forward keeps for backward, besides its input and its output
     std::size_t forward_scratch = 0;   ///< alive only during forward
     std::size_t backward_scratch = 0;  ///< alive only during backward, besides the gradients
-    double forward_time = 1;
-    double backward_time = 1;
+    double forward_time = 1;           ///< of one forward run
+    double backward_time = 1;          ///< of one backward run
     /// Of the gradient of the output; by default as many as the output. Others where the two are stored differently.
     std::optional<std::size_t> gradient_bytes{};
 
+    /// Bytes, of the output's gradient.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
@@ -36,7 +37,7 @@ struct chain_stage {
 /// bytes. The input of the first stage is the caller's: always there, never counted. The gradient of the last stage's
 /// output does not exist.
 struct chain {
-    std::vector<chain_stage> stages;
+    std::vector<chain_stage> stages;   ///< in the order of the forward run
     double offload_time_per_byte = 0;  ///< from the device to the host, in the unit of the times
     double fetch_time_per_byte = 0;    ///< back
 
@@ -61,10 +62,10 @@ enum class chain_act {
 
 /// One step of a schedule.
 struct chain_op {
-    chain_act act = chain_act::forward;
-    std::size_t stage = 0;
+    chain_act act = chain_act::forward;  ///< what to do
+    std::size_t stage = 0;               ///< its number, from 0
 
-    [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;
+    [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;  ///< in both
 };
 
 /// A training step as a list of what to do; `simulate` holds the rules that make it one.

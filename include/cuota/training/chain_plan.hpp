@@ -82,6 +82,7 @@ private:
 
 /// The least room in which chain_plan finds a plan: exactly, whatever its slots. Bytes.
 /// Throws: misuse for a chain that is none. Cost: the cube of the number of stages; some 0.1 ms for 50.
+/// Threads: any.
 [[nodiscard]] inline std::size_t least_chain_bytes(chain const& c, place where = place::here()) {
     c.check(where);
     detail::chain_sizes const sizes{c};
@@ -103,6 +104,7 @@ private:
 ///         misuse for a chain that is none, for no slots, or for more than a table can have.
 /// Cost:   L stages: L^3/6 x slots additions and L^2/2 x slots x 8 bytes of host memory; for 100 stages and 500 slots
 ///         some 40 ms and 20 MB. Put many small layers into one stage.
+/// Threads: any; the host alone. Example: examples/deep_plan.hpp
 [[nodiscard]] inline chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots = 500,
                                                place where = place::here()) {
     if (slots == 0) throw misuse{"a plan has no slots to count its room in", where};

@@ -53,6 +53,7 @@ private:
 ///
 /// sizes: of the stages as they are: `chain_of(stages, 1)`. Bytes of no size ask for nothing.
 /// Throws: misuse, as `simulate`, for what is no schedule of this chain.
+/// Threads: any.
 [[nodiscard]] inline std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
                                                           place where = place::here()) {
     (void)simulate(sizes, schedule, where);

@@ -209,7 +209,7 @@ private:
 ///         is wrong. Forward: the record of the stage before is on the device, its own nowhere. Backward: from the last
 ///         stage to the first, each once; its own record, saving, and the one before are on the device. Drop and
 ///         offload: the record is on the device. Fetch: it is on the host. At the end nothing is held.
-/// Cost:   proportional to stages and ops.
+/// Cost:   proportional to stages and ops. Threads: any; the host alone. Example: examples/deep_plan.hpp
 [[nodiscard]] inline chain_run simulate(chain const& c, chain_schedule const& schedule,
                                         place where = place::here()) {
     detail::chain_simulator simulator{c, where};

@@ -178,7 +178,7 @@ public:
     }
 
 private:
-    __extension__ typedef unsigned __int128 wide;
+    __extension__ typedef unsigned __int128 wide;  // NOLINT(modernize-use-using)
 
     [[nodiscard]] std::size_t row_count(place where) const {
         auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));

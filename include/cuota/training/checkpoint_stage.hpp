@@ -29,40 +29,46 @@ namespace cuota::inline v0 {
 /// `is_saving()`. In backward: `input`, `result`, `saved`, `scratch`, `output_gradient` and `input_gradient`, where
 /// there is one: the first stage makes none, and the last one gets none.
 /// Throws: misuse when a value is asked for as a type of which its bytes are no whole number.
+/// Threads: one at a time. Cost: a value; nothing is asked of the device.
+/// Example: examples/deep_network.hpp
 class stage_run {
 public:
     /// Where the values of one call lie. Null, and 0 bytes, for what this call does not have.
     struct values {
+        /// One value's memory on the device.
         struct range {
-            std::byte* at = nullptr;
-            std::size_t bytes = 0;
+            std::byte* at = nullptr;  ///< on the device
+            std::size_t bytes = 0;    ///< size
         };
-        range input{};
-        range output{};
-        range saved{};
-        range scratch{};
-        range output_gradient{};
-        range input_gradient{};
+        range input{};            ///< of the stage before, or the chain's
+        range output{};           ///< what forward writes and backward reads
+        range saved{};            ///< besides those, from a saving forward on
+        range scratch{};          ///< this call's alone
+        range output_gradient{};  ///< what backward is given; none for the last stage
+        range input_gradient{};   ///< what backward makes; none for the first stage
     };
     /// Which call it is.
     struct call {
-        tag name{};              ///< the stage's
-        std::size_t stage = 0;   ///< its number in the chain
-        std::size_t part = 0;    ///< which part of the batch: a pipeline's micro-batch
-        std::uint64_t seed = 0;  ///< of the stage in this step: recomputing it draws the same numbers
-        bool is_backward = false;
-        bool is_saving = false;
-        bool is_recomputation = false;
+        tag name{};                     ///< the stage's
+        std::size_t stage = 0;          ///< its number in the chain
+        std::size_t part = 0;           ///< which part of the batch: a pipeline's micro-batch
+        std::uint64_t seed = 0;         ///< of the stage in this step: recomputing it draws the same numbers
+        bool is_backward = false;       ///< a call of `backward`
+        bool is_saving = false;         ///< forward, for a backward run: `saved` is there
+        bool is_recomputation = false;  ///< ran forward in this step before
     };
 
+    /// Made by the executors, or by a stage that runs another on values of its own.
     stage_run(stream_ref s, call const& which, values const& memory) noexcept
         : stream_{s}, call_{which}, values_{memory} {}
 
-    [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+    [[nodiscard]] stream_ref stream() const noexcept { return stream_; }  ///< to enqueue all work on
     /// All of it, for a stage that stands around another and runs it on other values.
     [[nodiscard]] call const& which() const noexcept { return call_; }
-    [[nodiscard]] values const& memory() const noexcept { return values_; }
+    [[nodiscard]] values const& memory() const noexcept { return values_; }  ///< where its values lie
+    /// Its number in the chain, from 0.
     [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
+    /// Which micro-batch of a pipeline, from 0.
     [[nodiscard]] std::size_t part() const noexcept { return call_.part; }
     /// What random numbers of this stage are to depend on, as those of dropout: it differs from stage to stage, part to
     /// part and step to step, and is the same whenever the stage is run again for its backward run.
@@ -135,22 +141,24 @@ private:
 /// same input and seed it writes the same, bit for bit. `backward` enqueues what writes all of `input_gradient` where
 /// there is one; gradients of parameters are the stage's own affair: it adds to them. The last stage is the loss.
 /// Neither may keep what `run` gives. Both run on the thread that runs the chain.
+/// Example: examples/deep_network.hpp
 struct checkpoint_stage {
-    tag name{};
-    std::size_t output_bytes = 0;
+    tag name{};                        ///< for messages and accounts
+    std::size_t output_bytes = 0;      ///< of what forward gives to the next stage
     std::size_t saved_bytes = 0;       ///< kept from a saving forward to backward, besides input and output
     std::size_t forward_scratch = 0;   ///< alive in forward alone
     std::size_t backward_scratch = 0;  ///< alive in backward alone
-    std::function<void(stage_run const&)> forward{};
-    std::function<void(stage_run const&)> backward{};
+    std::function<void(stage_run const&)> forward{};   ///< see above; has to be there
+    std::function<void(stage_run const&)> backward{};  ///< see above; has to be there
     /// Of the gradient of the output; by default as many as the output.
     std::optional<std::size_t> gradient_bytes{};
 
+    /// Bytes, of the output's gradient.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
 /// The sizes of stages as a chain, for planning: each rounded up to `granule`, as the resource counts it that the values
-/// will come from. Times are 1 each; `measure_stages` finds real ones.
+/// will come from. Times are 1 each; `measure_stages` finds real ones. Throws: misuse for a granule that is no power of two.
 [[nodiscard]] inline chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule) {
     chain c;
     for (checkpoint_stage const& s : stages) {

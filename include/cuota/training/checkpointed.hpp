@@ -33,7 +33,10 @@ namespace cuota::inline v0 {
 /// Order:   a step is enqueued on the stream of construction, copies to and from the host on two of its own; nothing
 ///          waits on the host.
 /// Threads: one at a time. It stays where it is made.
+/// Units:   bytes, rounded up to the granule of each source.
 /// Cost:    of a run: some allocations and two calls a stage and recomputation, no synchronisation.
+/// Throws:  as each says; nothing stays held then.
+/// Example: examples/train_deep.hpp
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {
 public:
@@ -58,6 +61,7 @@ public:
     void run(device_span<T const> input, std::uint64_t seed, place where = place::here()) {
         run({reinterpret_cast<std::byte*>(const_cast<T*>(input.data())), input.bytes()}, seed, where);
     }
+    /// The same.
     template <class T>
     void run(device_span<T> input, std::uint64_t seed, place where = place::here()) {
         run(device_span<T const>{input}, seed, where);
@@ -67,7 +71,7 @@ public:
     [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }
     /// The bytes of `host` that are held as long as this lives.
     [[nodiscard]] std::size_t host_bytes() const noexcept { return store_.bytes(); }
-    [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }
+    [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as given
 
 private:
     void run(stage_run::values::range input, std::uint64_t seed, place where) {

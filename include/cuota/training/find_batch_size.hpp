@@ -44,7 +44,8 @@ struct batch_search_options {
 
 /// A size that was run.
 struct tried_batch {
-    std::size_t batch = 0;
+    std::size_t batch = 0;  ///< samples
+    /// False: it was refused on some rank, or would have left less free than keep_free.
     bool has_fitted = false;
 };
 
@@ -56,7 +57,7 @@ struct batch_search {
     std::vector<tried_batch> tried{};    ///< in order; no size twice
     std::optional<batch_fit> planned{};  ///< what the plan said on this rank
 
-    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }
+    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< how often the step was run
     /// False when a size was refused though a larger one fitted: one larger yet may fit, and what fitted may not again.
     [[nodiscard]] bool is_monotone() const noexcept {
         return smallest_refused == 0 || smallest_refused > largest_fitted;
@@ -270,6 +271,8 @@ private:
 ///          that was not refused itself, an out_of_memory that names one that was. misuse; rank_gone; what a try throws.
 /// Cost:    1 try when a plan is right. Else at most bit_width(largest / multiple_of) + 1 with a plan, twice as many and
 ///          1 without; bit_width more where a margin meets sizes that do not fit though larger ones do.
+/// Threads: runs the step on the calling one.
+/// Example: examples/deep_plan.hpp
 template <std::invocable<std::size_t> Try>
 [[nodiscard]] batch_search find_batch_size(Try&& attempt, batch_search_options const& options,
                                            place where = place::here()) {

@@ -52,6 +52,7 @@ concept reduce_link = std::movable<L> &&
     link.check();
 };
 
+/// How gradients are packed for their sums: gradient_buckets.
 struct bucket_options {
     std::size_t bytes = std::size_t{4}
                         << 20U;  ///< of a bucket: some, so that the first is soon full; not too few
@@ -59,7 +60,7 @@ struct bucket_options {
     /// What the slots stand in: pinned for a link of the host, a device's for one of the device; with a budget it is
     /// budgeted<pinned_memory>{budget}.
     any_resource memory = pinned_memory{};
-    tag name = "gradient buckets";
+    tag name = "gradient buckets";  ///< for messages and accounts
 };
 
 /// The gradients of a step, replaced by their sums over all ranks.
@@ -83,7 +84,9 @@ struct bucket_options {
 /// When the backward run is refused memory on one rank, that rank gives zeros for what is left, so that nobody is left in
 /// a sum; then all agree on how it went, and all throw. The gradients are of no use then; the next step begins anew.
 /// Threads: one at a time, as the link and the agreement.
-/// Cost:    one question a step, beside the sums.
+/// Cost:    one question a step, beside the sums; a copy to a slot and back for each gradient.
+/// Throws:  as each says. After a failure of the link every use is a misuse.
+/// Example: examples/train_ranks.cpp
 template <reduce_link Link>
 class gradient_buckets {
     using staging = std::conditional_t<Link::on_device, device_buffer<float>, pinned_buffer<float>>;
@@ -108,6 +111,7 @@ public:
     gradient_buckets& operator=(gradient_buckets const&) = delete;
     ~gradient_buckets() { rt::drain(comm_); }  // no copy goes on to or from the slots
 
+    /// In a step; what comes last may fill one in part.
     [[nodiscard]] std::size_t buckets() const noexcept { return layout_.size(); }
     /// Of all slots.
     [[nodiscard]] std::size_t bytes() const noexcept {

@@ -28,7 +28,7 @@ struct loss_scaler_options {
 
 /// Where a loss_scaler is between two steps, to be saved beside a checkpoint.
 struct loss_scaler_state {
-    float scale = 0;
+    float scale = 0;               ///< a power of two, where the options are
     std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
 
     /// One line, for `parse`.
@@ -42,6 +42,7 @@ struct loss_scaler_state {
     /// Throws: misuse when that is not what `text` makes of a scale that is finite and above 0.
     [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
 
+    /// In both.
     friend bool operator==(loss_scaler_state const&, loss_scaler_state const&) noexcept = default;
 };
 
@@ -85,12 +86,13 @@ enum class scaling_phase {
 /// Other than torch's it has a floor, below which a run that overflows for ever would drive the scale to 0, and a finite
 /// ceiling. Factors are applied in double, and the scale rounded to float. With several optimisers: one decision for all.
 /// Pure host state; a value. Threads: as an int. Throws: misuse for calls out of turn; unchanged then.
+/// Example: examples/train_deep.hpp
 class loss_scaler {
 public:
-    using options = loss_scaler_options;
-    using state_type = loss_scaler_state;
+    using options = loss_scaler_options;   ///< as other classes call theirs
+    using state_type = loss_scaler_state;  ///< what state() gives
 
-    loss_scaler() = default;
+    loss_scaler() = default;  ///< with the options' defaults
     /// Throws: misuse for options that make no sense, named by their number.
     explicit loss_scaler(options const& o, place where = place::here()) : options_{o} {
         check_options(where);
@@ -103,7 +105,7 @@ public:
     [[nodiscard]] double inverse() const noexcept { return 1.0 / static_cast<double>(scale_); }
     /// Good steps in a row since the scale last changed or would have.
     [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
-    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }
+    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< what may be called now
     /// True when the next overflow will not lower the scale: if it goes on, the scale is not what is wrong.
     [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
 

@@ -27,6 +27,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Move-only. A working copy is not handed out while it is older than the masters.
 /// Order:   of the streams that are given. Threads: as device_buffer.
 /// Throws:  as device_buffer; a refusal leaves nothing behind. Operations that throw change nothing.
+/// Cost:    6 bytes a weight; `refresh` is one kernel.
 template <stored_half Half>
 class master_weights {
 public:
@@ -51,9 +52,10 @@ public:
         if (!masters || !working) return unlimited;
         return checked_add(round_up(*masters, granule), round_up(*working, granule)).value_or(unlimited);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return masters_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return masters_.size(); }  ///< weights
+    /// Of both copies.
     [[nodiscard]] std::size_t bytes() const noexcept { return masters_.bytes() + working_.bytes(); }
-    [[nodiscard]] stream_ref home() const noexcept { return masters_.home(); }
+    [[nodiscard]] stream_ref home() const noexcept { return masters_.home(); }  ///< where both are given back
 
     /// The masters, for work on s that updates them. `refresh` comes next.
     [[nodiscard]] lease<float> write(stream_ref s, place where = place::here()) {
@@ -77,7 +79,7 @@ public:
     /// False between `write` and `refresh`.
     [[nodiscard]] bool is_fresh() const noexcept { return !written_; }
 
-    /// The working copy is the masters, rounded to nearest, in order of s.
+    /// The working copy is the masters, rounded to nearest, in order of s. Throws: misuse, cuda_error.
     void refresh(stream_ref s, place where = place::here()) {
         cast(s, masters_, working_, where);
         written_.reset();

@@ -99,6 +99,8 @@ struct link_times {
 /// scale nothing: times are compared with each other only.
 /// Order:   waits on the host for every step. Throws: what the memory, the stages and the device throw, and nothing stays
 ///          held; misuse for no steps or no stages.
+/// Threads: runs the stages on the calling one. Cost: `steps` + 1 steps.
+/// Example: examples/train_deep.hpp
 template <class T>
 [[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,
                                    stream_ref on, any_resource memory, std::size_t steps = 5,

@@ -19,10 +19,11 @@ namespace cuota::inline v0 {
 /// that is the mean over the part is multiplied by it before the backward run: then the gradients that are added up are
 /// those of the mean over the whole batch. A loss that is a sum over samples is divided by `of`, or left as it is.
 struct micro_batch {
-    std::size_t first = 0;
-    std::size_t count = 0;
-    std::size_t of = 0;
+    std::size_t first = 0;  ///< index of its first sample in the batch
+    std::size_t count = 0;  ///< samples
+    std::size_t of = 0;     ///< samples of the whole batch
 
+    /// One past its last sample.
     [[nodiscard]] constexpr std::size_t end() const noexcept { return first + count; }
     /// Where gradients are set to zero: here, and nowhere else.
     [[nodiscard]] constexpr bool is_first() const noexcept { return first == 0; }
@@ -33,6 +34,7 @@ struct micro_batch {
     [[nodiscard]] constexpr T weight() const noexcept {
         return static_cast<T>(static_cast<double>(count) / static_cast<double>(of));
     }
+    /// In all three.
     friend constexpr bool operator==(micro_batch const&, micro_batch const&) noexcept = default;
 };
 
@@ -48,57 +50,72 @@ struct micro_batch {
 /// It is of one batch: a window never spans two, nor the end of an epoch, whatever the number of batches.
 /// A random access range of values; constexpr; allocates nothing. A copy is two numbers, and iterators outlive it.
 /// No samples have no parts.
+/// Threads: a value; any. Example: examples/train_deep.hpp
 class micro_batches {
 public:
+    /// Random access; makes what it gives. Constant cost throughout; constexpr; outlives its range.
     class iterator {
     public:
-        using iterator_concept = std::random_access_iterator_tag;
+        using iterator_concept = std::random_access_iterator_tag;  ///< by C++20's concepts
+        /// By C++17's rules, which want references.
         using iterator_category = std::input_iterator_tag;  // it makes what it gives
-        using value_type = micro_batch;
-        using difference_type = std::ptrdiff_t;
-        using reference = micro_batch;
-        using pointer = void;
+        using value_type = micro_batch;                     ///< a part
+        using difference_type = std::ptrdiff_t;             ///< counts parts
+        using reference = micro_batch;                      ///< by value
+        using pointer = void;                               ///< there is none
 
-        constexpr iterator() noexcept = default;
+        constexpr iterator() noexcept = default;  ///< of no range: only to be assigned to
+        /// Undefined behind the last.
         [[nodiscard]] constexpr micro_batch operator*() const noexcept { return part(n_, micro_, index_); }
+        /// The part i further on.
         [[nodiscard]] constexpr micro_batch operator[](difference_type i) const noexcept {
             return *(*this + i);
         }
+        /// By so many parts.
         constexpr iterator& operator+=(difference_type by) noexcept {
             index_ += static_cast<std::size_t>(by);  // modulo 2^64, as it has to be
             return *this;
         }
+        /// Back by so many.
         constexpr iterator& operator-=(difference_type by) noexcept {
             index_ -= static_cast<std::size_t>(by);
             return *this;
         }
-        constexpr iterator& operator++() noexcept { return *this += 1; }
-        constexpr iterator& operator--() noexcept { return *this -= 1; }
+        constexpr iterator& operator++() noexcept { return *this += 1; }  ///< the next
+        constexpr iterator& operator--() noexcept { return *this -= 1; }  ///< the one before
+        /// The same; returns where it was.
         constexpr iterator operator++(int) noexcept {
             iterator const before = *this;
             ++*this;
             return before;
         }
+        /// The same; returns where it was.
         constexpr iterator operator--(int) noexcept {
             iterator const before = *this;
             --*this;
             return before;
         }
+        /// That many parts further on.
         [[nodiscard]] friend constexpr iterator operator+(iterator at, difference_type by) noexcept {
             return at += by;
         }
+        /// The same.
         [[nodiscard]] friend constexpr iterator operator+(difference_type by, iterator at) noexcept {
             return at += by;
         }
+        /// That many parts back.
         [[nodiscard]] friend constexpr iterator operator-(iterator at, difference_type by) noexcept {
             return at -= by;
         }
+        /// Parts from b to a.
         [[nodiscard]] friend constexpr difference_type operator-(iterator a, iterator b) noexcept {
             return static_cast<difference_type>(a.index_ - b.index_);
         }
+        /// Of one range.
         [[nodiscard]] friend constexpr bool operator==(iterator a, iterator b) noexcept {
             return a.index_ == b.index_;
         }
+        /// Of one range, by position.
         [[nodiscard]] friend constexpr std::strong_ordering operator<=>(iterator a, iterator b) noexcept {
             return a.index_ <=> b.index_;
         }
@@ -124,7 +141,7 @@ public:
     [[nodiscard]] constexpr std::size_t size() const noexcept {
         return n_ / micro_ + (n_ % micro_ == 0 ? 0 : 1);  // n + micro - 1 could be more than there is
     }
-    [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }
+    [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }  ///< a batch of no samples
     /// The samples of the batch.
     [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }
     /// Throws: misuse for a part that is not there.
@@ -132,7 +149,9 @@ public:
         if (i >= size()) throw misuse{"micro_batches: part " + count_text(i) + " of " + count_text(size())};
         return part(n_, micro_, i);
     }
+    /// At the first part.
     [[nodiscard]] constexpr iterator begin() const noexcept { return {n_, micro_, 0}; }
+    /// Behind the last.
     [[nodiscard]] constexpr iterator end() const noexcept { return {n_, micro_, size()}; }
 
 private:

@@ -67,6 +67,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Cost:    4 bytes of the resource; a kernel a span, which reads what it looks at once.
 class non_finite_check {
 public:
+    /// Nothing was found yet. Takes 4 bytes.
     non_finite_check(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
         : flag_{home, memory, name, where} {}
 
@@ -74,9 +75,11 @@ public:
     void look(stream_ref s, device_span<float const> at, place where = place::here()) {
         look_through(s, at, where);
     }
+    /// 16 bits a number.
     void look(stream_ref s, device_span<half const> at, place where = place::here()) {
         look_through(s, at, where);
     }
+    /// 16 bits a number.
     void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here()) {
         look_through(s, at, where);
     }
@@ -87,9 +90,11 @@ public:
     void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here()) {
         multiply(s, gradients, inverse, where);
     }
+    /// 16 bits a number.
     void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here()) {
         multiply(s, gradients, inverse, where);
     }
+    /// 16 bits a number.
     void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here()) {
         multiply(s, gradients, inverse, where);
     }

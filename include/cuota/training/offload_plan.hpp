@@ -159,6 +159,7 @@ private:
 /// The least room in which offload_plan finds a plan: what the records of a stage and of the one before take, gradients
 /// and scratch with them, at the stage where that is most. Bytes.
 /// Throws: misuse for a chain that is none. Cost: proportional to the stages.
+/// Threads: any.
 [[nodiscard]] inline std::size_t least_offload_bytes(chain const& c, place where = place::here()) {
     c.check(where);
     detail::offload_planner const planner{c, 0};
@@ -179,6 +180,7 @@ private:
 /// Throws: out_of_memory where the room is less than least_offload_bytes: `asked` is that, and the cause names the
 ///         stage; misuse for a chain that is none.
 /// Cost:   L stages: some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
+/// Threads: any; the host alone. Example: examples/deep_plan.hpp
 [[nodiscard]] inline chain_schedule offload_plan(chain const& c, std::size_t room,
                                                  place where = place::here()) {
     chain_schedule everything = store_all_plan(c, where);

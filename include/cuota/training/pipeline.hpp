@@ -34,8 +34,10 @@ namespace cuota::inline v0 {
 /// Order:   a step starts on every device in order of its stream, and is over there for what is enqueued on it later: for
 ///          work on the gradients of other devices, wait for their streams. The host waits for nothing.
 /// Threads: one at a time. It stays where it is made.
+/// Units:   bytes, rounded up to the granule of each device's memory.
 /// Cost:    of a step: some allocations and two calls a stage and micro-batch, one copy each way for each cut.
 /// Follows Huang et al. 2019 (GPipe) and Narayanan et al. 2019 (PipeDream's order).
+/// Throws:  as each says; nothing stays held then.
 class pipeline {
 public:
     /// `first`: the first stage of each device, as placement::cuts gives it. Throws: misuse for cuts that are none, another
@@ -69,6 +71,7 @@ public:
 
     /// The most bytes that each device holds at once in a step, as pipeline_peaks says.
     [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
+    /// Of a step, over all devices.
     [[nodiscard]] pipeline_schedule const& order() const noexcept { return order_; }
 
 private:
@@ -106,6 +109,7 @@ private:
     [[nodiscard]] static std::vector<chain> chains(std::vector<checkpoint_stage> const& stages,
                                                    std::vector<pipeline_device> const& devices) {
         std::vector<chain> all;
+        all.reserve(devices.size());
         for (pipeline_device const& d : devices) all.push_back(chain_of(stages, d.memory.granule()));
         return all;
     }

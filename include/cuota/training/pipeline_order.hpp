@@ -14,11 +14,11 @@ namespace cuota::inline v0 {
 
 /// One device's run of its stages over one micro-batch.
 struct pipeline_act {
-    std::size_t device = 0;
-    std::size_t part = 0;  ///< which micro-batch
-    bool is_backward = false;
+    std::size_t device = 0;    ///< its number, from 0
+    std::size_t part = 0;      ///< which micro-batch
+    bool is_backward = false;  ///< false: forward
 
-    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;
+    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;  ///< in all three
 };
 
 /// What all devices do, each in the order in which it stands here; nothing stands before what it needs.
@@ -67,6 +67,7 @@ private:
 /// every device, so gradients are summed in the order of a loop over them. As long as GPipe's order, with min(M, D - d)
 /// micro-batches kept where that keeps M. Follows Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
 /// Throws: misuse for no devices or no micro-batches. Cost: some (M + D) D steps.
+/// Threads: any.
 [[nodiscard]] inline pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
                                                       place where = place::here()) {
     if (devices == 0 || micro_batches == 0)

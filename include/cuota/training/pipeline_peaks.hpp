@@ -116,6 +116,7 @@ private:
 /// placement::cuts gives it. Parameters and their gradients are the stages' own, and not counted.
 /// Units:  bytes, by device. Throws: misuse for cuts or numbers that are none, and sizes that overflow.
 /// Cost:   (M + D) D + M L steps.
+/// Threads: any.
 [[nodiscard]] inline std::vector<std::size_t> pipeline_peaks(chain const& c,
                                                              std::vector<std::size_t> const& first,
                                                              std::size_t micro_batches,

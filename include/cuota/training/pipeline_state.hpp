@@ -22,8 +22,8 @@ namespace cuota::inline v0 {
 
 /// A device of a pipeline: the stream that its work is enqueued on, of that device, and where its values come from.
 struct pipeline_device {
-    stream_ref on;
-    any_resource memory;
+    stream_ref on;        ///< that its work is enqueued on
+    any_resource memory;  ///< that its values come from
 };
 
 namespace detail {

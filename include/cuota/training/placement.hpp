@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 /// One layer, or as many as must stay together.
 struct placed_layer {
-    tag name{};
+    tag name{};             ///< for messages and text()
     std::size_t bytes = 0;  ///< that it takes however it is run: weights, gradients, optimiser state
     std::size_t micro_batch_bytes = 0;  ///< that it keeps of each micro-batch between forward and backward
     double time = 1;                    ///< forward and backward of a micro-batch, at speed 1; in any unit
@@ -29,7 +29,7 @@ struct placed_layer {
 
 /// A device of the pipeline.
 struct placement_device {
-    tag name{};
+    tag name{};                    ///< for messages and text()
     std::size_t room = unlimited;  ///< bytes that it may take
     double speed = 1;              ///< times are divided by it
 
@@ -44,9 +44,14 @@ struct placement_device {
 };
 
 /// What is to be small at the device where it is largest.
-enum class placement_balance { time, memory };
+enum class placement_balance {
+    time,   ///< time(): the slowest device's
+    memory  ///< bytes(): the fullest device's
+};
 
+/// What place_layers is to aim at.
 struct placement_options {
+    /// Time: the slowest device is as fast as it can be; memory: the fullest is as empty.
     placement_balance balance = placement_balance::time;
     /// Of a step. Of so many a device keeps as many at once as there are devices in use from it on, as pipeline_order
     /// has it: the first the most.
@@ -57,9 +62,9 @@ struct placement_options {
 struct placement {
     /// What one device gets: layers first to first + count.
     struct share {
-        placement_device on{};
-        std::size_t first = 0;
-        std::size_t count = 0;
+        placement_device on{};  ///< as it was given
+        std::size_t first = 0;  ///< its first layer, by number
+        std::size_t count = 0;  ///< layers; 0: the device is not used
         std::size_t live = 0;   ///< micro-batches that it keeps at once
         std::size_t bytes = 0;  ///< with those
         double time = 0;        ///< of one micro-batch
@@ -78,11 +83,13 @@ struct placement {
         for (share const& s : shares) most = std::max(most, s.bytes);
         return most;
     }
+    /// On all devices.
     [[nodiscard]] std::size_t layers() const noexcept {
         std::size_t sum = 0;
         for (share const& s : shares) sum += s.count;
         return sum;
     }
+    /// Those that got a layer.
     [[nodiscard]] std::size_t devices_in_use() const noexcept {
         std::size_t sum = 0;
         for (share const& s : shares) sum += s.count != 0;
@@ -322,6 +329,9 @@ inline std::string placement::text() const {
 /// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
 ///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
 /// Cost:    at most D² L²/2 steps for L layers on D devices.
+/// Example:
+///     using cuota::placement_device;
+///     auto const where = place_layers(layers, {placement_device::of(gpu0), placement_device::of(gpu1)});
 [[nodiscard]] inline placement place_layers(std::vector<placed_layer> const& layers,
                                             std::vector<placement_device> const& devices,
                                             placement_options const& how = {}, place where = place::here()) {

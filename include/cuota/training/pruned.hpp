@@ -37,7 +37,7 @@ class pruned {
     static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
 
 public:
-    using value_type = T;
+    using value_type = T;  ///< of a number as it is unpacked
 
     /// Of what is larger than `threshold` in magnitude, and of NaNs. Waits for s.
     /// Throws: misuse for a threshold below 0 or none.
@@ -67,12 +67,14 @@ public:
         if (!kept || !sum) return unlimited;
         return checked_add(*sum, round_up(*kept, granule)).value_or(unlimited);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< numbers, with those that are zero
+    /// Numbers that are kept.
     [[nodiscard]] std::size_t survivors() const noexcept { return packed_.size(); }
+    /// On the device, in three buffers.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return words_.bytes() + ranks_.bytes() + packed_.bytes();
     }
-    [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }
+    [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }  ///< the stream of pack
     /// The survivors in their order, for work on s that reads them.
     [[nodiscard]] lease<T const> packed(stream_ref s, place where = place::here()) const {
         return packed_.read(s, where);
@@ -90,11 +92,13 @@ public:
                        "pruned::unpack", where);
     }
 
+    /// Takes the memory; the other one has no numbers then.
     pruned(pruned&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           words_{std::move(other.words_)},
           ranks_{std::move(other.ranks_)},
           packed_{std::move(other.packed_)} {}
+    /// Gives its own memory back first, in order of its home stream and its uses; then as above.
     pruned& operator=(pruned&& other) noexcept {
         if (this == &other) return *this;
         count_ = std::exchange(other.count_, 0);

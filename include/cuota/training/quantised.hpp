@@ -73,7 +73,7 @@ class quantised {
     static_assert(Block != 0, "a block has a number at least");
 
 public:
-    using value_type = T;
+    using value_type = T;  ///< of a number as it is stored and loaded
 
     /// count zeros.
     quantised(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
@@ -85,12 +85,14 @@ public:
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return detail::coded_bytes(count, Block, granule);
     }
+    /// Of Block numbers each; the last may be shorter.
     [[nodiscard]] static constexpr std::size_t blocks(std::size_t count) noexcept {
         return count / Block + (count % Block != 0 ? 1 : 0);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return codes_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return codes_.size(); }  ///< numbers
+    /// Of codes and steps.
     [[nodiscard]] std::size_t bytes() const noexcept { return codes_.bytes() + steps_.bytes(); }
-    [[nodiscard]] stream_ref home() const noexcept { return codes_.home(); }
+    [[nodiscard]] stream_ref home() const noexcept { return codes_.home(); }  ///< where both are given back
 
     /// Replaces all numbers.
     void store(stream_ref s, device_span<T const> from, place where = place::here()) {

@@ -23,11 +23,11 @@ namespace cuota::inline v0 {
 
 /// A step of AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019). Its defaults are torch's.
 struct adamw_options {
-    double learning_rate = 1e-3;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 0.01;
+    double learning_rate = 1e-3;  ///< factor of a step; 0 or above
+    double beta1 = 0.9;           ///< of the mean of gradients: 0 to less than 1
+    double beta2 = 0.999;         ///< of the mean of their squares: 0 to less than 1
+    double epsilon = 1e-8;        ///< above 0: added to the root
+    double weight_decay = 0.01;   ///< decoupled, times the learning rate; 0 or above
 };
 
 namespace detail {
@@ -209,11 +209,12 @@ public:
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return checked_mul(2, detail::coded_bytes(count, Block, granule)).value_or(unlimited);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return first_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return first_.size(); }  ///< parameters
+    /// Of both moments.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return first_.bytes() + first_steps_.bytes() + root_.bytes() + root_steps_.bytes();
     }
-    [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }
+    [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< where they are given back
     /// Steps that were enqueued.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 

@@ -56,6 +56,7 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 /// Its weight is exact, as a micro_batch's is: a mean over this rank's samples times the weight, summed over the ranks, is
 /// the mean over the whole batch; and so are the gradients. A loss that is a sum over samples is divided by `of`.
 /// Throws: misuse when no rank has any sample; what the agreement throws. Cost: one question.
+/// Threads: as the agreement. Example: see gradient_buckets.
 [[nodiscard]] inline micro_batch part_of_ranks(agreement& ranks, std::size_t count,
                                                place where = place::here()) {
     std::vector<std::uint64_t> const counts = ranks.values(count, "samples of a step", where);

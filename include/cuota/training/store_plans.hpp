@@ -48,6 +48,7 @@ inline void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t 
 
 /// Keeps the records of all stages: no stage is run twice, and nothing needs more memory.
 /// Throws: misuse for a chain that is none.
+/// Threads: any. Cost: proportional to the stages.
 [[nodiscard]] inline chain_schedule store_all_plan(chain const& c, place where = place::here()) {
     c.check(where);
     return detail::segment_plan(c.stages.size(), 1);
@@ -61,6 +62,7 @@ inline void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t 
 /// no room: simulate tells what it takes. A chain_plan in that room is never slower.
 ///
 /// Throws: misuse for a chain that is none. Cost: the square of the number of stages.
+/// Threads: any.
 [[nodiscard]] inline chain_schedule sqrt_plan(chain const& c, place where = place::here()) {
     chain_schedule best = store_all_plan(c, where);
     chain_run least = simulate(c, best, where);

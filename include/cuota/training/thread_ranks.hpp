@@ -122,6 +122,8 @@ private:
 /// The deadline has to be longer than ranks are ever apart: the longest step and its first run, with a good margin.
 /// Shared state: copies are the same group, which lives as long as one of its agreements.
 /// Threads: any.
+/// Cost:    a lock and a wake of all that wait, for each question.
+/// Throws:  as each says; rank_gone from the agreements.
 class thread_ranks {
 public:
     /// Throws: misuse for no ranks, and a deadline that is not in the future.
@@ -135,7 +137,7 @@ public:
         meeting_ = std::make_shared<detail::meeting>(ranks, deadline);
     }
 
-    [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
+    [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
     /// This rank's part, for its thread. Throws: misuse for a rank that is not in the group, or that has joined before.
     [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const {

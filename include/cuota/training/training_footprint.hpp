@@ -32,7 +32,7 @@ enum class state_storage {
 
 /// One layer of a network.
 struct training_layer {
-    tag name{};
+    tag name{};                  ///< for the lines' names; empty: by number
     std::size_t parameters = 0;  ///< how many weights
     std::size_t activations =
         0;  ///< numbers that it keeps of each sample until its backward run, as its input
@@ -43,9 +43,9 @@ struct training_layer {
 
 /// How a network is trained.
 struct training_options {
-    optimiser_kind optimiser = optimiser_kind::adam;
-    state_storage state = state_storage::floats;
-    std::size_t quantised_block = 256;  ///< numbers for which there is one scale
+    optimiser_kind optimiser = optimiser_kind::adam;  ///< what it remembers of each weight
+    state_storage state = state_storage::floats;      ///< how that is stored
+    std::size_t quantised_block = 256;                ///< numbers for which there is one scale
     bool master_weights = true;  ///< of weights of 16 bits that the optimiser changes it keeps a float copy
     bool float_gradients =
         false;  ///< gradients of 16-bit weights are floats: for sums over many micro-batches

@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-__extension__ typedef unsigned __int128 wide_count;
+__extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-using)
 
 /// n over k; `unlimited` when that is more than a std::size_t holds.
 [[nodiscard]] constexpr std::size_t choose(std::size_t n, std::size_t k) noexcept {
@@ -72,6 +72,7 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
 /// smallest number for which C(slots + r, slots) >= stages, r stages - C(slots + r, r - 1) (Griewank and Walther,
 /// "Algorithm 799: revolve", 2000). It is what simulate counts as `recomputed` of the uniform_plan.
 /// `unlimited` for more than a std::size_t holds. Throws: misuse for no stages and for no slots.
+/// Threads: any. Cost: a logarithm of the stages, times the slots.
 [[nodiscard]] inline std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
                                                   place where = place::here()) {
     if (stages == 0) throw misuse{"a chain has no stages", where};
@@ -95,6 +96,7 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
 ///
 /// Throws: misuse for no stages and for no slots.
 /// Cost:   that of the schedule: stages + revolve_forwards(stages, slots) runs.
+/// Threads: any. Example: auto const run = cuota::simulate(sizes, cuota::uniform_plan(sizes.stages.size(), 4));
 [[nodiscard]] inline chain_schedule uniform_plan(std::size_t stages, std::size_t slots,
                                                  place where = place::here()) {
     (void)revolve_forwards(stages, slots, where);  // what it refuses

@@ -29,9 +29,9 @@ enum class retry_from {
 
 /// How with_retry goes on. Sizes are samples.
 struct retry_options {
-    std::size_t largest = 0;   ///< of a part, to begin with; 0: the whole batch
-    std::size_t smallest = 1;  ///< of a part: when one of that size is refused, so is the batch
-    retry_from from = retry_from::begin;
+    std::size_t largest = 0;              ///< of a part, to begin with; 0: the whole batch
+    std::size_t smallest = 1;             ///< of a part: when one of that size is refused, so is the batch
+    retry_from from = retry_from::begin;  ///< where it goes on after a refusal
     /// Sets the gradients to zero, and all else that a step adds to. Called before the first part, and again whenever the
     /// batch begins anew. Has to be there for that.
     std::function<void()> begin{};
@@ -151,6 +151,7 @@ private:
 /// Throws:  the refusal of a smallest part, and out_of_memory on the ranks that were not refused; what the step throws
 ///          else; misuse. Gradients may hold a part of the batch then, and nothing that the step took is held.
 /// Cost:    at most log2(n) refusals; with ranks one agreement for each part.
+/// Threads: runs the step on the calling one.
 template <class Step>
     requires detail::retried_step<std::remove_reference_t<Step>> retried
     with_retry(std::size_t n, Step&& step, retry_options const& options, place where = place::here()) {

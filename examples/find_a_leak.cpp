@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Finds a leak: what a step has left behind is named at its end, with tag, size and place.
+///
+/// Expected output:
+///
+///     step 0 gave back what it took
+///     step 1: cuota::misuse: a step of tracked memory trainer ended while 1 allocation is still alive: losses 3.9 KiB (find_a_leak.cpp:31) (find_a_leak.cpp:28)
+///     step 2 gave back what it took
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/tracked.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+using namespace cuota::literals;
+
+int main() {
+    cuota::scoped_pool const pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::tracked const memory{pool.resource(), "trainer"};  // the pool's memory, and who has it
+    cuota::stream const stream;
+    std::vector<cuota::device_buffer<float>> history;
+
+    for (int i = 0; i != 3; ++i) try {
+            auto step = memory.expect_no_growth("a step");
+            {
+                cuota::device_buffer<float> const activations{100'000, stream, memory, "activations"};
+                cuota::device_buffer<float> losses{1000, stream, memory, "losses"};
+                if (i == 1) history.push_back(std::move(losses));  // the accident: it outlives its step
+            }
+            step.close();
+            std::printf("step %d gave back what it took\n", i);
+        } catch (cuota::misuse const& leak) { std::printf("step %d: %s\n", i, leak.what()); }
+}

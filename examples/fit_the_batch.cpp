@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Fits the batch: the largest that a budget has room for is computed before anything runs, and proven by running it.
+///
+/// Expected output:
+///
+///     a batch of 788 fits: 60.1 MiB of 60.2 MiB, and 789 would take 60.2 MiB
+///     a batch of 788 fits (788 was planned): 1 try
+///     a batch of 788 fits, 789 was refused: 20 tries
+#include <cstddef>
+#include <cstdio>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/footprint.hpp>
+#include <cuota/training/find_batch_size.hpp>
+
+using namespace cuota::literals;
+
+int main() {
+    cuota::budget const budget{"trainer", 64_MiB};
+    cuota::budgeted<> const memory{budget};
+    cuota::stream const stream;
+    cuota::device_buffer<float> const weights{1'000'000, stream, memory, "weights"};
+
+    auto const train_step = [&](std::size_t batch) {
+        cuota::device_buffer<float> const activations{10'000 * batch, stream, memory, "activations"};
+        cuota::device_buffer<float> const gradients{10'000 * batch, stream, memory, "gradients"};
+    };
+
+    cuota::footprint step;  // the same, as a plan
+    step.per_sample<float>("activations", 10'000).per_sample<float>("gradients", 10'000);
+    std::puts(step.largest_batch(budget).text().c_str());
+
+    cuota::batch_search const planned =
+        cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget, .plan = &step});
+    std::puts(planned.text().c_str());
+
+    cuota::batch_search const found =  // as if nobody knew what a step takes
+        cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget});
+    std::puts(found.text().c_str());
+}
