@@ -5,7 +5,7 @@
 
 ten_minutes.py SOURCE SCRATCH CMAKE GENERATOR CXX CUDA_INCLUDE SIMULATOR CUDA_TOOLKIT_ROOT [NVCC]
 
-In place of the page's own words stand this machine's compiler, generator and toolkit. What the page compiles as the simulated
+In place of the page's own words stand this machine's compiler, generator and toolkit, and nothing is optimised. What the page compiles as the simulated
 runtime by hand is only looked at, and SIMULATOR, which is built, linked: it takes a minute, and CMake compiles the same sources.
 """
 import pathlib
@@ -19,7 +19,8 @@ import sys
 source, scratch, cmake, generator, cxx, toolkit, simulator, hint, *nvcc = sys.argv[1:]
 here = pathlib.Path(__file__).resolve().parent
 page = pathlib.Path(source) / "docs" / "ten_minutes.md"
-blocks = [(words, text) for words, text, _ in runpy.run_path(str(here / "_snippets.py"))["blocks"](page)]
+blocks = [(words, text.replace("BUILD_TYPE=Release", "BUILD_TYPE=Debug").replace(" -O2 ", " -O0 "))
+          for words, text, _ in runpy.run_path(str(here / "_snippets.py"))["blocks"](page)]
 
 
 def only(*words):

@@ -55,7 +55,7 @@ if "(simulated)" in printed:
 # Between the README's dots may stand anything.
 done = subprocess.run([program.with_name("look"), "--leak"], capture_output=True, text=True, check=True)
 rest = done.stdout
-for part in block("text examples/look.cpp").split("..."):
-    _, found, rest = rest.partition(part.strip())
-    if part.strip() and not found:
+for part in filter(None, map(str.strip, block("text examples/look.cpp").split("..."))):
+    _, found, rest = rest.partition(part)
+    if not found:
         sys.exit(f"examples/look --leak does not print, in its place:\n{part}\nbut\n{done.stdout}")
