@@ -109,6 +109,12 @@ browser: ## the timeline in headless Chromium, at many widths, with 100 and 100'
 	@$(call build,dev,--target make-timeline)
 	@$(call ctest,dev,--label-regex '^browser$$' --output-on-failure)
 
+.PHONY: docs
+docs: ## the pages of docs/ and the reference of all headers as HTML, in build/docs/html
+	@$(SETUP) docs
+	@python3 tests/lint/docs.py --output=build/docs .
+	@echo build/docs/html/index.html
+
 .PHONY: model
 model: ## every order of the threads' steps in larger configurations: minutes
 	@$(SETUP)

@@ -5,7 +5,7 @@
 
 batch.py OUTPUT SOURCE...
 
-What they include comes first, so that within the namespaces nothing is left to include.
+What they include comes first, so that within the namespaces nothing is left to include; but parts of a file (.inc) stay.
 """
 import pathlib
 import re
@@ -14,6 +14,6 @@ import sys
 output, *sources = map(pathlib.Path, sys.argv[1:])
 includes = {}  # in order, each once
 for source in sources:
-    includes |= dict.fromkeys(re.findall(r'^ *# *include *[<"][^\n]*', source.read_text(), flags=re.M))
+    includes |= dict.fromkeys(re.findall(r'^ *# *include *[<"][^\n]*?(?<!\.inc)[>"]', source.read_text(), flags=re.M))
 parts = [f'namespace {re.sub(r"[^a-z0-9]", "_", source.stem)}_test {{\n#include "{source}"\n}}' for source in sources]
 output.write_text("\n".join([*includes, *parts, ""]))

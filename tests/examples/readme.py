@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""The README's first screen is true: its program is part of examples/first.cpp, its refusal is what that prints."""
+"""What the README shows of programs is what they print: first, look and mistake."""
 
 import os
 import pathlib
@@ -12,10 +12,16 @@ import tempfile
 
 root = pathlib.Path(__file__).parents[2]
 program = pathlib.Path(os.environ["CUOTA_TRAIN"]).with_name("first")
-code, refusal = re.findall(r"^```(?:cpp)?\n(.*?)^```$", (root / "README.md").read_text(), re.M | re.S)[:2]
+readme = (root / "README.md").read_text()
 
-if code not in (root / "examples/first.cpp").read_text():
-    sys.exit("the README's program is not in examples/first.cpp, line for line")
+
+def block(kind):
+    found = re.search(f"^```{re.escape(kind)}\n(.*?)^```$", readme, re.M | re.S)
+    return found[1] if found else sys.exit(f"the README has no ```{kind}")
+
+
+code, refusal = block("cpp examples/first.cpp"), block("text examples/first.cpp")
+
 if len([line for line in code.splitlines() if line.strip()]) > 12:
     sys.exit("the README's program has more than 12 lines")
 
@@ -36,7 +42,7 @@ if printed != expected:
 mistake = program.with_name("mistake")
 done = subprocess.run([mistake], capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_ORDER": "fatal"})
 if "(simulated)" in printed:
-    told = re.search(r"^\$ CUOTA_SIM_ORDER=fatal ./mistake\n(.*?)^```$", (root / "README.md").read_text(), re.M | re.S)[1]
+    told = block("text examples/mistake.cpp").removeprefix("$ CUOTA_SIM_ORDER=fatal ./mistake\n")
 
     def plain(text):
         return re.sub(r"0x[0-9a-f]+|\(schedule .*?\)", "", " ".join(text.split()))
@@ -45,3 +51,11 @@ if "(simulated)" in printed:
         sys.exit(f"the README's race is not what the program prints:\n{done.stderr}\nREADME:\n{told}")
     if done.returncode == 0:
         sys.exit("a race that is fatal ended the program well")
+
+# Between the README's dots may stand anything.
+done = subprocess.run([program.with_name("look"), "--leak"], capture_output=True, text=True, check=True)
+rest = done.stdout
+for part in filter(None, map(str.strip, block("text examples/look.cpp").split("..."))):
+    _, found, rest = rest.partition(part)
+    if not found:
+        sys.exit(f"examples/look --leak does not print, in its place:\n{part}\nbut\n{done.stdout}")

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""docs/ten_minutes.md, done as it says: its program, built with CMake and without, prints what the page shows.
+
+ten_minutes.py SOURCE SCRATCH CMAKE GENERATOR CXX CUDA_INCLUDE SIMULATOR CUDA_TOOLKIT_ROOT [NVCC]
+
+In place of the page's own words stand this machine's compiler, generator and toolkit, and nothing is optimised. What the page compiles as the simulated
+runtime by hand is only looked at, and SIMULATOR, which is built, linked: it takes a minute, and CMake compiles the same sources.
+"""
+import pathlib
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+
+source, scratch, cmake, generator, cxx, toolkit, simulator, hint, *nvcc = sys.argv[1:]
+here = pathlib.Path(__file__).resolve().parent
+page = pathlib.Path(source) / "docs" / "ten_minutes.md"
+blocks = [(words, text.replace("BUILD_TYPE=Release", "BUILD_TYPE=Debug").replace(" -O2 ", " -O0 "))
+          for words, text, _ in runpy.run_path(str(here / "_snippets.py"))["blocks"](page)]
+
+
+def only(*words):
+    found = [text for kind, text in blocks if kind == [*words]]
+    if len(found) != 1:
+        sys.exit(f"{page.name} has {len(found)} blocks ```{' '.join(words)}")
+    return found[0]
+
+
+work = pathlib.Path(scratch)
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir(parents=True)
+(work / "cuota").symlink_to(source)
+(work / "mean.cpp").write_text(only("cpp", "mean"))
+(work / "CMakeLists.txt").write_text(only("cmake"))
+expected = only("text", "mean")
+
+
+def run(line):
+    print("$", line, flush=True)
+    done = subprocess.run(line, shell=True, cwd=work, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        sys.exit(f"status {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def check(printed):
+    if printed != expected:
+        sys.exit(f"the program printed\n{printed}\nand {page.name} says\n{expected}")
+
+
+with_cmake, by_hand, by_nvcc = [text.splitlines() for kind, text in blocks if kind == ["sh"]]
+configure, build, program = with_cmake
+run(configure.replace("cmake", shlex.quote(cmake), 1) + f" -G {shlex.quote(generator)} -DCMAKE_CXX_COMPILER={shlex.quote(cxx)}"
+    " -DCUOTA_RUNTIME=SIMULATED" + (f" -DCUDAToolkit_ROOT={shlex.quote(hint)}" if hint else ""))
+run(build.replace("cmake", shlex.quote(cmake), 1))
+check(run(program))
+
+runtime, compile_line, program = (line.replace("/usr/local/cuda/include", shlex.quote(toolkit)) for line in by_hand)
+if not re.match(r"g\+\+ .* -shared .* cuota/include/cuota/simulator/\*\.cpp -o libsimulated\.so$", runtime):
+    sys.exit(f"{page.name} compiles the simulated runtime in another way than by all of its sources: {runtime}")
+(work / "libsimulated.so").symlink_to(simulator)
+run(compile_line.replace("g++", shlex.quote(cxx), 1))
+check(run(f"LD_LIBRARY_PATH={shlex.quote(str(pathlib.Path(simulator).parent))} {program}"))
+
+nvcc = [one for one in nvcc if not one.endswith("NOTFOUND")]
+if nvcc:  # compiled for this machine's GPU there; here for any
+    line = by_nvcc[0].replace("nvcc", shlex.quote(nvcc[0]), 1).replace("-arch=native", "-arch=sm_80")
+    run(line.replace("-o mean", "-o mean_on_gpu"))
+else:
+    print("SKIPPED: nvcc's line (no nvcc on this machine)")
