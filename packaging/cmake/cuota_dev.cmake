@@ -34,6 +34,7 @@ if(CUOTA_SANITIZE)
   target_compile_options(cuota-dev INTERFACE ${sanitize})
 endif()
 
+target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code: under its sanitizers
 target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)

@@ -40,8 +40,8 @@ without("a copy's handle waits for that copy",
         (RING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
 without("the legacy default stream has no view of a batch",
         (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
-without("an event is recorded when it is made", (EVENT, "        record(s);\n    }\n\n    /// The event now", "    }\n\n    /// The event now"), "H4")
-without("no event is made without a record", (EVENT, "    explicit event(stream_ref s) {", "    event() = default;\n    explicit event(stream_ref s) {"),
+without("an event is recorded when it is made", (EVENT, "    record(s);\n}\n\nCUOTA_INLINE void event::record(", "}\n\nCUOTA_INLINE void event::record("), "H4")
+without("no event is made without a record", (EVENT, "    explicit event(stream_ref s);", "    event() = default;\n    explicit event(stream_ref s);"),
         "H4", by_compiler=True)
 without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
 without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")
@@ -152,6 +152,6 @@ without("a loader takes its plan", (MEMORY, "ring_.emplace(plan().host_slots, ",
 without("a loader gives back what it was charged", (MEMORY, "p.account->refund(p.bytes);", "(void)p;"), "H22")
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
-        [(EVENT, "        device_scope const here{\n            s.device()};", "        (void)s;"),
+        [(EVENT, "CUOTA_INLINE event::event(stream_ref s) {\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s) {\n    (void)s;"),
          (STAGE, "        device_scope const here{memory_.where()};\n        stream const& copies", "        stream const& copies")], "H23")
 without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "if (changed_) rt::give_back(", "if (false) rt::give_back("), "H23")

@@ -49,7 +49,8 @@ def option(name):
 
 
 def compile_line():
-    """The compiler and its flags for tests/odr.cpp, by the compile_commands.json that --commands names."""
+    """The compiler and its flags for tests/odr.cpp, by the compile_commands.json that --commands names, every file with its
+    own definitions."""
     entries = json.loads(pathlib.Path(option("commands")).read_text())
     entry = next(e for e in entries if e["file"].endswith("tests/odr.cpp"))
     own = f"-I{pathlib.Path(entry['file']).parents[1] / 'include'}"  # the tree under check puts in its own
@@ -58,7 +59,7 @@ def compile_line():
     for word in words:
         if word in ("-o", "-x", "-c", "-MF", "-MT"):
             next(words)
-        elif word not in ("-MD", own):
+        elif word not in ("-MD", "-DCUOTA_SEPARATE=1", own):
             line.append(word)
     return line
 

@@ -2,9 +2,14 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """What `make mutate` takes out stands there, once: else a rule would go on untested without a word."""
+import pathlib
 import runpy
+import sys
 
 import _lint
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from mutating import places  # noqa: E402
 
 root = _lint.root()
 findings = []
@@ -17,7 +22,7 @@ def rules(folder):
 
 def check(rule, folder, name, text):
     source = root / "include" / "cuota" / name
-    times = source.read_text().count(text) if source.exists() else 0
+    times = len(places(source.read_text(), text)) if source.exists() else 0
     if times != 1:
         findings.append(f"tests/{folder}/mutations.py: {rule!r} takes out of {name} what stands there {times} times: {text!r}")
 

@@ -13,6 +13,7 @@ checker as it was built.
 import json
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS, TENURED_LOCK_MUTATIONS
 
 ALL = {"ledger": LEDGER_MUTATIONS, "front": FRONT_MUTATIONS, "tenured_lock": TENURED_LOCK_MUTATIONS}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from mutating import apply  # noqa: E402
 
 
 def option(name):
@@ -75,13 +78,12 @@ for scenarios, rule, name, old, new in chosen:
     with tempfile.TemporaryDirectory(prefix="mutation-") as where:
         folder = pathlib.Path(where)
         if name:
-            text = (ROOT / "include" / "cuota" / name).read_text()
-            if text.count(old) != 1:
-                findings.append(f"{name} has this text {text.count(old)} times, not once: {old!r}")
-                continue
             path = folder / "cuota" / name
             path.parent.mkdir(parents=True)
-            path.write_text(text.replace(old, new))
+            shutil.copy(ROOT / "include" / "cuota" / name, path)
+            if wrong := apply([(name, old, new)], folder / "cuota"):
+                findings.append(wrong)
+                continue
         end = explore(scenarios, folder)
         good = end.startswith("failed") if name else end == "passed"
         print("noticed " if good else "MISSED  ", rule, "--", end, flush=True)

@@ -40,14 +40,22 @@ def test_names(folder, pattern):
     return {name for path in folder.glob(pattern) for name in TEST_CASE.findall(path.read_text())}
 
 
+def places(text, of):
+    """Where a piece of text stands in another, however its lines are indented."""
+    first, *rest = of.split("\n")
+    pattern = "(?m:^) *" + re.escape(first.lstrip(" ")) if first.startswith("    ") else re.escape(first)
+    return list(re.finditer("\n *".join([pattern, *[re.escape(line.lstrip(" ")) for line in rest]]), text))
+
+
 def apply(edits, folder):
     """None, or what is wrong with an edit: of each a file of the folder, the text that goes, and what takes its place."""
     for name, old, new in edits:
         path = folder / name
         text = path.read_text()
-        if text.count(old) != 1:
-            return f"{name} has this text {text.count(old)} times, not once: {old!r}"
-        path.write_text(text.replace(old, new))
+        found = places(text, old)
+        if len(found) != 1:
+            return f"{name} has this text {len(found)} times, not once: {old!r}"
+        path.write_text(text[:found[0].start()] + new + text[found[0].end():])
     return None
 
 
@@ -79,7 +87,11 @@ class Build:
         words_of = shlex.split(mine["command"])
         at = words_of.index("-c")
         out = words_of.index("-o")
-        self.line = [a for i, a in enumerate(words_of) if i not in (at, at + 1, out, out + 1) and a != "-Werror"]
+        # Definitions that a mutation changes stand in each file, not in the build's cuota::compiled.
+        self.line = [a for i, a in enumerate(words_of) if i not in (at, at + 1, out, out + 1)
+                     and a not in ("-Werror", "-DCUOTA_SEPARATE=1")]
+        if "-include" in self.line:  # was precompiled with that
+            del self.line[self.line.index("-include"):self.line.index("-include") + 2]
         self.directory = mine["directory"]
         simulator = next(commands.parent.rglob("libcuota-simulator.so"))
         self.kept = tempfile.TemporaryDirectory(prefix="unchanged-")
@@ -88,16 +100,14 @@ class Build:
         objects = []
         for source in [*helpers, *mains]:
             objects.append(pathlib.Path(self.kept.name) / f"{source.stem}.o")
-            if wrong := self.compile(source, objects[-1], precompiled=source not in mains):
+            if wrong := self.compile(source, objects[-1]):
                 sys.exit(wrong)
         self.link = [*[a for a in self.line if a.startswith("-fsanitize")], *objects, *([] if mains else ["-lCatch2Main", "-lCatch2"]),
                      simulator, f"-Wl,-rpath,{simulator.parent}", "-ldl", "-pthread"]
 
-    def compile(self, source, to, first=None, precompiled=True):
+    def compile(self, source, to, first=None):
         """What the compiler says when it refuses a source, the headers in the folder `first` before all others."""
         line = [self.line[0], "-w", *([f"-I{first}"] if first else []), *self.line[1:]]
-        if not precompiled and "-include" in line:  # a main defines macros before it includes anything
-            del line[line.index("-include"):line.index("-include") + 2]
         done = subprocess.run([*line, "-o", to, "-c", source], cwd=self.directory, capture_output=True, text=True)
         return (done.stderr or "refused") if done.returncode else ""
 

@@ -14,6 +14,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {
@@ -21,10 +22,7 @@ namespace cuota::inline v0 {
 namespace detail {
 
 // Nobody could tell when it is over: each launch is another copy.
-inline void refuse_pending(stream_ref s, place where) {
-    rt::refuse_captured(s, "a copy that can be waited for was asked for",
-                        "copy by the pinned_buffer's own upload or download", where);
-}
+void refuse_pending(stream_ref s, place where);
 
 }  // namespace detail
 
@@ -144,3 +142,16 @@ template <class T>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void refuse_pending(stream_ref s, place where) {
+    rt::refuse_captured(s, "a copy that can be waited for was asked for",
+                        "copy by the pinned_buffer's own upload or download", where);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

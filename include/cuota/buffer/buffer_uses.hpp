@@ -8,6 +8,7 @@
 #include <memory>
 
 #include <cuota/buffer/stream_uses.hpp>
+#include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -17,10 +18,7 @@ class buffer_uses {
 public:
     buffer_uses() noexcept = default;
     buffer_uses(buffer_uses&& other) noexcept : made_{other.take()} {}
-    buffer_uses& operator=(buffer_uses&& other) noexcept {
-        made_.store(other.take(), std::memory_order_relaxed);
-        return *this;
-    }
+    buffer_uses& operator=(buffer_uses&& other) noexcept;
     ~buffer_uses() = default;
 
     /// Of a buffer whose home stream `home` returns, asked for the first time only. Throws: std::bad_alloc, cuda_error.
@@ -30,31 +28,50 @@ public:
             return *made;
         return made_for(home());
     }
-    [[nodiscard]] stream_uses& of_host_memory() {
-        if (stream_uses* const made = if_any()) return *made;
-        return keep(std::make_unique<stream_uses>());
-    }
+    [[nodiscard]] stream_uses& of_host_memory();
     /// Null when there were none.
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
     /// The buffer ends.
-    [[nodiscard]] stream_uses* take() noexcept {
-        stream_uses* const made = if_any();
-        made_.store(nullptr, std::memory_order_relaxed);
-        return made;
-    }
+    [[nodiscard]] stream_uses* take() noexcept;
 
 private:
     [[nodiscard, gnu::noinline]] stream_uses& made_for(stream_ref home) {
         return keep(std::make_unique<stream_uses>(home));
     }
     // Of two threads that come first, one keeps what it made.
-    [[nodiscard]] stream_uses& keep(std::unique_ptr<stream_uses> fresh) noexcept {
-        stream_uses* first = nullptr;
-        return made_.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel) ? *fresh.release()
-                                                                                            : *first;
-    }
+    [[nodiscard]] stream_uses& keep(std::unique_ptr<stream_uses> fresh) noexcept;
 
     std::atomic<stream_uses*> made_ = nullptr;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE buffer_uses& buffer_uses::operator=(buffer_uses&& other) noexcept {
+    made_.store(other.take(), std::memory_order_relaxed);
+    return *this;
+}
+
+CUOTA_INLINE stream_uses& buffer_uses::of_host_memory() {
+    if (stream_uses* const made = if_any()) return *made;
+    return keep(std::make_unique<stream_uses>());
+}
+
+CUOTA_INLINE stream_uses* buffer_uses::take() noexcept {
+    stream_uses* const made = if_any();
+    made_.store(nullptr, std::memory_order_relaxed);
+    return made;
+}
+
+CUOTA_INLINE stream_uses& buffer_uses::keep(std::unique_ptr<stream_uses> fresh) noexcept {
+    stream_uses* first = nullptr;
+    return made_.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel) ? *fresh.release()
+                                                                                        : *first;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

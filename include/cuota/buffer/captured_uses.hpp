@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cuota/buffer/stream_uses.hpp>
+#include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -16,44 +17,17 @@ namespace cuota::inline v0::detail {
 /// all that the buffer's uses wait for, and they for it.
 class captured_uses final : public graph_use {
 public:
-    captured_uses(stream_uses& of, std::uint64_t capture)
-        : of_{of}, capture_{capture}, inside_{new stream_uses{stream_uses::in_capture{}}} {
-        of_.keep();
-    }
+    captured_uses(stream_uses& of, std::uint64_t capture);
     ~captured_uses() { of_.drop(); }
 
     /// Where a use on s is entered: that of the capture which takes it in, or the buffer's own.
     /// Throws: misuse when another thread captures s; cuda_error, std::bad_alloc.
-    [[nodiscard]] static stream_uses& find(stream_uses& of, stream_ref s, bool writes, place where) {
-        if (!is_captured(s)) [[likely]]
-            return of;
-        capture_scope* const scope = capture_of(s);
-        if (!scope)
-            throw misuse{
-                "a buffer was borrowed on a stream that another thread captures: borrow it in that thread",
-                where};
-        auto& mine = scope->use_of<captured_uses>(&of, [&] {
-            return shared<captured_uses>::adopt(new captured_uses{of, scope->number()});
-        });
-        if (writes || !mine.writes_) mine.where_ = where;
-        mine.writes_ |= writes;
-        return *mine.inside_;
-    }
+    [[nodiscard]] static stream_uses& find(stream_uses& of, stream_ref s, bool writes, place where);
 
     void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
     void ended() noexcept override { std::exchange(inside_, nullptr)->end_in_capture(); }
-    void begin_launch(stream_ref s, place where) override {
-        is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
-        if (is_mine_) return;  // nobody else uses it any more
-        if (of_.has_ended())
-            throw misuse{"a graph was launched that uses a buffer which has ended, captured at " +
-                             place_text(where_) + ": it must live as long as the graph is launched",
-                         where};
-        number_ = of_.begin(s, writes_, where);
-    }
-    void end_launch(stream_ref) noexcept override {
-        if (!is_mine_) of_.end(number_, writes_);
-    }
+    void begin_launch(stream_ref s, place where) override;
+    void end_launch(stream_ref) noexcept override;
 
 private:
     stream_uses& of_;
@@ -66,3 +40,46 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE captured_uses::captured_uses(stream_uses& of, std::uint64_t capture)
+    : of_{of}, capture_{capture}, inside_{new stream_uses{stream_uses::in_capture{}}} {
+    of_.keep();
+}
+
+CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, bool writes, place where) {
+    if (!is_captured(s)) [[likely]]
+        return of;
+    capture_scope* const scope = capture_of(s);
+    if (!scope)
+        throw misuse{
+            "a buffer was borrowed on a stream that another thread captures: borrow it in that thread",
+            where};
+    auto& mine = scope->use_of<captured_uses>(&of, [&] {
+        return shared<captured_uses>::adopt(new captured_uses{of, scope->number()});
+    });
+    if (writes || !mine.writes_) mine.where_ = where;
+    mine.writes_ |= writes;
+    return *mine.inside_;
+}
+
+CUOTA_INLINE void captured_uses::begin_launch(stream_ref s, place where) {
+    is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
+    if (is_mine_) return;  // nobody else uses it any more
+    if (of_.has_ended())
+        throw misuse{"a graph was launched that uses a buffer which has ended, captured at " +
+                         place_text(where_) + ": it must live as long as the graph is launched",
+                     where};
+    number_ = of_.begin(s, writes_, where);
+}
+
+CUOTA_INLINE void captured_uses::end_launch(stream_ref) noexcept {
+    if (!is_mine_) of_.end(number_, writes_);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

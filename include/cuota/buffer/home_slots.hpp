@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/thread_record.hpp>
 
@@ -31,60 +32,24 @@ public:
 
     /// Any thread: the calling one is the owner, may begin a use that reads, or writes, and the first place for such is
     /// free.
-    [[nodiscard]] bool may_begin_first(bool writes) const noexcept {
-        return slots_[writes].is_free_for(this_thread_record());
-    }
+    [[nodiscard]] bool may_begin_first(bool writes) const noexcept;
     /// Then: a use begins there.
     void begin_first(bool writes, place where) noexcept { slots_[writes].set(where, writes); }
     /// The number of such a use.
     [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
     /// Any thread: the use that stands there is over; false, and it is not, where there is no owner any more. Touches
     /// nothing after it counts as free: then all may end.
-    [[nodiscard]] bool try_end_first(bool writes) noexcept {
-        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
-        if (!owner) [[unlikely]]
-            return false;
-        slots_[writes].free_for(owner);
-        return true;
-    }
+    [[nodiscard]] bool try_end_first(bool writes) noexcept;
 
     /// The owner: a use begins in any place, if it may and there is one. Returns its number, from 1; else, and to any other
     /// thread, 0.
-    [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept {
-        if (may_begin_first(writes)) {
-            begin_first(writes, where);
-            return first_number(writes);
-        }
-        if (slots_[writes].is_free_and_unused_for(this_thread_record())) {
-            slots_[writes].set_first_use(where, writes);
-            return first_number(writes);
-        }
-        if (may_begin_[writes].load(std::memory_order_acquire) != this_thread_record()) return 0;
-        auto const free =
-            std::find_if(slots_.begin() + 2, slots_.end(), [](slot const& s) { return !s.get(); });
-        if (free == slots_.end()) return 0;
-        free->set(where, writes);
-        return static_cast<std::uint64_t>(free - slots_.begin()) + 1;
-    }
+    [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept;
     /// Any thread: the use of that number is over. As try_end_first.
-    void end(std::uint64_t number, bool writes) noexcept {
-        if (number != first_number(writes)) done_[writes].store(true, std::memory_order_relaxed);
-        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
-        slots_[number - 1].free_for(owner ? owner : no_thread());
-    }
+    void end(std::uint64_t number, bool writes) noexcept;
     /// Any thread: all places are free, and what was done there is known to who asks.
-    [[nodiscard]] bool are_free() const noexcept {
-        return std::ranges::none_of(slots_, [](slot const& s) { return s.get().has_value(); });
-    }
+    [[nodiscard]] bool are_free() const noexcept;
     /// Any thread: one that is open; one that writes, if any does.
-    [[nodiscard]] std::optional<use> open() const noexcept {
-        std::optional<use> found;
-        for (slot const& s : slots_) {
-            auto const now = s.get();
-            if (now && (now->writes || !found)) found = now;
-        }
-        return found;
-    }
+    [[nodiscard]] std::optional<use> open() const noexcept;
 
     // --- who has the lock ---
 
@@ -92,28 +57,13 @@ public:
     struct done {
         bool read, written;
     };
-    [[nodiscard]] done take_done() noexcept {
-        auto const take = [this](bool writes) {
-            bool const elsewhere = done_[writes].exchange(false, std::memory_order_relaxed);
-            return slots_[writes].take_used() || elsewhere;
-        };
-        return {take(false), take(true)};
-    }
+    [[nodiscard]] done take_done() noexcept;
     /// As if a use that read, and one that wrote, had ended. While nobody is the owner.
-    void count_as_used() noexcept {
-        for (bool const writes : {false, true}) slots_[writes].free_for(no_thread());
-    }
+    void count_as_used() noexcept;
     /// Null: nobody is the owner. While nothing is open, or, for nobody, when the buffer has ended.
     void belong_to(thread_record* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
     /// What the owner may begin from now on. It has none open of what it may not.
-    void allow(bool reads, bool writes) noexcept {
-        thread_record const* const owner = owner_.load(std::memory_order_relaxed);
-        for (bool const kind : {false, true}) {
-            thread_record const* const who = (kind ? writes : reads) && owner ? owner : no_thread();
-            may_begin_[kind].store(who, std::memory_order_release);
-            slots_[kind].free_for_if_free(who);
-        }
-    }
+    void allow(bool reads, bool writes) noexcept;
 
 private:
     // All may look. A word that says for whom it is free: a thread's record, which is aligned, or nobody; or, with a state
@@ -122,53 +72,24 @@ private:
     public:
         void set(place where, bool writes) noexcept { set(where, writes, 0); }
         void set_first_use(place where, bool writes) noexcept { set(where, writes, unused); }
-        void free_for(thread_record const* who) noexcept {
-            word_.store(word_of(who), std::memory_order_release);
-        }
-        void free_for_if_free(thread_record const* who) noexcept {
-            std::uint64_t now = word_.load(std::memory_order_relaxed);
-            while ((now & states) == 0 && !word_.compare_exchange_weak(now, word_of(who) | (now & unused),
-                                                                       std::memory_order_acq_rel)) {}
-        }
-        [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept {
-            return word_.load(std::memory_order_acquire) == word_of(who);
-        }
-        [[nodiscard]] bool is_free_and_unused_for(thread_record const* who) const noexcept {
-            return word_.load(std::memory_order_acquire) == (word_of(who) | unused);
-        }
+        void free_for(thread_record const* who) noexcept;
+        void free_for_if_free(thread_record const* who) noexcept;
+        [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept;
+        [[nodiscard]] bool is_free_and_unused_for(thread_record const* who) const noexcept;
         // Whether a use has ended here since the last call.
-        [[nodiscard]] bool take_used() noexcept {
-            std::uint64_t now = word_.load(std::memory_order_acquire);
-            while ((now & unused) == 0)
-                if (word_.compare_exchange_weak(now, now | unused, std::memory_order_acq_rel)) return true;
-            return false;
-        }
-        [[nodiscard]] std::optional<use> get() const noexcept {
-            std::uint64_t const now = word_.load(std::memory_order_acquire);  // once: the owner may go on
-            if ((now & states) == 0) return std::nullopt;
-            return use{(now & states) == to_write,
-                       {file_.load(std::memory_order_relaxed), static_cast<unsigned>(now >> 32)}};
-        }
+        [[nodiscard]] bool take_used() noexcept;
+        [[nodiscard]] std::optional<use> get() const noexcept;
 
     private:
         static constexpr std::uint64_t to_read = 1, to_write = 2, states = 3, unused = 4;
-        void set(place where, bool writes, std::uint64_t also) noexcept {
-            file_.store(where.file, std::memory_order_relaxed);
-            word_.store(std::uint64_t{where.line} << 32 | also | (writes ? to_write : to_read),
-                        std::memory_order_release);
-        }
-        [[nodiscard]] static std::uint64_t word_of(thread_record const* who) noexcept {
-            return reinterpret_cast<std::uintptr_t>(who);
-        }
+        void set(place where, bool writes, std::uint64_t also) noexcept;
+        [[nodiscard]] static std::uint64_t word_of(thread_record const* who) noexcept;
         std::atomic<char const*> file_ = "";
         std::atomic<std::uint64_t> word_ = word_of(no_thread()) | unused;
     };
 
     // Whom no thread is, not one without a record either.
-    [[nodiscard]] static thread_record const* no_thread() noexcept {
-        alignas(thread_record) static constexpr std::byte nothing{};
-        return reinterpret_cast<thread_record const*>(&nothing);
-    }
+    [[nodiscard]] static thread_record const* no_thread() noexcept;
 
     std::atomic<thread_record const*> owner_ = nullptr;
     std::array<std::atomic<bool>, 2> done_{};  // reads, writes, in another place than the first for such
@@ -178,3 +99,126 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool home_slots::may_begin_first(bool writes) const noexcept {
+    return slots_[writes].is_free_for(this_thread_record());
+}
+
+CUOTA_INLINE bool home_slots::try_end_first(bool writes) noexcept {
+    thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+    if (!owner) [[unlikely]]
+        return false;
+    slots_[writes].free_for(owner);
+    return true;
+}
+
+CUOTA_INLINE std::uint64_t home_slots::try_begin(bool writes, place where) noexcept {
+    if (may_begin_first(writes)) {
+        begin_first(writes, where);
+        return first_number(writes);
+    }
+    if (slots_[writes].is_free_and_unused_for(this_thread_record())) {
+        slots_[writes].set_first_use(where, writes);
+        return first_number(writes);
+    }
+    if (may_begin_[writes].load(std::memory_order_acquire) != this_thread_record()) return 0;
+    auto const free = std::find_if(slots_.begin() + 2, slots_.end(), [](slot const& s) { return !s.get(); });
+    if (free == slots_.end()) return 0;
+    free->set(where, writes);
+    return static_cast<std::uint64_t>(free - slots_.begin()) + 1;
+}
+
+CUOTA_INLINE void home_slots::end(std::uint64_t number, bool writes) noexcept {
+    if (number != first_number(writes)) done_[writes].store(true, std::memory_order_relaxed);
+    thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+    slots_[number - 1].free_for(owner ? owner : no_thread());
+}
+
+CUOTA_INLINE bool home_slots::are_free() const noexcept {
+    return std::ranges::none_of(slots_, [](slot const& s) { return s.get().has_value(); });
+}
+
+CUOTA_INLINE auto home_slots::open() const noexcept -> std::optional<use> {
+    std::optional<use> found;
+    for (slot const& s : slots_) {
+        auto const now = s.get();
+        if (now && (now->writes || !found)) found = now;
+    }
+    return found;
+}
+
+CUOTA_INLINE auto home_slots::take_done() noexcept -> done {
+    auto const take = [this](bool writes) {
+        bool const elsewhere = done_[writes].exchange(false, std::memory_order_relaxed);
+        return slots_[writes].take_used() || elsewhere;
+    };
+    return {take(false), take(true)};
+}
+
+CUOTA_INLINE void home_slots::count_as_used() noexcept {
+    for (bool const writes : {false, true}) slots_[writes].free_for(no_thread());
+}
+
+CUOTA_INLINE void home_slots::allow(bool reads, bool writes) noexcept {
+    thread_record const* const owner = owner_.load(std::memory_order_relaxed);
+    for (bool const kind : {false, true}) {
+        thread_record const* const who = (kind ? writes : reads) && owner ? owner : no_thread();
+        may_begin_[kind].store(who, std::memory_order_release);
+        slots_[kind].free_for_if_free(who);
+    }
+}
+
+CUOTA_INLINE void home_slots::slot::free_for(thread_record const* who) noexcept {
+    word_.store(word_of(who), std::memory_order_release);
+}
+
+CUOTA_INLINE void home_slots::slot::free_for_if_free(thread_record const* who) noexcept {
+    std::uint64_t now = word_.load(std::memory_order_relaxed);
+    while ((now & states) == 0 &&
+           !word_.compare_exchange_weak(now, word_of(who) | (now & unused), std::memory_order_acq_rel)) {}
+}
+
+CUOTA_INLINE bool home_slots::slot::is_free_for(thread_record const* who) const noexcept {
+    return word_.load(std::memory_order_acquire) == word_of(who);
+}
+
+CUOTA_INLINE bool home_slots::slot::is_free_and_unused_for(thread_record const* who) const noexcept {
+    return word_.load(std::memory_order_acquire) == (word_of(who) | unused);
+}
+
+CUOTA_INLINE bool home_slots::slot::take_used() noexcept {
+    std::uint64_t now = word_.load(std::memory_order_acquire);
+    while ((now & unused) == 0)
+        if (word_.compare_exchange_weak(now, now | unused, std::memory_order_acq_rel)) return true;
+    return false;
+}
+
+CUOTA_INLINE auto home_slots::slot::get() const noexcept -> std::optional<use> {
+    std::uint64_t const now = word_.load(std::memory_order_acquire);  // once: the owner may go on
+    if ((now & states) == 0) return std::nullopt;
+    return use{(now & states) == to_write,
+               {file_.load(std::memory_order_relaxed), static_cast<unsigned>(now >> 32)}};
+}
+
+CUOTA_INLINE void home_slots::slot::set(place where, bool writes, std::uint64_t also) noexcept {
+    file_.store(where.file, std::memory_order_relaxed);
+    word_.store(std::uint64_t{where.line} << 32 | also | (writes ? to_write : to_read),
+                std::memory_order_release);
+}
+
+CUOTA_INLINE std::uint64_t home_slots::slot::word_of(thread_record const* who) noexcept {
+    return reinterpret_cast<std::uintptr_t>(who);
+}
+
+CUOTA_INLINE thread_record const* home_slots::no_thread() noexcept {
+    alignas(thread_record) static constexpr std::byte nothing{};
+    return reinterpret_cast<thread_record const*>(&nothing);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

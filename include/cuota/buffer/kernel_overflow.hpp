@@ -24,21 +24,14 @@ namespace cuota::inline v0 {
 class kernel_overflow : public std::runtime_error {
 public:
     /// `what` says who had how much; both numbers in the unit that it uses, elements or bytes.
-    kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where)
-        : std::runtime_error{"cuota::kernel_overflow: " + what + suffix(where)},
-          capacity_{capacity},
-          needed_{needed},
-          where_{where} {}
+    kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where);
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< what there is
     [[nodiscard]] std::size_t needed() const noexcept { return needed_; }  ///< what would have been enough
     [[nodiscard]] place where() const noexcept { return where_; }          ///< of the call that found it
 
 private:
-    static std::string suffix(place where) {
-        std::string const text = place_text(where);
-        return text.empty() ? "" : " (" + text + ')';
-    }
+    static std::string suffix(place where);
     std::size_t capacity_, needed_;
     place where_;
 };
@@ -75,3 +68,23 @@ CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
 }  // namespace detail
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE kernel_overflow::kernel_overflow(std::string const& what, std::size_t capacity,
+                                              std::size_t needed, place where)
+    : std::runtime_error{"cuota::kernel_overflow: " + what + suffix(where)},
+      capacity_{capacity},
+      needed_{needed},
+      where_{where} {}
+
+CUOTA_INLINE std::string kernel_overflow::suffix(place where) {
+    std::string const text = place_text(where);
+    return text.empty() ? "" : " (" + text + ')';
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -21,10 +21,7 @@ namespace cuota::inline v0::detail {
 /// A use of a buffer, from its beginning to its end. Move-only.
 class borrowing {
 public:
-    borrowing(stream_uses& of, stream_ref s, bool writes, place where)
-        : uses_{&captured_uses::find(of, s, writes, where)},
-          number_{uses_->begin(s, writes, where)},
-          writes_{writes} {}
+    borrowing(stream_uses& of, stream_ref s, bool writes, place where);
     /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
     template <std::invocable Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
@@ -41,18 +38,9 @@ public:
         number_ = now.number;
         checked_ = now.checked;
     }
-    borrowing(borrowing&& other) noexcept
-        : uses_{std::exchange(other.uses_, nullptr)},
-          number_{other.number_},
-          checked_{other.checked_},
-          writes_{other.writes_} {}
+    borrowing(borrowing&& other) noexcept;
     borrowing& operator=(borrowing&&) = delete;
-    ~borrowing() {
-        if (!uses_) return;
-        if (number_ == first) [[likely]]
-            uses_->end_first(writes_);
-        else end(*uses_, number_, checked_, writes_);
-    }
+    ~borrowing();
 
 private:
     // A use that needed nothing, nor is known to a simulator: two comparisons and two stores, and as few to end it. All else
@@ -134,3 +122,29 @@ private:
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
+    : uses_{&captured_uses::find(of, s, writes, where)},
+      number_{uses_->begin(s, writes, where)},
+      writes_{writes} {}
+
+CUOTA_INLINE borrowing::borrowing(borrowing&& other) noexcept
+    : uses_{std::exchange(other.uses_, nullptr)},
+      number_{other.number_},
+      checked_{other.checked_},
+      writes_{other.writes_} {}
+
+CUOTA_INLINE borrowing::~borrowing() {
+    if (!uses_) return;
+    if (number_ == first) [[likely]]
+        uses_->end_first(writes_);
+    else end(*uses_, number_, checked_, writes_);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_resource.hpp>
@@ -23,14 +24,9 @@ namespace cuota::inline v0::detail {
 /// Memory of any resource that was given back in a capture by a captured stream: the graph may use it, so it goes with that.
 class memory_in_graph final : public graph_use {
 public:
-    ~memory_in_graph() {
-        if (last_) wait_for_launches(*last_);
-        for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
-    }
+    ~memory_in_graph();
     /// Throws: std::bad_alloc; not kept then.
-    void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes) {
-        all_.push_back({memory, home, at, bytes});
-    }
+    void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
     void begin_launch(stream_ref s, place) override { last_.emplace(s); }
@@ -70,25 +66,9 @@ public:
         take(home, memory.inside_, who);
     }
     // Of two handles where there was one, that of whom has the bytes counts for nothing if they keep what it leads to.
-    owned_block(owned_block&& other) noexcept
-        : at_{std::exchange(other.at_, nullptr)},
-          bytes_{std::exchange(other.bytes_, 0)},
-          memory_{other.memory_},
-          home_{other.home_} {}
-    owned_block& operator=(owned_block&& other) noexcept {
-        if (this != &other) {
-            std::destroy_at(this);
-            ::new (this) owned_block(std::move(other));
-        }
-        return *this;
-    }
-    ~owned_block() {
-        if (at_) [[likely]]
-            if (auto const* const pool = memory_.if_holds<pool_resource>()) [[likely]]
-                if (pool->put_ready(home_, at_, bytes_)) [[likely]]
-                    return;
-        give();
-    }
+    owned_block(owned_block&& other) noexcept;
+    owned_block& operator=(owned_block&& other) noexcept;
+    ~owned_block();
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -120,36 +100,12 @@ private:
         if (keeps) drop();
     }
     // In a capture by the home stream. Pools and step plans do that by themselves, and use the bytes again in the capture.
-    [[nodiscard]] bool give_to_graph() noexcept {
-        capture_scope* scope = nullptr;
-        try {
-            scope = capture_of(home_);
-            if (!scope || memory_.keeps_for_graphs()) return false;
-            scope
-                ->use_of<memory_in_graph>(scope,
-                                          [] { return shared<memory_in_graph>::adopt(new memory_in_graph); })
-                .keep(memory_, home_, at_, bytes_);
-            return true;
-        } catch (...) {
-            if (scope)
-                scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
-            return false;
-        }
-    }
+    [[nodiscard]] bool give_to_graph() noexcept;
 
-    void keep(stream_ref home, any_resource const& memory) noexcept {
-        ::new (&memory_) any_resource(memory);
-        ::new (&home_) stream_share(home);
-    }
-    void drop() noexcept {
-        std::destroy_at(&memory_);
-        std::destroy_at(&home_);
-    }
+    void keep(stream_ref home, any_resource const& memory) noexcept;
+    void drop() noexcept;
     // The bytes do.
-    void keep_nothing(stream_ref home, any_resource const& memory) noexcept {
-        ::new (&memory_) any_resource(any_resource::uncounted{}, memory);
-        ::new (&home_) stream_share(stream_share::uncounted(home));
-    }
+    void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void* at_ = nullptr;
     std::size_t bytes_;
@@ -164,3 +120,74 @@ private:
 static_assert(sizeof(owned_block) <= 40);
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE memory_in_graph::~memory_in_graph() {
+    if (last_) wait_for_launches(*last_);
+    for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
+}
+
+CUOTA_INLINE void memory_in_graph::keep(any_resource const& memory, stream_ref home, void* at,
+                                        std::size_t bytes) {
+    all_.push_back({memory, home, at, bytes});
+}
+
+CUOTA_INLINE owned_block::owned_block(owned_block&& other) noexcept
+    : at_{std::exchange(other.at_, nullptr)},
+      bytes_{std::exchange(other.bytes_, 0)},
+      memory_{other.memory_},
+      home_{other.home_} {}
+
+CUOTA_INLINE owned_block& owned_block::operator=(owned_block&& other) noexcept {
+    if (this != &other) {
+        std::destroy_at(this);
+        ::new (this) owned_block(std::move(other));
+    }
+    return *this;
+}
+
+CUOTA_INLINE owned_block::~owned_block() {
+    if (at_) [[likely]]
+        if (auto const* const pool = memory_.if_holds<pool_resource>()) [[likely]]
+            if (pool->put_ready(home_, at_, bytes_)) [[likely]]
+                return;
+    give();
+}
+
+CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
+    capture_scope* scope = nullptr;
+    try {
+        scope = capture_of(home_);
+        if (!scope || memory_.keeps_for_graphs()) return false;
+        scope
+            ->use_of<memory_in_graph>(scope,
+                                      [] { return shared<memory_in_graph>::adopt(new memory_in_graph); })
+            .keep(memory_, home_, at_, bytes_);
+        return true;
+    } catch (...) {
+        if (scope) scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+        return false;
+    }
+}
+
+CUOTA_INLINE void owned_block::keep(stream_ref home, any_resource const& memory) noexcept {
+    ::new (&memory_) any_resource(memory);
+    ::new (&home_) stream_share(home);
+}
+
+CUOTA_INLINE void owned_block::drop() noexcept {
+    std::destroy_at(&memory_);
+    std::destroy_at(&home_);
+}
+
+CUOTA_INLINE void owned_block::keep_nothing(stream_ref home, any_resource const& memory) noexcept {
+    ::new (&memory_) any_resource(any_resource::uncounted{}, memory);
+    ::new (&home_) stream_share(stream_share::uncounted(home));
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

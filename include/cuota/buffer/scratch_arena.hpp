@@ -38,8 +38,7 @@ public:
 
     /// Made by a scratch_lease. `asked`: bytes, one count a part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
-                   device_span<detail::kernel_count> asked) noexcept
-        : all_{all}, part_bytes_{part_bytes}, asked_{asked} {}
+                   device_span<detail::kernel_count> asked) noexcept;
 
     /// Memory for count Ts of whatever it held before, of that part, until the kernel is over; empty when the part has no
     /// more, which is counted. Any thread may use it. An atomic addition.
@@ -85,15 +84,10 @@ class scratch_arena {
 public:
     /// part_bytes: of each part; rounded up to 256.
     scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
-                  tag name = {}, place where = place::here())
-        : part_bytes_{round_up(part_bytes, default_alignment)},
-          memory_{bytes_of_parts(part_bytes_, parts, name, where), home, memory, no_init, name, where},
-          asked_{2 * parts, home, memory, zeroed, name, where},
-          name_{name} {}
+                  tag name = {}, place where = place::here());
     /// One part, for a whole grid. Bytes, rounded up to 256.
     scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
-        : scratch_arena{bytes, 1, home, memory, name, where} {}
+                  place where = place::here());
 
     /// Borrowed for one kernel. Converts to device_scratch, and is best left a temporary in the launch.
     class scratch_lease {
@@ -105,12 +99,7 @@ public:
 
     private:
         friend class scratch_arena;
-        scratch_lease(scratch_arena& of, stream_ref s, place where)
-            : all_{of.memory_.write(s, where)},
-              asked_{of.asked_.write(s, where)},
-              part_bytes_{of.part_bytes_} {
-            for_each_index(s, of.parts(), detail::begin_scratch_anew{asked_.span()}, "scratch_arena", where);
-        }
+        scratch_lease(scratch_arena& of, stream_ref s, place where);
         lease<std::byte> all_;
         lease<detail::kernel_count> asked_;
         std::size_t part_bytes_;
@@ -122,19 +111,9 @@ public:
 
     /// The bytes that a part would have needed for the kernels of s so far, and for those of other streams before; the most
     /// of all parts and kernels. Waits for s. Throws: misuse, cuda_error.
-    [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const {
-        auto const asked = asked_.to_vector(s, where);
-        return static_cast<std::size_t>(*std::ranges::max_element(asked));
-    }
+    [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const;
     /// Throws: kernel_overflow, with bytes of a part, when a kernel found one full; as needed.
-    void check(stream_ref s, place where = place::here()) const {
-        std::size_t const most = needed(s, where);
-        if (most <= part_bytes_) return;
-        throw kernel_overflow{(name_.is_empty() ? "a scratch_arena" : '"' + std::string{name_.text()} + '"') +
-                                  " has " + bytes_text(part_bytes_) + (parts() == 1 ? "" : " for a part") +
-                                  ", and a kernel asked for " + bytes_text(most),
-                              part_bytes_, most, where};
-    }
+    void check(stream_ref s, place where = place::here()) const;
 
     /// Bytes of each part, as rounded up.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
@@ -144,10 +123,7 @@ public:
 
 private:
     [[nodiscard]] static std::size_t bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
-                                                    place where) {
-        if (parts == 0) throw misuse{"a scratch_arena of no parts", where};
-        return detail::bytes_of(parts, {name, where, "parts", part_bytes});
-    }
+                                                    place where);
 
     std::size_t part_bytes_;
     device_buffer<std::byte> memory_;
@@ -156,3 +132,51 @@ private:
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+CUOTA_INLINE device_scratch::device_scratch(device_span<std::byte> all, std::size_t part_bytes,
+                                            device_span<detail::kernel_count> asked) noexcept
+    : all_{all}, part_bytes_{part_bytes}, asked_{asked} {}
+
+CUOTA_INLINE scratch_arena::scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home,
+                                          resource_ref const& memory, tag name, place where)
+    : part_bytes_{round_up(part_bytes, default_alignment)},
+      memory_{bytes_of_parts(part_bytes_, parts, name, where), home, memory, no_init, name, where},
+      asked_{2 * parts, home, memory, zeroed, name, where},
+      name_{name} {}
+
+CUOTA_INLINE scratch_arena::scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory,
+                                          tag name, place where)
+    : scratch_arena{bytes, 1, home, memory, name, where} {}
+
+CUOTA_INLINE scratch_arena::scratch_lease::scratch_lease(scratch_arena& of, stream_ref s, place where)
+    : all_{of.memory_.write(s, where)}, asked_{of.asked_.write(s, where)}, part_bytes_{of.part_bytes_} {
+    for_each_index(s, of.parts(), detail::begin_scratch_anew{asked_.span()}, "scratch_arena", where);
+}
+
+CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, place where) const {
+    auto const asked = asked_.to_vector(s, where);
+    return static_cast<std::size_t>(*std::ranges::max_element(asked));
+}
+
+CUOTA_INLINE void scratch_arena::check(stream_ref s, place where) const {
+    std::size_t const most = needed(s, where);
+    if (most <= part_bytes_) return;
+    throw kernel_overflow{(name_.is_empty() ? "a scratch_arena" : '"' + std::string{name_.text()} + '"') +
+                              " has " + bytes_text(part_bytes_) + (parts() == 1 ? "" : " for a part") +
+                              ", and a kernel asked for " + bytes_text(most),
+                          part_bytes_, most, where};
+}
+
+CUOTA_INLINE std::size_t scratch_arena::bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
+                                                       place where) {
+    if (parts == 0) throw misuse{"a scratch_arena of no parts", where};
+    return detail::bytes_of(parts, {name, where, "parts", part_bytes});
+}
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#endif

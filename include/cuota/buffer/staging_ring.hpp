@@ -20,6 +20,7 @@
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/brief_wait.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/budgeted.hpp>
@@ -48,94 +49,26 @@ namespace detail {
 class ring_state final : public ref_counted {
 public:
     ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-               pin_failure otherwise, ring_filler filled_by)
-        : slot_bytes_{slot_bytes},
-          memory_{std::move(memory)},
-          is_on_device_{memory_.kind() == memory_kind::device} {
-        if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
-        if (is_on_device_ && filled_by == ring_filler::host)
-            throw misuse{"a staging_ring was to be made of device memory", who.where};
-        slots_.resize(slots);
-        free_.reserve(slots);
-        bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
-        take_memory(who, otherwise);
-        for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
-        free_now_ = slots;
-    }
-    ~ring_state() {
-        for (slot& s : slots_)
-            if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
-        if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
-        else unmap_pages(at_, bytes_);
-    }
+               pin_failure otherwise, ring_filler filled_by);
+    ~ring_state();
 
     // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
-    [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop) {
-        std::uint32_t index = 0;
-        wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
-        {
-            std::unique_lock lock{guard_};
-            (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
-            if (stop.stop_requested() || free_.empty()) return std::nullopt;
-            index = free_.front();
-            take(free_.begin());
-        }
-        return settled(index);
-    }
+    [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop);
 
-    [[nodiscard]] std::optional<std::uint32_t> try_acquire() {
-        std::uint32_t index = 0;
-        {
-            std::scoped_lock const lock{guard_};
-            auto const ready = std::ranges::find_if(
-                free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
-            if (ready == free_.end()) return std::nullopt;
-            index = *ready;
-            take(ready);
-            slots_[index].over = slots_[index].copies;
-        }
-        return index;
-    }
+    [[nodiscard]] std::optional<std::uint32_t> try_acquire();
 
-    void put_back(std::uint32_t index) noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            free_.push_back(index);  // reserved for all of them
-            free_now_.store(free_.size(), std::memory_order_relaxed);
-        }
-        returned_.notify_one();
-    }
+    void put_back(std::uint32_t index) noexcept;
 
     // Enqueues the copy of a slot, marks its end, and says which of the slot's copies it is. On a throw no copy of
     // this slot is under way.
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
-                                     place where) {
-        std::optional<event>& copied = slots_[index].copied;
-        rt::refuse_captured(s, "a slot of a staging_ring was submitted",
-                            "its bytes would not be there at a launch: copy outside", where);
-        std::byte const* const from = bytes_of_slot(index).data();
-        if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
-        else rt::copy_to_device(to, from, bytes, s, where);
-        try {
-            if (copied) copied->record(s);
-            else copied.emplace(s);
-        } catch (...) {
-            rt::drain(s);
-            throw;
-        }
-        return ++slots_[index].copies;
-    }
+                                     place where);
 
     // What to wait for until the slot's n-th copy is over; null when it is known to be. A later copy's event will do:
     // it was recorded after the n-th was over.
-    [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const {
-        std::scoped_lock const lock{guard_};
-        return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
-    }
+    [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const;
 
-    [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept {
-        return {at_ + i * slot_bytes_, slot_bytes_};
-    }
+    [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept;
     [[nodiscard]] std::size_t slots() const noexcept { return slots_.size(); }
     [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -143,17 +76,7 @@ public:
 
 private:
     // A budget that refuses is not the driver: nothing is taken past it.
-    void take_memory(label const& who, pin_failure otherwise) {
-        try {
-            at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
-        } catch (budget_exceeded const&) { throw; } catch (out_of_memory const& refused) {
-            if (otherwise == pin_failure::refuse) throw;
-            at_ = map_pages(bytes_);
-            if (!at_) throw;
-            is_pinned_ = false;
-            report(refused, std::current_exception());
-        }
-    }
+    void take_memory(label const& who, pin_failure otherwise);
 
     struct slot {
         std::optional<event> copied;
@@ -161,23 +84,10 @@ private:
         std::uint64_t over = 0;    // known to be over; under the lock
     };
 
-    void take(std::vector<std::uint32_t>::iterator which) noexcept {
-        free_.erase(which);
-        free_now_.store(free_.size(), std::memory_order_relaxed);
-    }
+    void take(std::vector<std::uint32_t>::iterator which) noexcept;
 
     // Outside the lock: the wait of one slot holds up nobody else.
-    [[nodiscard]] std::uint32_t settled(std::uint32_t index) {
-        try {
-            if (slots_[index].copied) slots_[index].copied->synchronize();
-        } catch (...) {
-            put_back(index);
-            throw;
-        }
-        std::scoped_lock const lock{guard_};
-        slots_[index].over = slots_[index].copies;
-        return index;
-    }
+    [[nodiscard]] std::uint32_t settled(std::uint32_t index);
 
     std::size_t const slot_bytes_;
     any_resource memory_;
@@ -221,23 +131,12 @@ public:
         /// The other one has no slot then.
         fill_lease(fill_lease&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
         /// Returns its own slot first.
-        fill_lease& operator=(fill_lease&& other) noexcept {
-            if (this != &other) {
-                if (ring_) ring_->put_back(slot_);
-                ring_ = std::move(other.ring_);
-                slot_ = other.slot_;
-            }
-            return *this;
-        }
-        ~fill_lease() {
-            if (ring_) ring_->put_back(slot_);
-        }
+        fill_lease& operator=(fill_lease&& other) noexcept;
+        ~fill_lease();
 
         /// The slot's bytes, to be written: by the host, unless the ring was made for ring_filler::device. Empty once it was
         /// submitted or moved from.
-        [[nodiscard]] std::span<std::byte> bytes() const noexcept {
-            return ring_ ? ring_->bytes_of_slot(slot_) : std::span<std::byte>{};
-        }
+        [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
         /// Copies the first `bytes` bytes to the device, in order of s. The host goes on.
         /// Throws: misuse when they do not fit the slot or the target; cuda_error. The slot is back in the ring then.
@@ -256,18 +155,11 @@ public:
     class in_flight {
     public:
         /// Work enqueued on s later starts after this copy. Throws: cuda_error.
-        void order_before(stream_ref s) const {
-            if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);
-        }
+        void order_before(stream_ref s) const;
         /// Whether the copy is over; no wait. Throws: cuda_error, also of the copy.
-        [[nodiscard]] bool is_done() const {
-            event const* const copied = ring_->copied(slot_, copy_);
-            return !copied || copied->is_done();
-        }
+        [[nodiscard]] bool is_done() const;
         /// Waits on the host until it is. Throws: cuda_error, also of the copy.
-        void synchronize() const {
-            if (event const* const copied = ring_->copied(slot_, copy_)) copied->synchronize();
-        }
+        void synchronize() const;
 
     private:
         friend class fill_lease;
@@ -280,34 +172,22 @@ public:
 
     /// `slots` slots of `slot_bytes` bytes each, taken in one piece from memory that the host can reach.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{},
-                 tag name = {}, place where = place::here())
-        : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
+                 tag name = {}, place where = place::here());
     /// With a label of the caller's, for messages in the caller's units; and with ordinary memory, if that is asked for,
     /// where the memory has not enough: what it threw is reported then. What a budget refuses is refused in any case.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-                 pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host)
-        : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise,
-                                                  filled_by)} {}
+                 pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host);
     /// Charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
-                 place where = place::here())
-        : staging_ring{slots, slot_bytes, budgeted<pinned_memory>{account}, name, where} {}
+                 place where = place::here());
 
     /// A slot to fill; waits on the host until one is free and its last copy is over. With every slot leased to the
     /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
     [[nodiscard]] fill_lease acquire() { return fill_lease{state_, *state_->acquire(std::stop_token{})}; }
     /// As acquire; nothing when stop was requested first.
-    [[nodiscard]] std::optional<fill_lease> acquire(std::stop_token stop) {
-        auto const slot = state_->acquire(std::move(stop));
-        if (!slot) return std::nullopt;
-        return fill_lease{state_, *slot};
-    }
+    [[nodiscard]] std::optional<fill_lease> acquire(std::stop_token stop);
     /// A slot that is free at this moment, or nothing. Throws: cuda_error.
-    [[nodiscard]] std::optional<fill_lease> try_acquire() {
-        auto const slot = state_->try_acquire();
-        if (!slot) return std::nullopt;
-        return fill_lease{state_, *slot};
-    }
+    [[nodiscard]] std::optional<fill_lease> try_acquire();
 
     [[nodiscard]] std::size_t slots() const noexcept { return state_->slots(); }            ///< count
     [[nodiscard]] std::size_t slot_bytes() const noexcept { return state_->slot_bytes(); }  ///< of each
@@ -319,8 +199,188 @@ private:
     shared<detail::ring_state> state_;
 };
 
-inline staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
-                                                                std::size_t bytes, place where) && {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory,
+                                    label const& who, pin_failure otherwise, ring_filler filled_by)
+    : slot_bytes_{slot_bytes},
+      memory_{std::move(memory)},
+      is_on_device_{memory_.kind() == memory_kind::device} {
+    if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
+    if (is_on_device_ && filled_by == ring_filler::host)
+        throw misuse{"a staging_ring was to be made of device memory", who.where};
+    slots_.resize(slots);
+    free_.reserve(slots);
+    bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
+    take_memory(who, otherwise);
+    for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
+    free_now_ = slots;
+}
+
+CUOTA_INLINE ring_state::~ring_state() {
+    for (slot& s : slots_)
+        if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
+    if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
+    else unmap_pages(at_, bytes_);
+}
+
+CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token stop) {
+    std::uint32_t index = 0;
+    wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
+    {
+        std::unique_lock lock{guard_};
+        (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
+        if (stop.stop_requested() || free_.empty()) return std::nullopt;
+        index = free_.front();
+        take(free_.begin());
+    }
+    return settled(index);
+}
+
+CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
+    std::uint32_t index = 0;
+    {
+        std::scoped_lock const lock{guard_};
+        auto const ready = std::ranges::find_if(
+            free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
+        if (ready == free_.end()) return std::nullopt;
+        index = *ready;
+        take(ready);
+        slots_[index].over = slots_[index].copies;
+    }
+    return index;
+}
+
+CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        free_.push_back(index);  // reserved for all of them
+        free_now_.store(free_.size(), std::memory_order_relaxed);
+    }
+    returned_.notify_one();
+}
+
+CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, std::size_t bytes,
+                                            stream_ref s, place where) {
+    std::optional<event>& copied = slots_[index].copied;
+    rt::refuse_captured(s, "a slot of a staging_ring was submitted",
+                        "its bytes would not be there at a launch: copy outside", where);
+    std::byte const* const from = bytes_of_slot(index).data();
+    if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
+    else rt::copy_to_device(to, from, bytes, s, where);
+    try {
+        if (copied) copied->record(s);
+        else copied.emplace(s);
+    } catch (...) {
+        rt::drain(s);
+        throw;
+    }
+    return ++slots_[index].copies;
+}
+
+CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {
+    std::scoped_lock const lock{guard_};
+    return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
+}
+
+CUOTA_INLINE std::span<std::byte> ring_state::bytes_of_slot(std::uint32_t i) const noexcept {
+    return {at_ + i * slot_bytes_, slot_bytes_};
+}
+
+CUOTA_INLINE void ring_state::take_memory(label const& who, pin_failure otherwise) {
+    try {
+        at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
+    } catch (budget_exceeded const&) { throw; } catch (out_of_memory const& refused) {
+        if (otherwise == pin_failure::refuse) throw;
+        at_ = map_pages(bytes_);
+        if (!at_) throw;
+        is_pinned_ = false;
+        report(refused, std::current_exception());
+    }
+}
+
+CUOTA_INLINE void ring_state::take(std::vector<std::uint32_t>::iterator which) noexcept {
+    free_.erase(which);
+    free_now_.store(free_.size(), std::memory_order_relaxed);
+}
+
+CUOTA_INLINE std::uint32_t ring_state::settled(std::uint32_t index) {
+    try {
+        if (slots_[index].copied) slots_[index].copied->synchronize();
+    } catch (...) {
+        put_back(index);
+        throw;
+    }
+    std::scoped_lock const lock{guard_};
+    slots_[index].over = slots_[index].copies;
+    return index;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE auto staging_ring::fill_lease::operator=(fill_lease&& other) noexcept -> fill_lease& {
+    if (this != &other) {
+        if (ring_) ring_->put_back(slot_);
+        ring_ = std::move(other.ring_);
+        slot_ = other.slot_;
+    }
+    return *this;
+}
+
+CUOTA_INLINE staging_ring::fill_lease::~fill_lease() {
+    if (ring_) ring_->put_back(slot_);
+}
+
+CUOTA_INLINE std::span<std::byte> staging_ring::fill_lease::bytes() const noexcept {
+    return ring_ ? ring_->bytes_of_slot(slot_) : std::span<std::byte>{};
+}
+
+CUOTA_INLINE void staging_ring::in_flight::order_before(stream_ref s) const {
+    if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);
+}
+
+CUOTA_INLINE bool staging_ring::in_flight::is_done() const {
+    event const* const copied = ring_->copied(slot_, copy_);
+    return !copied || copied->is_done();
+}
+
+CUOTA_INLINE void staging_ring::in_flight::synchronize() const {
+    if (event const* const copied = ring_->copied(slot_, copy_)) copied->synchronize();
+}
+
+CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory,
+                                        tag name, place where)
+    : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
+
+CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory,
+                                        label const& who, pin_failure otherwise, ring_filler filled_by)
+    : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise,
+                                              filled_by)} {}
+
+CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account,
+                                        tag name, place where)
+    : staging_ring{slots, slot_bytes, budgeted<pinned_memory>{account}, name, where} {}
+
+CUOTA_INLINE auto staging_ring::acquire(std::stop_token stop) -> std::optional<fill_lease> {
+    auto const slot = state_->acquire(std::move(stop));
+    if (!slot) return std::nullopt;
+    return fill_lease{state_, *slot};
+}
+
+CUOTA_INLINE auto staging_ring::try_acquire() -> std::optional<fill_lease> {
+    auto const slot = state_->try_acquire();
+    if (!slot) return std::nullopt;
+    return fill_lease{state_, *slot};
+}
+
+CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
+                                                                      std::size_t bytes, place where) && {
     fill_lease const mine = std::move(*this);  // back in the ring at the end, behind its copy or without one
     if (!mine.ring_) throw misuse{"a fill_lease was submitted after it was submitted or moved from", where};
     if (bytes > mine.bytes().size() || bytes > to.size())
@@ -332,3 +392,5 @@ inline staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, de
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cuota/buffer/home_slots.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -35,13 +36,7 @@ namespace cuota::inline v0::detail {
 class stream_uses {
 public:
     /// At first the home stream has written. Throws: cuda_error for a native stream that has no id.
-    explicit stream_uses(stream_ref home) : home_{home} {
-        users_[at_home].id = home.id();
-        set_written(at_home);
-        slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
-        if (home.is_owned()) slots_.belong_to(this_thread());
-        publish();
-    }
+    explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
     /// Of what happens in a capture: no stream has done anything yet.
     struct in_capture {};
@@ -51,41 +46,19 @@ public:
 
     /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
     /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
-    [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where) {
-        if (!may_begin_first(s, writes)) [[unlikely]]
-            return begin_among_others(s, writes, where);
-        begin_first(writes, where);
-        return home_slots::first_number(writes);
-    }
+    [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where);
     /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
-    void end(std::uint64_t number, bool writes) noexcept {
-        if (number == home_slots::first_number(writes)) [[likely]]
-            end_first(writes);
-        else end_among_others(number, writes);
-    }
+    void end(std::uint64_t number, bool writes) noexcept;
 
     /// The same in parts, for who wants no number. Whether a use on s needs nothing, and is the only one of its kind:
-    [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept {
-        return s.is_same(home_) && slots_.may_begin_first(writes);
-    }
+    [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
     /// Begins it then.
     void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
     /// As `end`.
-    void end_first(bool writes) noexcept {
-        if (!slots_.try_end_first(writes)) [[unlikely]]
-            end_among_others(home_slots::first_number(writes), writes);
-    }
+    void end_first(bool writes) noexcept;
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
-    void refuse_while_borrowed(char const* done, place where, bool to_write = false) {
-        std::scoped_lock const lock{guard_};
-        std::string const since = std::string{"a buffer was "} + done + " while it is still borrowed " +
-                                  (to_write ? "to write since " : "since ");
-        if (auto const open = slots_.open(); open && (!to_write || open->writes))
-            throw misuse{since + place_text(open->where), where};
-        for (open_use const& use : uses_)
-            if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
-    }
+    void refuse_while_borrowed(char const* done, place where, bool to_write = false);
 
     /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for. Where the
     /// home stream is captured, the host waits.
@@ -107,48 +80,23 @@ public:
             });
     }
     /// As end_at_home, of host memory: waits for all uses.
-    void end_on_host() noexcept {
-        end_all([](event const& last) { rt::drain(last); });
-    }
+    void end_on_host() noexcept;
 
     /// What happened in a capture, kept as that of a buffer of its own, is over with it; deletes this, at once or with the last
     /// use that is open.
-    void end_in_capture() noexcept {
-        end_all([](event const&) {});
-    }
+    void end_in_capture() noexcept;
 
     // --- for graphs, which keep it, and ask whether the buffer is there at each launch ---
 
-    void keep() noexcept {
-        was_locked_.store(true, std::memory_order_relaxed);
-        std::scoped_lock const lock{guard_};
-        ++keepers_;
-    }
+    void keep() noexcept;
     /// Of a buffer that has ended, the last one deletes this.
-    void drop() noexcept {
-        bool is_last = false;
-        {
-            std::scoped_lock const lock{guard_};
-            --keepers_;
-            is_last = has_ended_ && is_unused();
-        }
-        if (is_last) delete this;
-    }
+    void drop() noexcept;
     [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
     /// By the number of the capture of its home stream in which it has ended; then its memory is the graph's. 0: in none.
     [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
     /// Waits on the host for what streams wrote and, unless asked for that only, read. For host memory. Throws: cuda_error.
-    void wait_on_host(bool for_writers_only) {
-        std::scoped_lock const lock{guard_};
-        if (!for_writers_only)
-            for (std::size_t i = at_home; i != users_.size(); ++i) {
-                if (users_[i].reads) users_[i].last->synchronize();
-                users_[i].reads = false;
-            }
-        if (writer_ != nobody) users_[writer_].last->synchronize();
-        writer_ = nobody;
-    }
+    void wait_on_host(bool for_writers_only);
 
 private:
     static constexpr std::size_t at_home = 0;  // of host memory, nobody's
@@ -166,9 +114,7 @@ private:
     public:
         [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
         [[nodiscard]] user& operator[](std::size_t i) noexcept { return i == 0 ? home_ : others_[i - 1]; }
-        [[nodiscard]] user const& operator[](std::size_t i) const noexcept {
-            return i == 0 ? home_ : others_[i - 1];
-        }
+        [[nodiscard]] user const& operator[](std::size_t i) const noexcept;
         void add() { others_.emplace_back(); }
 
     private:
@@ -186,9 +132,7 @@ private:
     // --- without the lock ---
 
     // True when all uses were begun by one thread at home, and have ended: then nobody else has this by now.
-    [[nodiscard]] bool never_locked() const noexcept {
-        return slots_.are_free() && !was_locked_.load(std::memory_order_relaxed);
-    }
+    [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
         if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))
             slots_.end(number, writes);
@@ -200,44 +144,9 @@ private:
         return begin_in_order(s, writes, where);
     }
 
-    [[nodiscard]] std::uint64_t begin_in_order(stream_ref s, bool writes, place where) {
-        was_locked_.store(true, std::memory_order_relaxed);
-        std::uint64_t const id = s.id();
-        std::scoped_lock const lock{guard_};
-        std::size_t const me = find(id);
-        throw_on_conflict(me, writes, where);
-        see_home();  // of what is not open any more nothing is missed
-        uses_.reserve(uses_.size() + 1);
-        order(s, me, writes);
-        if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
-        publish();
-        if (me == at_home)
-            if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
-        uses_.push_back({s, me, writes, where, ++last_number_});
-        publish();
-        return last_number_;
-    }
+    [[nodiscard]] std::uint64_t begin_in_order(stream_ref s, bool writes, place where);
 
-    void end_in_order(std::uint64_t number, bool writes) noexcept {
-        was_locked_.store(true, std::memory_order_relaxed);  // before it ends
-        std::exception_ptr unmarked;
-        bool is_last = false;
-        {
-            std::scoped_lock const lock{guard_};
-            if (number <= home_slots::count) {
-                slots_.end(number, writes);
-            } else {
-                auto const found = std::ranges::find(uses_, number, &open_use::number);
-                open_use const use = *found;
-                uses_.erase(found);
-                if (!has_ended_) unmarked = leave_or_drain(use);
-            }
-            if (has_ended_) is_last = is_unused();
-            else publish();
-        }
-        if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
-        if (is_last) delete this;
-    }
+    void end_in_order(std::uint64_t number, bool writes) noexcept;
 
     // --- all that follows under the lock ---
 
@@ -245,119 +154,29 @@ private:
     [[nodiscard]] bool is_unused() const noexcept { return keepers_ == 0 && !is_borrowed(); }
 
     // What was done at home without the lock.
-    void see_home() noexcept {
-        auto const done = slots_.take_done();
-        if (done.read || done.written) leave_at_home(done.written);
-    }
-    void leave_at_home(bool written) noexcept {
-        is_home_marked_ = false;
-        if (written) set_written(at_home);
-        else users_[at_home].reads = true;
-    }
+    void see_home() noexcept;
+    void leave_at_home(bool written) noexcept;
     // Its stream's work so far. Returns what went wrong: then that work is over, and nothing to wait for.
-    [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept {
-        try {
-            leave(use);
-            return nullptr;
-        } catch (...) {
-            rt::drain(use.stream);
-            if (use.writes) set_written(nobody);
-            return std::current_exception();
-        }
-    }
-    void leave(open_use const& use) {
-        if (use.user == at_home) return leave_at_home(use.writes);
-        user& u = users_[use.user];
-        auto const record = [&] {
-            if (u.last) u.last->record(use.stream);
-            else u.last.emplace(use.stream);
-        };
-        if (is_for_capture_) record();
-        else if (!mark_outside_capture(use.stream, record)) return leave_for_capture(use);
-        if (use.writes) set_written(use.user);
-        else u.reads = true;
-    }
+    [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept;
+    void leave(open_use const& use);
     // Its stream is captured by now, so all that it did is over.
-    void leave_for_capture(open_use const& use) noexcept {
-        users_[use.user].reads = false;
-        if (use.writes || writer_ == use.user) set_written(nobody);
-    }
+    void leave_for_capture(open_use const& use) noexcept;
     // A write is over that came after all there was.
-    void set_written(std::size_t by) noexcept {
-        ++version_;
-        writer_ = by;
-        if (by != nobody) users_[by].seen = version_;
-    }
+    void set_written(std::size_t by) noexcept;
 
     // One that has not seen the last write, and has left nothing since, may become another.
-    [[nodiscard]] std::size_t find(std::uint64_t id) {
-        std::size_t vacant = nobody;
-        for (std::size_t i = at_home; i != users_.size(); ++i) {
-            user const& u = users_[i];
-            if (u.id == id) return i;
-            if (i != at_home && i != writer_ && !u.reads && u.seen != version_ && !is_open(i)) vacant = i;
-        }
-        if (vacant == nobody) {
-            vacant = users_.size();
-            users_.add();
-        }
-        users_[vacant] = {id};
-        return vacant;
-    }
-    [[nodiscard]] bool is_open(std::size_t u) const noexcept {
-        return std::ranges::find(uses_, u, &open_use::user) != uses_.end();
-    }
+    [[nodiscard]] std::size_t find(std::uint64_t id);
+    [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
-    void throw_on_conflict(std::size_t me, bool writes, place where) const {
-        for (open_use const& other : uses_)
-            if (other.user != me && (writes || other.writes))
-                refuse(writes, where, other.writes, other.where);
-        if (me == at_home) return;
-        auto const open = slots_.open();
-        if (open && (writes || open->writes)) refuse(writes, where, open->writes, open->where);
-    }
-    [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since) {
-        throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
-                         " on one stream while it is borrowed to " + (other_writes ? "write" : "read") +
-                         " on another since " + place_text(since),
-                     where};
-    }
+    void throw_on_conflict(std::size_t me, bool writes, place where) const;
+    [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
 
     // Reads first: who has waited for one has waited for the write before it. Throws: cuda_error; what was waited for counts.
-    void order(stream_ref s, std::size_t me, bool writes) {
-        if (writes)
-            for (std::size_t i = at_home; i != users_.size(); ++i) {
-                if (i == me || !users_[i].reads) continue;
-                wait_for(i, s);
-                users_[me].seen = version_;
-            }
-        if (users_[me].seen != version_ && writer_ != nobody) wait_for(writer_, s);
-        users_[me].seen = version_;
-        if (writes)
-            for (std::size_t i = at_home; i != users_.size(); ++i)
-                users_[i].reads = false;  // who comes next waits for this write
-    }
-    void wait_for(std::size_t of, stream_ref s) {
-        std::optional<event>& last = users_[of].last;
-        if (of == at_home && !is_home_marked_) {
-            is_home_marked_ = mark_outside_capture(home_, [&] {
-                if (last) last->record(home_);
-                else last.emplace(home_);
-            });
-            if (!is_home_marked_) return;  // captured: what it did is over
-        }
-        s.wait(*last);
-    }
+    void order(stream_ref s, std::size_t me, bool writes);
+    void wait_for(std::size_t of, stream_ref s);
 
     // Who may begin a use at home without the lock.
-    void publish() noexcept {
-        bool reads = false;
-        bool writes = writer_ != nobody && users_[at_home].seen != version_;
-        for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
-        for (open_use const& use : uses_)
-            if (use.user != at_home) (use.writes ? writes : reads) = true;
-        slots_.allow(!writes, !writes && !reads);
-    }
+    void publish() noexcept;
 
     template <class Join>
     void end_all(Join join) noexcept {
@@ -404,3 +223,248 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
+    users_[at_home].id = home.id();
+    set_written(at_home);
+    slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
+    if (home.is_owned()) slots_.belong_to(this_thread());
+    publish();
+}
+
+CUOTA_INLINE std::uint64_t stream_uses::begin(stream_ref s, bool writes, place where) {
+    if (!may_begin_first(s, writes)) [[unlikely]]
+        return begin_among_others(s, writes, where);
+    begin_first(writes, where);
+    return home_slots::first_number(writes);
+}
+
+CUOTA_INLINE void stream_uses::end(std::uint64_t number, bool writes) noexcept {
+    if (number == home_slots::first_number(writes)) [[likely]]
+        end_first(writes);
+    else end_among_others(number, writes);
+}
+
+CUOTA_INLINE bool stream_uses::may_begin_first(stream_ref s, bool writes) const noexcept {
+    return s.is_same(home_) && slots_.may_begin_first(writes);
+}
+
+CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
+    if (!slots_.try_end_first(writes)) [[unlikely]]
+        end_among_others(home_slots::first_number(writes), writes);
+}
+
+CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
+    std::scoped_lock const lock{guard_};
+    std::string const since = std::string{"a buffer was "} + done + " while it is still borrowed " +
+                              (to_write ? "to write since " : "since ");
+    if (auto const open = slots_.open(); open && (!to_write || open->writes))
+        throw misuse{since + place_text(open->where), where};
+    for (open_use const& use : uses_)
+        if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
+}
+
+CUOTA_INLINE void stream_uses::end_on_host() noexcept {
+    end_all([](event const& last) { rt::drain(last); });
+}
+
+CUOTA_INLINE void stream_uses::end_in_capture() noexcept {
+    end_all([](event const&) {});
+}
+
+CUOTA_INLINE void stream_uses::keep() noexcept {
+    was_locked_.store(true, std::memory_order_relaxed);
+    std::scoped_lock const lock{guard_};
+    ++keepers_;
+}
+
+CUOTA_INLINE void stream_uses::drop() noexcept {
+    bool is_last = false;
+    {
+        std::scoped_lock const lock{guard_};
+        --keepers_;
+        is_last = has_ended_ && is_unused();
+    }
+    if (is_last) delete this;
+}
+
+CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
+    std::scoped_lock const lock{guard_};
+    if (!for_writers_only)
+        for (std::size_t i = at_home; i != users_.size(); ++i) {
+            if (users_[i].reads) users_[i].last->synchronize();
+            users_[i].reads = false;
+        }
+    if (writer_ != nobody) users_[writer_].last->synchronize();
+    writer_ = nobody;
+}
+
+CUOTA_INLINE auto stream_uses::user_list::operator[](std::size_t i) const noexcept -> user const& {
+    return i == 0 ? home_ : others_[i - 1];
+}
+
+CUOTA_INLINE bool stream_uses::never_locked() const noexcept {
+    return slots_.are_free() && !was_locked_.load(std::memory_order_relaxed);
+}
+
+CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes, place where) {
+    was_locked_.store(true, std::memory_order_relaxed);
+    std::uint64_t const id = s.id();
+    std::scoped_lock const lock{guard_};
+    std::size_t const me = find(id);
+    throw_on_conflict(me, writes, where);
+    see_home();  // of what is not open any more nothing is missed
+    uses_.reserve(uses_.size() + 1);
+    order(s, me, writes);
+    if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
+    publish();
+    if (me == at_home)
+        if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
+    uses_.push_back({s, me, writes, where, ++last_number_});
+    publish();
+    return last_number_;
+}
+
+CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) noexcept {
+    was_locked_.store(true, std::memory_order_relaxed);  // before it ends
+    std::exception_ptr unmarked;
+    bool is_last = false;
+    {
+        std::scoped_lock const lock{guard_};
+        if (number <= home_slots::count) {
+            slots_.end(number, writes);
+        } else {
+            auto const found = std::ranges::find(uses_, number, &open_use::number);
+            open_use const use = *found;
+            uses_.erase(found);
+            if (!has_ended_) unmarked = leave_or_drain(use);
+        }
+        if (has_ended_) is_last = is_unused();
+        else publish();
+    }
+    if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
+    if (is_last) delete this;
+}
+
+CUOTA_INLINE void stream_uses::see_home() noexcept {
+    auto const done = slots_.take_done();
+    if (done.read || done.written) leave_at_home(done.written);
+}
+
+CUOTA_INLINE void stream_uses::leave_at_home(bool written) noexcept {
+    is_home_marked_ = false;
+    if (written) set_written(at_home);
+    else users_[at_home].reads = true;
+}
+
+CUOTA_INLINE std::exception_ptr stream_uses::leave_or_drain(open_use const& use) noexcept {
+    try {
+        leave(use);
+        return nullptr;
+    } catch (...) {
+        rt::drain(use.stream);
+        if (use.writes) set_written(nobody);
+        return std::current_exception();
+    }
+}
+
+CUOTA_INLINE void stream_uses::leave(open_use const& use) {
+    if (use.user == at_home) return leave_at_home(use.writes);
+    user& u = users_[use.user];
+    auto const record = [&] {
+        if (u.last) u.last->record(use.stream);
+        else u.last.emplace(use.stream);
+    };
+    if (is_for_capture_) record();
+    else if (!mark_outside_capture(use.stream, record)) return leave_for_capture(use);
+    if (use.writes) set_written(use.user);
+    else u.reads = true;
+}
+
+CUOTA_INLINE void stream_uses::leave_for_capture(open_use const& use) noexcept {
+    users_[use.user].reads = false;
+    if (use.writes || writer_ == use.user) set_written(nobody);
+}
+
+CUOTA_INLINE void stream_uses::set_written(std::size_t by) noexcept {
+    ++version_;
+    writer_ = by;
+    if (by != nobody) users_[by].seen = version_;
+}
+
+CUOTA_INLINE std::size_t stream_uses::find(std::uint64_t id) {
+    std::size_t vacant = nobody;
+    for (std::size_t i = at_home; i != users_.size(); ++i) {
+        user const& u = users_[i];
+        if (u.id == id) return i;
+        if (i != at_home && i != writer_ && !u.reads && u.seen != version_ && !is_open(i)) vacant = i;
+    }
+    if (vacant == nobody) {
+        vacant = users_.size();
+        users_.add();
+    }
+    users_[vacant] = {id};
+    return vacant;
+}
+
+CUOTA_INLINE bool stream_uses::is_open(std::size_t u) const noexcept {
+    return std::ranges::find(uses_, u, &open_use::user) != uses_.end();
+}
+
+CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, place where) const {
+    for (open_use const& other : uses_)
+        if (other.user != me && (writes || other.writes)) refuse(writes, where, other.writes, other.where);
+    if (me == at_home) return;
+    auto const open = slots_.open();
+    if (open && (writes || open->writes)) refuse(writes, where, open->writes, open->where);
+}
+
+CUOTA_INLINE void stream_uses::refuse(bool writes, place where, bool other_writes, place since) {
+    throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
+                     " on one stream while it is borrowed to " + (other_writes ? "write" : "read") +
+                     " on another since " + place_text(since),
+                 where};
+}
+
+CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) {
+    if (writes)
+        for (std::size_t i = at_home; i != users_.size(); ++i) {
+            if (i == me || !users_[i].reads) continue;
+            wait_for(i, s);
+            users_[me].seen = version_;
+        }
+    if (users_[me].seen != version_ && writer_ != nobody) wait_for(writer_, s);
+    users_[me].seen = version_;
+    if (writes)
+        for (std::size_t i = at_home; i != users_.size(); ++i)
+            users_[i].reads = false;  // who comes next waits for this write
+}
+
+CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
+    std::optional<event>& last = users_[of].last;
+    if (of == at_home && !is_home_marked_) {
+        is_home_marked_ = mark_outside_capture(home_, [&] {
+            if (last) last->record(home_);
+            else last.emplace(home_);
+        });
+        if (!is_home_marked_) return;  // captured: what it did is over
+    }
+    s.wait(*last);
+}
+
+CUOTA_INLINE void stream_uses::publish() noexcept {
+    bool reads = false;
+    bool writes = writer_ != nobody && users_[at_home].seen != version_;
+    for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
+    for (open_use const& use : uses_)
+        if (use.user != at_home) (use.writes ? writes : reads) = true;
+    slots_.allow(!writes, !writes && !reads);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

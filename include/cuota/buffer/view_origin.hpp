@@ -22,15 +22,7 @@ public:
     CUOTA_HOST_DEVICE constexpr view_origin() noexcept {}
 
     [[nodiscard]] static view_origin of_lease([[maybe_unused]] tag name,
-                                              [[maybe_unused]] place where) noexcept {
-        view_origin made;
-#if CUOTA_CHECKED
-        made.name_ = name;
-        made.leased_ = where;
-        made.notebook_ = rt::kernels_notebook();
-#endif
-        return made;
-    }
+                                              [[maybe_unused]] place where) noexcept;
     /// Of a view that was made from a pointer: nameless.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr view_origin by_hand() noexcept {
 #if CUOTA_CHECKED && !defined(__CUDA_ARCH__)
@@ -62,13 +54,7 @@ public:
     }
 
 private:
-    [[nodiscard]] std::string text() const {
-#if CUOTA_CHECKED
-        return lease_text(name_, leased_);
-#else
-        return {};
-#endif
-    }
+    [[nodiscard]] std::string text() const;
 
 #if CUOTA_CHECKED
     tag name_{};
@@ -84,3 +70,30 @@ private:
 }
 
 }  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
+
+CUOTA_INLINE view_origin view_origin::of_lease([[maybe_unused]] tag name,
+                                               [[maybe_unused]] place where) noexcept {
+    view_origin made;
+#if CUOTA_CHECKED
+    made.name_ = name;
+    made.leased_ = where;
+    made.notebook_ = rt::kernels_notebook();
+#endif
+    return made;
+}
+
+CUOTA_INLINE std::string view_origin::text() const {
+#if CUOTA_CHECKED
+    return lease_text(name_, leased_);
+#else
+    return {};
+#endif
+}
+
+}  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
+
+#endif

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0 {
@@ -80,7 +81,18 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
 
 /// "762.9 MiB", "512 B": one decimal, binary units, never more than four digits before the point below 1 EiB.
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
+[[nodiscard]] std::string bytes_text(std::size_t bytes);
+
+/// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
+[[nodiscard]] std::string count_text(std::uint64_t count);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string bytes_text(std::size_t bytes) {
     if (bytes < 1024) return std::to_string(bytes) + " B";
     static constexpr char const* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = static_cast<double>(bytes) / 1024.0;
@@ -94,11 +106,12 @@ consteval std::size_t operator""_GiB(unsigned long long n) { return detail::lite
     return text;
 }
 
-/// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
-[[nodiscard]] inline std::string count_text(std::uint64_t count) {
+CUOTA_INLINE std::string count_text(std::uint64_t count) {
     std::string digits = std::to_string(count);
     for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, '\'');
     return digits;
 }
 
 }  // namespace cuota::inline v0
+
+#endif

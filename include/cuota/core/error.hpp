@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/refusal_text.hpp>
@@ -23,21 +24,14 @@ namespace cuota::inline v0 {
 class cuda_error : public std::runtime_error {
 public:
     /// `code` is a cudaError_t, `why` its name and what else is known. Throws: std::bad_alloc.
-    cuda_error(int code, std::string const& call, std::string const& why, place where)
-        : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
-          code_{code},
-          call_{std::make_shared<std::string const>(call)},
-          where_{where} {}
+    cuda_error(int code, std::string const& call, std::string const& why, place where);
 
     [[nodiscard]] int code() const noexcept { return code_; }                  ///< a cudaError_t
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< "cudaMemcpyAsync"
     [[nodiscard]] place where() const noexcept { return where_; }              ///< line 0 when nobody gave it
 
 private:
-    static std::string suffix(place where) {
-        std::string const place = place_text(where);
-        return place.empty() ? "" : " (" + place + ')';
-    }
+    static std::string suffix(place where);
     int code_;
     std::shared_ptr<std::string const> call_;
     place where_;
@@ -57,18 +51,7 @@ public:
     [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
 
     /// Threads: any. Those that come first together each make the text; one of them is kept, and all are told that one.
-    [[nodiscard]] char const* text() const noexcept {
-        if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
-        try {
-            auto mine = std::make_unique<std::string const>(refusal_text(type_, facts_));
-            std::string const* kept = nullptr;
-            bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
-                                                               std::memory_order_acquire);
-            return (is_mine ? mine.release() : kept)->c_str();
-        } catch (...) {
-            return in_need_;
-        }  // not even the text fits in host memory: the next call tries again
-    }
+    [[nodiscard]] char const* text() const noexcept;
 
 private:
     char const* type_;
@@ -86,9 +69,7 @@ private:
 class out_of_memory : public std::bad_alloc {
 public:
     /// Throws: std::bad_alloc.
-    explicit out_of_memory(refusal facts)
-        : out_of_memory{"out_of_memory", "cuota::out_of_memory: refused, and no host memory left to say more",
-                        std::move(facts)} {}
+    explicit out_of_memory(refusal facts);
 
     /// Bytes asked, held, limit, holders: as of the refusal. Lives as long as a copy of the error does.
     [[nodiscard]] refusal const& facts() const noexcept { return state_->facts(); }
@@ -98,8 +79,7 @@ public:
 protected:
     /// For a type of its own: its name, and a text for when no host memory is left, both literals. Throws: std::bad_alloc.
     // What to say in need is for a host that has no memory left for the text.
-    out_of_memory(char const* type, char const* in_need, refusal facts)
-        : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
+    out_of_memory(char const* type, char const* in_need, refusal facts);
 
 private:
     std::shared_ptr<detail::refusal_state const> state_;
@@ -111,10 +91,7 @@ private:
 class budget_exceeded : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
-    explicit budget_exceeded(refusal facts)
-        : out_of_memory{"budget_exceeded",
-                        "cuota::budget_exceeded: refused, and no host memory left to say more",
-                        std::move(facts)} {}
+    explicit budget_exceeded(refusal facts);
 };
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
@@ -128,10 +105,7 @@ public:
     [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 when nobody gave it
 
 private:
-    static std::string at(place where) {
-        std::string const place = place_text(where);
-        return place.empty() ? "" : " (" + place + ')';
-    }
+    static std::string at(place where);
     place where_;
 };
 
@@ -140,10 +114,7 @@ private:
 class data_error : public std::runtime_error {
 public:
     /// `offset` in bytes from the file's begin. Throws: std::bad_alloc.
-    data_error(std::string file, std::uint64_t offset, std::string why)
-        : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " +
-                             why},
-          facts_{std::make_shared<facts const>(facts{std::move(file), std::move(why), offset})} {}
+    data_error(std::string file, std::uint64_t offset, std::string why);
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
     [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }   ///< bytes from the begin
@@ -160,3 +131,61 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why, place where)
+    : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
+      code_{code},
+      call_{std::make_shared<std::string const>(call)},
+      where_{where} {}
+
+CUOTA_INLINE std::string cuda_error::suffix(place where) {
+    std::string const place = place_text(where);
+    return place.empty() ? "" : " (" + place + ')';
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE char const* refusal_state::text() const noexcept {
+    if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
+    try {
+        auto mine = std::make_unique<std::string const>(refusal_text(type_, facts_));
+        std::string const* kept = nullptr;
+        bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
+                                                           std::memory_order_acquire);
+        return (is_mine ? mine.release() : kept)->c_str();
+    } catch (...) { return in_need_; }  // not even the text fits in host memory: the next call tries again
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
+    : out_of_memory{"out_of_memory", "cuota::out_of_memory: refused, and no host memory left to say more",
+                    std::move(facts)} {}
+
+CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
+    : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
+
+CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
+    : out_of_memory{"budget_exceeded", "cuota::budget_exceeded: refused, and no host memory left to say more",
+                    std::move(facts)} {}
+
+CUOTA_INLINE std::string misuse::at(place where) {
+    std::string const place = place_text(where);
+    return place.empty() ? "" : " (" + place + ')';
+}
+
+CUOTA_INLINE data_error::data_error(std::string file, std::uint64_t offset, std::string why)
+    : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " + why},
+      facts_{std::make_shared<facts const>(facts{std::move(file), std::move(why), offset})} {}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0 {
@@ -27,10 +28,7 @@ struct sink_slot {
     std::shared_ptr<error_sink const> sink;  // null: standard error
 };
 
-inline sink_slot& the_sink() noexcept {
-    static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end
-    return slot;
-}
+sink_slot& the_sink() noexcept;
 
 /// While one lives, the first error that its thread would hand to the sink is kept instead: for an end that can throw.
 /// Threads: the one that made it.
@@ -42,23 +40,13 @@ public:
     ~kept_error() { innermost() = outer_; }
 
     /// Throws: the error, if there was one.
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
-    }
+    void rethrow() const;
 
     /// True when who is innermost on this thread keeps it. Of an error that nobody threw, the text.
-    [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept {
-        kept_error* const here = innermost();
-        if (!here || here->first_) return false;
-        here->first_ = thrown ? std::move(thrown) : std::make_exception_ptr(std::runtime_error{error.what()});
-        return true;
-    }
+    [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
-    [[nodiscard]] static kept_error*& innermost() noexcept {
-        static constinit thread_local kept_error* one = nullptr;
-        return one;
-    }
+    [[nodiscard]] static kept_error*& innermost() noexcept;
 
     kept_error* const outer_;
     std::exception_ptr first_;
@@ -69,31 +57,11 @@ private:
 /// Sets where uncatchable errors go and returns what was set before; an empty one restores standard error.
 /// Threads: any. Throws: std::bad_alloc; the sink is unchanged then.
 /// Example: tests/core/error_sink.cpp
-inline error_sink set_error_sink(error_sink sink) {
-    auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
-    detail::sink_slot& slot = detail::the_sink();
-    std::scoped_lock const lock{slot.guard};
-    error_sink before = slot.sink ? *slot.sink : error_sink{};
-    std::swap(slot.sink, next);
-    return before;
-}
+error_sink set_error_sink(error_sink sink);
 
 namespace detail {
 
-inline void report(std::exception const& error, std::exception_ptr thrown) noexcept {
-    try {
-        if (kept_error::keeps(error, std::move(thrown))) return;
-        sink_slot& slot = the_sink();
-        std::shared_ptr<error_sink const> sink;
-        {
-            std::scoped_lock const lock{slot.guard};
-            sink = slot.sink;
-        }
-        if (sink) (*sink)(error);
-        else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
-    } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
-    }
-}
+void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 }  // namespace detail
 
@@ -114,3 +82,64 @@ bool report_failure_of(Step&& step) noexcept {
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE sink_slot& the_sink() noexcept {
+    static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end
+    return slot;
+}
+
+CUOTA_INLINE void kept_error::rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+}
+
+CUOTA_INLINE bool kept_error::keeps(std::exception const& error, std::exception_ptr thrown) noexcept {
+    kept_error* const here = innermost();
+    if (!here || here->first_) return false;
+    here->first_ = thrown ? std::move(thrown) : std::make_exception_ptr(std::runtime_error{error.what()});
+    return true;
+}
+
+CUOTA_INLINE kept_error*& kept_error::innermost() noexcept {
+    static constinit thread_local kept_error* one = nullptr;
+    return one;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE error_sink set_error_sink(error_sink sink) {
+    auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
+    detail::sink_slot& slot = detail::the_sink();
+    std::scoped_lock const lock{slot.guard};
+    error_sink before = slot.sink ? *slot.sink : error_sink{};
+    std::swap(slot.sink, next);
+    return before;
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown) noexcept {
+    try {
+        if (kept_error::keeps(error, std::move(thrown))) return;
+        sink_slot& slot = the_sink();
+        std::shared_ptr<error_sink const> sink;
+        {
+            std::scoped_lock const lock{slot.guard};
+            sink = slot.sink;
+        }
+        if (sink) (*sink)(error);
+        else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
+    } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
+    }
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,34 +11,17 @@
 #include <type_traits>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 
 namespace cuota::inline v0::detail {
 
 /// The text in quotes. Control characters are escaped; each byte that is no UTF-8 becomes U+FFFD.
-[[nodiscard]] inline std::string json_string(std::string_view text) {
-    std::string result{'"'};
-    for (std::size_t at = 0; at != text.size();) {
-        std::size_t const length = utf8_length(text, at);
-        char const c = text[at];
-        auto const code = static_cast<unsigned char>(c);
-        if (length == 0) result += "\\ufffd";
-        else if (c == '"' || c == '\\') (result += '\\') += c;
-        else if (c == '\n') result += "\\n";
-        else if (c == '\t') result += "\\t";
-        else if (code < 0x20 || code == 0x7F)
-            ((result += "\\u00") += "0123456789abcdef"[code >> 4]) += "0123456789abcdef"[code & 15];
-        else result += text.substr(at, length);
-        at += length == 0 ? 1 : length;
-    }
-    return result += '"';
-}
+[[nodiscard]] std::string json_string(std::string_view text);
 
 /// A size as an integer; null for `unlimited`, which stands for no limit or no number, and which most readers of
 /// JSON would refuse or round.
-[[nodiscard]] inline std::string json_size(std::size_t bytes) {
-    return bytes == unlimited ? "null" : std::to_string(bytes);
-}
+[[nodiscard]] std::string json_size(std::size_t bytes);
 
 /// An object, one member after the other. Keys are literals that need no escape.
 class json_object {
@@ -51,10 +34,7 @@ public:
         return add_json(key, is ? "true" : "false");
     }
     /// What is JSON already: an object, a list, a number.
-    json_object& add_json(char const* key, std::string_view json) {
-        ((((members_ += members_.empty() ? "\"" : ",\"") += key) += "\":") += json);
-        return *this;
-    }
+    json_object& add_json(char const* key, std::string_view json);
     [[nodiscard]] std::string text() const { return '{' + members_ + '}'; }
 
 private:
@@ -75,3 +55,38 @@ template <class Items, class ToJson>
 }
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string json_string(std::string_view text) {
+    std::string result{'"'};
+    for (std::size_t at = 0; at != text.size();) {
+        std::size_t const length = utf8_length(text, at);
+        char const c = text[at];
+        auto const code = static_cast<unsigned char>(c);
+        if (length == 0) result += "\\ufffd";
+        else if (c == '"' || c == '\\') (result += '\\') += c;
+        else if (c == '\n') result += "\\n";
+        else if (c == '\t') result += "\\t";
+        else if (code < 0x20 || code == 0x7F)
+            ((result += "\\u00") += "0123456789abcdef"[code >> 4]) += "0123456789abcdef"[code & 15];
+        else result += text.substr(at, length);
+        at += length == 0 ? 1 : length;
+    }
+    return result += '"';
+}
+
+CUOTA_INLINE std::string json_size(std::size_t bytes) {
+    return bytes == unlimited ? "null" : std::to_string(bytes);
+}
+
+CUOTA_INLINE json_object& json_object::add_json(char const* key, std::string_view json) {
+    ((((members_ += members_.empty() ? "\"" : ",\"") += key) += "\":") += json);
+    return *this;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -41,17 +41,7 @@ public:
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
     /// Throws: std::bad_alloc. Cost: a lock and a look-up.
-    [[nodiscard]] static tag named(std::string_view name) {
-        static std::mutex guard;
-        // Never destroyed: reports at the very end of the program still name them.
-        static auto& names = *new std::set<std::string, std::less<>>;
-        std::scoped_lock const lock{guard};
-        auto found = names.find(name);
-        if (found == names.end()) found = names.emplace(name).first;
-        tag result;
-        result.text_ = found->c_str();
-        return result;
-    }
+    [[nodiscard]] static tag named(std::string_view name);
 
     /// Never null; "" when empty. Lives until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
@@ -92,7 +82,27 @@ template <class T>
 }
 
 /// "train.cpp:17"; empty for a place that nobody gave. Throws: std::bad_alloc.
-[[nodiscard]] inline std::string place_text(place where) {
+[[nodiscard]] std::string place_text(place where);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE tag tag::named(std::string_view name) {
+    static std::mutex guard;
+    // Never destroyed: reports at the very end of the program still name them.
+    static auto& names = *new std::set<std::string, std::less<>>;
+    std::scoped_lock const lock{guard};
+    auto found = names.find(name);
+    if (found == names.end()) found = names.emplace(name).first;
+    tag result;
+    result.text_ = found->c_str();
+    return result;
+}
+
+CUOTA_INLINE std::string place_text(place where) {
     if (where.line == 0) return {};
     std::string_view file = where.file;
     if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos)
@@ -101,3 +111,5 @@ template <class T>
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/text.hpp>
@@ -60,11 +61,7 @@ namespace detail {
 inline constexpr std::size_t step_columns = screen_columns - 12;
 
 // "weights (train.cpp:10)": with bytes, between name and place, where several stand in a row.
-[[nodiscard]] inline std::string holder_text(holding const& h, bool with_bytes) {
-    std::string const place = shown(h.where, 20);
-    return (h.name.is_empty() ? "untagged" : shown(h.name.text(), 24)) +
-           (with_bytes ? ' ' + bytes_text(h.bytes) : "") + (place.empty() ? "" : " (" + place + ')');
-}
+[[nodiscard]] std::string holder_text(holding const& h, bool with_bytes);
 
 // The begin, then "a, b and c" or "a, b and 3 more": as many as a line has room for.
 template <class ItemText>
@@ -81,34 +78,90 @@ template <class ItemText>
 }
 
 // What is missing where the most is missing.
-[[nodiscard]] inline std::size_t lacking(refusal const& r) noexcept {
+[[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
+
+// What budgets and device would give, as far as anybody knows.
+[[nodiscard]] std::size_t fitting(refusal const& r) noexcept;
+
+[[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
+
+// To be asked for literally, so it is told to the last unit.
+[[nodiscard]] std::string exact_text(label const& request, std::size_t bytes, std::size_t count);
+
+[[nodiscard]] std::optional<next_step> step_ask(refusal const& r);
+
+// One that covers the rest alone, the smallest of those; else the largest, and the same for what is missing then.
+// `users` in the order of refusal::holders, and enough of them.
+[[nodiscard]] std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing);
+
+[[nodiscard]] std::string why_release_is_in_vain(refusal const& r, std::size_t missing);
+
+[[nodiscard]] std::optional<next_step> step_release(refusal const& r);
+
+// "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B"
+[[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
+
+// Empty when limits are all that is in the way.
+[[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
+
+[[nodiscard]] std::optional<next_step> step_raise(refusal const& r);
+
+[[nodiscard]] std::optional<next_step> step_free_device(refusal const& r);
+
+// What suffices first, and then what changes the smaller share; else in the order of the kinds, in which they come.
+void put_in_order(std::vector<next_step>& steps, next_step step);
+
+}  // namespace detail
+
+/// The next steps after a refusal, three at most, the most useful first.
+///
+/// At most one about the request (ask again, or for how much less), one about what is held, one about limits or
+/// device. A step that alone suffices comes before one that does not; among those, the one that changes the smaller
+/// share of what it is about; then in the order of step_kind. What does not suffice is listed last, with the reason.
+/// Whose memory to release: one holder that alone covers what is missing, the smallest such; else the largest, and
+/// by the same rule for the rest. `holders` have to be the largest first for that.
+/// Empty when nothing is known: nobody counts what pinned memory a machine can give.
+/// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
+[[nodiscard]] std::vector<next_step> next_steps(refusal const& r);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string holder_text(holding const& h, bool with_bytes) {
+    std::string const place = shown(h.where, 20);
+    return (h.name.is_empty() ? "untagged" : shown(h.name.text(), 24)) +
+           (with_bytes ? ' ' + bytes_text(h.bytes) : "") + (place.empty() ? "" : " (" + place + ')');
+}
+
+CUOTA_INLINE std::size_t lacking(refusal const& r) noexcept {
     std::size_t most = r.missing_on_device();
     for (budget_facts const& b : r.budgets)
         if (std::size_t const here = b.missing_for(r.charged); here > most) most = here;
     return most;
 }
 
-// What budgets and device would give, as far as anybody knows.
-[[nodiscard]] inline std::size_t fitting(refusal const& r) noexcept {
+CUOTA_INLINE std::size_t fitting(refusal const& r) noexcept {
     if (!r.device) return r.would_fit;
     std::size_t const on_device = round_down(r.device->free, r.granule);
     std::size_t const ready = r.largest_free > on_device ? r.largest_free : on_device;
     return r.would_fit < ready ? r.would_fit : ready;
 }
 
-[[nodiscard]] inline double share(std::size_t part, std::size_t whole) noexcept {
+CUOTA_INLINE double share(std::size_t part, std::size_t whole) noexcept {
     return static_cast<double>(part) / (whole == 0 ? 1.0 : static_cast<double>(whole));
 }
 
-// To be asked for literally, so it is told to the last unit.
-[[nodiscard]] inline std::string exact_text(label const& request, std::size_t bytes, std::size_t count) {
+CUOTA_INLINE std::string exact_text(label const& request, std::size_t bytes, std::size_t count) {
     if (request.unit_bytes == 1 && bytes < 1024) return bytes_text(bytes);
     bool const has_no_name = std::string_view{request.unit} == "elements";
     return count_text(count) + ' ' + shown(request.unit, 24) +
            (has_no_name ? " of " + bytes_text(request.unit_bytes) : "") + " (" + bytes_text(bytes) + ')';
 }
 
-[[nodiscard]] inline std::optional<next_step> step_ask(refusal const& r) {
+CUOTA_INLINE std::optional<next_step> step_ask(refusal const& r) {
     bool const is_known = r.would_fit != 0 || r.refuser() || r.device;  // nobody counts pinned memory
     std::size_t const bytes = fitting(r);
     if (!is_known) return std::nullopt;
@@ -134,10 +187,7 @@ template <class ItemText>
                      .text = text};
 }
 
-// One that covers the rest alone, the smallest of those; else the largest, and the same for what is missing then.
-// `users` in the order of refusal::holders, and enough of them.
-[[nodiscard]] inline std::vector<holding> fewest_that_cover(std::vector<holding> const& users,
-                                                            std::size_t missing) {
+CUOTA_INLINE std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing) {
     std::vector<holding> chosen;
     for (std::size_t i = 0; i != users.size() && missing != 0; ++i) {
         std::size_t pick = i;
@@ -148,7 +198,7 @@ template <class ItemText>
     return chosen;
 }
 
-[[nodiscard]] inline std::string why_release_is_in_vain(refusal const& r, std::size_t missing) {
+CUOTA_INLINE std::string why_release_is_in_vain(refusal const& r, std::size_t missing) {
     for (budget_facts const& b : r.budgets)
         if (r.charged > b.limit)
             return "the request alone is " + bytes_text(r.charged - b.limit) + " over " +
@@ -158,7 +208,7 @@ template <class ItemText>
            (is_device ? " on device " + std::to_string(r.device->ordinal) : "");
 }
 
-[[nodiscard]] inline std::optional<next_step> step_release(refusal const& r) {
+CUOTA_INLINE std::optional<next_step> step_release(refusal const& r) {
     budget_facts const* const at = r.refuser();
     // Caches give theirs as soon as that is enough.
     std::size_t const missing = lacking(r) - (r.reclaimable < lacking(r) ? r.reclaimable : lacking(r));
@@ -198,8 +248,7 @@ template <class ItemText>
     return step;
 }
 
-// "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B"
-[[nodiscard]] inline std::string raise_text(std::vector<raised_limit> const& limits) {
+CUOTA_INLINE std::string raise_text(std::vector<raised_limit> const& limits) {
     std::size_t plain = 0;
     for (raised_limit const& l : limits) plain += l.grow_by == 0;
     return listed(plain == 0   ? ""
@@ -213,9 +262,7 @@ template <class ItemText>
                   });
 }
 
-// Empty when limits are all that is in the way.
-[[nodiscard]] inline std::string why_raise_is_in_vain(refusal const& r,
-                                                      std::vector<raised_limit> const& limits) {
+CUOTA_INLINE std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits) {
     for (raised_limit const& l : limits) {
         std::string const grow = "grow the reservation " + shown(l.budget, 28);
         if (r.budgets[l.level].has_ended) return grow + ": it has ended";
@@ -229,7 +276,7 @@ template <class ItemText>
            " free, " + bytes_text(r.missing_on_device()) + " less than it takes";
 }
 
-[[nodiscard]] inline std::optional<next_step> step_raise(refusal const& r) {
+CUOTA_INLINE std::optional<next_step> step_raise(refusal const& r) {
     next_step step{.kind = step_kind::raise_limits};
     for (std::size_t level = 0; level != r.budgets.size(); ++level) {
         budget_facts const& b = r.budgets[level];
@@ -248,7 +295,7 @@ template <class ItemText>
     return step;
 }
 
-[[nodiscard]] inline std::optional<next_step> step_free_device(refusal const& r) {
+CUOTA_INLINE std::optional<next_step> step_free_device(refusal const& r) {
     std::size_t const missing = r.missing_on_device();
     if (missing == 0) return std::nullopt;
     for (budget_facts const& b : r.budgets)
@@ -266,8 +313,7 @@ template <class ItemText>
                                     : "free all of " + name + ": it has " + bytes_text(d.total)};
 }
 
-// What suffices first, and then what changes the smaller share; else in the order of the kinds, in which they come.
-inline void put_in_order(std::vector<next_step>& steps, next_step step) {
+CUOTA_INLINE void put_in_order(std::vector<next_step>& steps, next_step step) {
     auto const is_better = [](next_step const& a, next_step const& b) {
         return a.suffices != b.suffices ? a.suffices : a.suffices && a.change < b.change;
     };
@@ -276,18 +322,11 @@ inline void put_in_order(std::vector<next_step>& steps, next_step step) {
     steps.insert(at, std::move(step));
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The next steps after a refusal, three at most, the most useful first.
-///
-/// At most one about the request (ask again, or for how much less), one about what is held, one about limits or
-/// device. A step that alone suffices comes before one that does not; among those, the one that changes the smaller
-/// share of what it is about; then in the order of step_kind. What does not suffice is listed last, with the reason.
-/// Whose memory to release: one holder that alone covers what is missing, the smallest such; else the largest, and
-/// by the same rule for the rest. `holders` have to be the largest first for that.
-/// Empty when nothing is known: nobody counts what pinned memory a machine can give.
-/// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
-[[nodiscard]] inline std::vector<next_step> next_steps(refusal const& r) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<next_step> next_steps(refusal const& r) {
     std::vector<next_step> steps;
     for (auto* const make :
          {detail::step_ask, detail::step_release, detail::step_raise, detail::step_free_device})
@@ -296,3 +335,5 @@ inline void put_in_order(std::vector<next_step>& steps, next_step step) {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0::detail {
@@ -29,7 +30,18 @@ struct out_of_bounds {
 };
 
 /// "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
-[[nodiscard]] inline std::string bounds_text(out_of_bounds const& of, char const* unit) {
+[[nodiscard]] std::string bounds_text(out_of_bounds const& of, char const* unit);
+
+/// ": weights, leased at train.cpp:41", as far as there is a name and a place. Throws: std::bad_alloc.
+[[nodiscard]] std::string lease_text(tag name, place leased);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) {
     auto const n = [](std::uint64_t number) { return std::to_string(number); };
     auto const& [a, b, c, d] = of.asked;
     std::string const of_span = "a device_span of " + n(of.has[0]) + ' ' + unit;
@@ -49,8 +61,7 @@ struct out_of_bounds {
     return n(a) + " x " + n(b) + " elements" + pitch + " do not make a matrix of " + of_span;
 }
 
-/// ": weights, leased at train.cpp:41", as far as there is a name and a place. Throws: std::bad_alloc.
-[[nodiscard]] inline std::string lease_text(tag name, place leased) {
+CUOTA_INLINE std::string lease_text(tag name, place leased) {
     std::string const at = place_text(leased);
     std::string text = name.is_empty() && at.empty() ? "" : ": ";
     text += name.text();
@@ -59,3 +70,5 @@ struct out_of_bounds {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
@@ -16,19 +17,9 @@ namespace cuota::inline v0::detail {
 /// little longer each time and half a millisecond at most: what comes soon is seen soon, and who waits long costs nothing.
 class poll_pause {
 public:
-    void operator()() {
-        if (looks_ < looks_awake) {
-            ++looks_;
-            std::this_thread::yield();
-            return;
-        }
-        std::this_thread::sleep_for(sleep_);
-        sleep_ = std::min(2 * sleep_, longest);
-    }
+    void operator()();
     /// How long it sleeps next; nothing at first.
-    [[nodiscard]] std::chrono::microseconds next() const noexcept {
-        return looks_ < looks_awake ? std::chrono::microseconds::zero() : sleep_;
-    }
+    [[nodiscard]] std::chrono::microseconds next() const noexcept;
 
 private:
     static constexpr int looks_awake = 64;
@@ -38,3 +29,25 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void poll_pause::operator()() {
+    if (looks_ < looks_awake) {
+        ++looks_;
+        std::this_thread::yield();
+        return;
+    }
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(2 * sleep_, longest);
+}
+
+CUOTA_INLINE std::chrono::microseconds poll_pause::next() const noexcept {
+    return looks_ < looks_awake ? std::chrono::microseconds::zero() : sleep_;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

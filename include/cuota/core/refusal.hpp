@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0 {
@@ -34,11 +35,7 @@ struct budget_facts {
     /// What it can still be charged; 0 where a lowered limit lies below what is held.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
     /// What a charge of so many bytes lacks here; 0 when it fits.
-    [[nodiscard]] std::size_t missing_for(std::size_t charge) const noexcept {
-        if (charge <= free()) return 0;
-        if (held <= limit) return charge - free();
-        return checked_add(charge, held - limit).value_or(unlimited);
-    }
+    [[nodiscard]] std::size_t missing_for(std::size_t charge) const noexcept;
 };
 
 /// The device at the moment of a refusal, as its driver tells it. Bytes. Example: tests/core/refusal.cpp
@@ -51,10 +48,7 @@ struct device_facts {
     std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
 
     /// Other programs, the CUDA context and libraries: what is gone and not ours.
-    [[nodiscard]] std::size_t elsewhere() const noexcept {
-        std::size_t const used = total > free ? total - free : 0;
-        return used > ours ? used - ours : 0;
-    }
+    [[nodiscard]] std::size_t elsewhere() const noexcept;
 };
 
 /// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
@@ -90,22 +84,49 @@ struct refusal {
     std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
 
     /// The largest count of the request's unit that would have fitted.
-    [[nodiscard]] std::size_t fitting_count() const noexcept {
-        return request.unit_bytes == 0 ? 0 : would_fit / request.unit_bytes;
-    }
+    [[nodiscard]] std::size_t fitting_count() const noexcept;
     /// The budget that refused, or would have; null when none was asked.
-    [[nodiscard]] budget_facts const* refuser() const noexcept {
-        return refused_by < budgets.size() ? &budgets[refused_by] : nullptr;
-    }
+    [[nodiscard]] budget_facts const* refuser() const noexcept;
     /// What is missing at the budget that refused; 0 when no budget did.
-    [[nodiscard]] std::size_t missing() const noexcept {
-        return refuser() ? refuser()->missing_for(charged) : 0;
-    }
+    [[nodiscard]] std::size_t missing() const noexcept;
     /// What is missing on the device; 0 when it has enough, or a pool does, and when no device was asked.
-    [[nodiscard]] std::size_t missing_on_device() const noexcept {
-        if (!device || charged <= device->free || charged <= largest_free) return 0;
-        return charged - device->free;
-    }
+    [[nodiscard]] std::size_t missing_on_device() const noexcept;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t budget_facts::missing_for(std::size_t charge) const noexcept {
+    if (charge <= free()) return 0;
+    if (held <= limit) return charge - free();
+    return checked_add(charge, held - limit).value_or(unlimited);
+}
+
+CUOTA_INLINE std::size_t device_facts::elsewhere() const noexcept {
+    std::size_t const used = total > free ? total - free : 0;
+    return used > ours ? used - ours : 0;
+}
+
+CUOTA_INLINE std::size_t refusal::fitting_count() const noexcept {
+    return request.unit_bytes == 0 ? 0 : would_fit / request.unit_bytes;
+}
+
+CUOTA_INLINE budget_facts const* refusal::refuser() const noexcept {
+    return refused_by < budgets.size() ? &budgets[refused_by] : nullptr;
+}
+
+CUOTA_INLINE std::size_t refusal::missing() const noexcept {
+    return refuser() ? refuser()->missing_for(charged) : 0;
+}
+
+CUOTA_INLINE std::size_t refusal::missing_on_device() const noexcept {
+    if (!device || charged <= device->free || charged <= largest_free) return 0;
+    return charged - device->free;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/next_steps.hpp>
 #include <cuota/core/refusal.hpp>
@@ -18,12 +19,45 @@ namespace cuota::inline v0 {
 namespace detail {
 
 // Whole paths: where a line of a log is read, the file is not at hand. Null for a place that nobody gave.
-[[nodiscard]] inline std::string json_place(place where) {
+[[nodiscard]] std::string json_place(place where);
+
+[[nodiscard]] std::string json_holder(holding const& h);
+
+[[nodiscard]] std::string json_budget(budget_facts const& b);
+
+[[nodiscard]] std::string json_device(device_facts const& d);
+
+[[nodiscard]] std::string json_reclaimer(reclaimer_facts const& who);
+
+[[nodiscard]] std::string json_limit(raised_limit const& l);
+
+[[nodiscard]] std::string json_step(next_step const& s, std::size_t most);
+
+// Of the holders that a list leaves out: their number and their bytes.
+void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most);
+
+}  // namespace detail
+
+/// The refusal and its next steps as one line of JSON, without a line's end. For logs: the keys are those of the
+/// facts, sizes are bytes and integers, `unlimited` is null (a limit there is none; a count that overflowed).
+///
+/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD. `most_holders` bounds the
+/// lists of holders, because collectors cut long lines: the rest are "other_holders", "other_bytes".
+/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
+[[nodiscard]] std::string refusal_json(refusal const& r, std::size_t most_holders = 32);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string json_place(place where) {
     if (where.line == 0) return "null";
     return json_object{}.add("file", where.file).add("line", std::size_t{where.line}).text();
 }
 
-[[nodiscard]] inline std::string json_holder(holding const& h) {
+CUOTA_INLINE std::string json_holder(holding const& h) {
     return json_object{}
         .add("tag", h.name.text())
         .add_json("place", json_place(h.where))
@@ -32,7 +66,7 @@ namespace detail {
         .text();
 }
 
-[[nodiscard]] inline std::string json_budget(budget_facts const& b) {
+CUOTA_INLINE std::string json_budget(budget_facts const& b) {
     std::size_t const free = b.limit == unlimited ? unlimited : b.free();
     return json_object{}
         .add("name", b.name)
@@ -45,7 +79,7 @@ namespace detail {
         .text();
 }
 
-[[nodiscard]] inline std::string json_device(device_facts const& d) {
+CUOTA_INLINE std::string json_device(device_facts const& d) {
     return json_object{}
         .add_json("ordinal", std::to_string(d.ordinal))
         .add("name", d.name)
@@ -57,7 +91,7 @@ namespace detail {
         .text();
 }
 
-[[nodiscard]] inline std::string json_reclaimer(reclaimer_facts const& who) {
+CUOTA_INLINE std::string json_reclaimer(reclaimer_facts const& who) {
     return json_object{}
         .add("name", who.name)
         .add("asked", who.asked)
@@ -66,7 +100,7 @@ namespace detail {
         .text();
 }
 
-[[nodiscard]] inline std::string json_limit(raised_limit const& l) {
+CUOTA_INLINE std::string json_limit(raised_limit const& l) {
     return json_object{}
         .add("budget", l.budget)
         .add("level", l.level)
@@ -75,7 +109,7 @@ namespace detail {
         .text();
 }
 
-[[nodiscard]] inline std::string json_step(next_step const& s, std::size_t most) {
+CUOTA_INLINE std::string json_step(next_step const& s, std::size_t most) {
     return json_object{}
         .add("kind", name_of(s.kind))
         .add("suffices", s.suffices)
@@ -87,22 +121,17 @@ namespace detail {
         .text();
 }
 
-// Of the holders that a list leaves out: their number and their bytes.
-inline void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most) {
+CUOTA_INLINE void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most) {
     std::size_t bytes = 0;
     for (std::size_t i = most; i < holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
     to.add("other_holders", holders.size() > most ? holders.size() - most : 0).add("other_bytes", bytes);
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The refusal and its next steps as one line of JSON, without a line's end. For logs: the keys are those of the
-/// facts, sizes are bytes and integers, `unlimited` is null (a limit there is none; a count that overflowed).
-///
-/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD. `most_holders` bounds the
-/// lists of holders, because collectors cut long lines: the rest are "other_holders", "other_bytes".
-/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
-[[nodiscard]] inline std::string refusal_json(refusal const& r, std::size_t most_holders = 32) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string refusal_json(refusal const& r, std::size_t most_holders) {
     using namespace detail;
     json_object line;
     line.add("asked", r.asked).add("charged", r.charged).add("granule", r.granule);
@@ -124,3 +153,5 @@ inline void add_rest(json_object& to, std::vector<holding> const& holders, std::
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/next_steps.hpp>
 #include <cuota/core/refusal.hpp>
@@ -20,9 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] inline std::string kind_of(budget_facts const& b) {
-    return b.is_prepaid ? "reservation " : "budget ";
-}
+[[nodiscard]] std::string kind_of(budget_facts const& b);
 
 // Where a headline gives way when it is too long: first names, then what can be read below.
 struct headline_room {
@@ -31,7 +30,52 @@ struct headline_room {
     bool with_promise;
 };
 
-[[nodiscard]] inline std::string headline(char const* type, refusal const& r, headline_room room) {
+[[nodiscard]] std::string headline(char const* type, refusal const& r, headline_room room);
+
+// Nothing was asked for here: it is refused because another was, and the first line says why.
+[[nodiscard]] bool is_for_another(refusal const& r);
+[[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
+
+[[nodiscard]] std::string headline(char const* type, refusal const& r);
+
+[[nodiscard]] std::string budget_name(budget_facts const& b, std::size_t most);
+
+[[nodiscard]] std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most);
+
+[[nodiscard]] std::string device_line(device_facts const& d, std::size_t width);
+
+// Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
+[[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
+
+[[nodiscard]] std::string budget_lines(refusal const& r);
+
+// "2 others 7 B": those from index `first` on; empty when there are none.
+[[nodiscard]] std::string others_text(std::vector<holding> const& holders, std::size_t first);
+
+[[nodiscard]] std::string holders_text(std::vector<holding> const& holders);
+
+[[nodiscard]] std::string reclaimed_text(refusal const& r);
+
+[[nodiscard]] std::string steps_lines(refusal const& r);
+
+}  // namespace detail
+
+/// The refusal on one screen: twelve lines of 110 columns at most. The first says what, where, for what and by which
+/// budget, or why where nothing was asked for; the rest who holds what, and what to do next. Names are cut in the middle,
+/// long lists and ways are summed.
+/// `type` is the name of the exception that carries it.
+/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
+[[nodiscard]] std::string refusal_text(char const* type, refusal const& r);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string kind_of(budget_facts const& b) { return b.is_prepaid ? "reservation " : "budget "; }
+
+CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_room room) {
     std::string const place = shown(r.request.where, room.name);
     std::string const charged = bytes_text(r.charged);
     std::string text = std::string{"cuota::"} + type + ": " +
@@ -44,18 +88,18 @@ struct headline_room {
     return text + (room.with_promise ? ", before anything was allocated" : "");
 }
 
-// Nothing was asked for here: it is refused because another was, and the first line says why.
-[[nodiscard]] inline bool is_for_another(refusal const& r) {
+CUOTA_INLINE bool is_for_another(refusal const& r) {
     return r.asked == 0 && r.charged == 0 && !r.cause.empty();
 }
-[[nodiscard]] inline std::string headline_of_cause(char const* type, refusal const& r) {
+
+CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
     std::string const place = shown(r.request.where, 28);
     std::string text = std::string{"cuota::"} + type + ": refused" + (place.empty() ? "" : " at " + place) +
                        (r.request.name.is_empty() ? "" : " for " + shown(r.request.name.text(), 16)) + ": ";
     return text + shown(r.cause, screen_columns - text.size());
 }
 
-[[nodiscard]] inline std::string headline(char const* type, refusal const& r) {
+CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
     if (is_for_another(r)) return headline_of_cause(type, r);
     constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, true, false},
                                       {28, false, false}, {16, false, false}, {6, false, false}};
@@ -65,19 +109,19 @@ struct headline_room {
     return text;
 }
 
-[[nodiscard]] inline std::string budget_name(budget_facts const& b, std::size_t most) {
+CUOTA_INLINE std::string budget_name(budget_facts const& b, std::size_t most) {
     std::string const kind = kind_of(b);
     return kind + shown(b.name, most - kind.size() - 2);
 }
 
-[[nodiscard]] inline std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most) {
+CUOTA_INLINE std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most) {
     bool const is_bounded = b.limit != unlimited;
     return padded(budget_name(b, most), width) + "limit " +
            padded(is_bounded ? bytes_text(b.limit) : "none", 12) + "held " + padded(bytes_text(b.held), 12) +
            "free " + padded(is_bounded ? bytes_text(b.free()) : "any", 12) + "peak " + bytes_text(b.peak);
 }
 
-[[nodiscard]] inline std::string device_line(device_facts const& d, std::size_t width) {
+CUOTA_INLINE std::string device_line(device_facts const& d, std::size_t width) {
     std::string const figures = "total " + padded(bytes_text(d.total), 12) + "free " +
                                 padded(bytes_text(d.free), 12) + "elsewhere " + bytes_text(d.elsewhere()) +
                                 (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
@@ -87,8 +131,7 @@ struct headline_room {
     return padded(begin + shown(d.name, for_name) + ')', std::min(width, room)) + figures;
 }
 
-// Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
-[[nodiscard]] inline std::vector<std::size_t> levels_shown(refusal const& r) {
+CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
     std::size_t const count = r.budgets.size();
     std::vector<std::size_t> levels;
     for (std::size_t i = 0; i != count; ++i) {
@@ -99,7 +142,7 @@ struct headline_room {
     return levels;
 }
 
-[[nodiscard]] inline std::string budget_lines(refusal const& r) {
+CUOTA_INLINE std::string budget_lines(refusal const& r) {
     constexpr std::size_t figures = 69;
     bool const is_marked = r.budgets.size() > 1 && r.missing() != 0;
     std::size_t const most = screen_columns - figures - (is_marked ? 13 : 0);
@@ -122,8 +165,7 @@ struct headline_room {
     return r.device ? text + "\n  " + device_line(*r.device, width) : text;
 }
 
-// "2 others 7 B": those from index `first` on; empty when there are none.
-[[nodiscard]] inline std::string others_text(std::vector<holding> const& holders, std::size_t first) {
+CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::size_t first) {
     if (first >= holders.size()) return {};
     std::size_t bytes = 0;
     for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
@@ -131,7 +173,7 @@ struct headline_room {
     return "   " + count_text(count) + (count == 1 ? " other " : " others ") + bytes_text(bytes);
 }
 
-[[nodiscard]] inline std::string holders_text(std::vector<holding> const& holders) {
+CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
     constexpr std::size_t named = 4;
     std::string text;
     std::size_t i = 0;
@@ -144,7 +186,7 @@ struct headline_room {
     return text + others_text(holders, i);
 }
 
-[[nodiscard]] inline std::string reclaimed_text(refusal const& r) {
+CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     constexpr std::size_t most = step_columns - 35;  // the largest free block follows
     std::vector<reclaimer_facts> const asked = r.reclaimers.value_or(std::vector<reclaimer_facts>{});
     std::vector<reclaimer_facts> gave;
@@ -167,7 +209,7 @@ struct headline_room {
            " had nothing to give";
 }
 
-[[nodiscard]] inline std::string steps_lines(refusal const& r) {
+CUOTA_INLINE std::string steps_lines(refusal const& r) {
     std::string text;
     std::vector<next_step> const steps = next_steps(r);
     std::size_t useful = 0;
@@ -180,14 +222,11 @@ struct headline_room {
     return text;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The refusal on one screen: twelve lines of 110 columns at most. The first says what, where, for what and by which
-/// budget, or why where nothing was asked for; the rest who holds what, and what to do next. Names are cut in the middle,
-/// long lists and ways are summed.
-/// `type` is the name of the exception that carries it.
-/// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
-[[nodiscard]] inline std::string refusal_text(char const* type, refusal const& r) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
     std::string text = detail::headline(type, r);
     auto const add = [&](char const* heading, std::string line) {
         text += heading + detail::cut(std::move(line), detail::step_columns);
@@ -203,3 +242,5 @@ struct headline_room {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

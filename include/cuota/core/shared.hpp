@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0 {
@@ -24,18 +25,11 @@ public:
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
     /// True when the caller was the last owner and must delete.
-    [[nodiscard]] bool drop_owner() const noexcept {
-        return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    }
+    [[nodiscard]] bool drop_owner() const noexcept;
 
     /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
     /// the destructor of what they name: the memory is then still there to ask.
-    [[nodiscard]] bool try_add_owner() const noexcept {
-        auto now = owners_.load(std::memory_order_relaxed);
-        while (now != 0)
-            if (owners_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
-        return false;
-    }
+    [[nodiscard]] bool try_add_owner() const noexcept;
 
     /// How many at this moment; another thread may change that at once.
     [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
@@ -100,3 +94,22 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bool ref_counted::drop_owner() const noexcept {
+    return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+CUOTA_INLINE bool ref_counted::try_add_owner() const noexcept {
+    auto now = owners_.load(std::memory_order_relaxed);
+    while (now != 0)
+        if (owners_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
+    return false;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

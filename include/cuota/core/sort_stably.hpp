@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
@@ -19,30 +20,11 @@ namespace cuota::inline v0::detail {
 using stands_before = bool (*)(void const* all, std::size_t a, std::size_t b);
 
 // [from, middle) and [middle, until) of `order`, each sorted, as one.
-inline void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from, std::size_t middle,
-                       std::size_t until, stands_before before, void const* all) {
-    std::size_t left = from;
-    std::size_t right = middle;
-    for (std::size_t at = from; at != until; ++at) {
-        bool const is_right = left == middle || (right != until && before(all, order[right], order[left]));
-        into[at] = order[is_right ? right++ : left++];
-    }
-}
+void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from, std::size_t middle,
+                std::size_t until, stands_before before, void const* all);
 
 /// The indices of `count` elements, sorted; what is equal keeps its order. Throws: std::bad_alloc, what `before` throws.
-[[nodiscard]] inline std::vector<std::size_t> sorted_order(std::size_t count, stands_before before,
-                                                           void const* all) {
-    std::vector<std::size_t> order(count);
-    for (std::size_t i = 0; i != count; ++i) order[i] = i;
-    std::vector<std::size_t> merged(count);
-    for (std::size_t run = 1; run < count; run *= 2) {
-        for (std::size_t from = 0; from < count; from += 2 * run)
-            merge_runs(order.data(), merged.data(), from, std::min(from + run, count),
-                       std::min(from + 2 * run, count), before, all);
-        order.swap(merged);
-    }
-    return order;
-}
+[[nodiscard]] std::vector<std::size_t> sorted_order(std::size_t count, stands_before before, void const* all);
 
 /// Sorts by less(key(a), key(b)); what is equal keeps its order. For lists that are short or rare: some calls by pointer.
 ///
@@ -70,3 +52,34 @@ void sort_stably(std::vector<T>& all, Less less = {}, Key key = {}) {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from,
+                             std::size_t middle, std::size_t until, stands_before before, void const* all) {
+    std::size_t left = from;
+    std::size_t right = middle;
+    for (std::size_t at = from; at != until; ++at) {
+        bool const is_right = left == middle || (right != until && before(all, order[right], order[left]));
+        into[at] = order[is_right ? right++ : left++];
+    }
+}
+
+CUOTA_INLINE std::vector<std::size_t> sorted_order(std::size_t count, stands_before before, void const* all) {
+    std::vector<std::size_t> order(count);
+    for (std::size_t i = 0; i != count; ++i) order[i] = i;
+    std::vector<std::size_t> merged(count);
+    for (std::size_t run = 1; run < count; run *= 2) {
+        for (std::size_t from = 0; from < count; from += 2 * run)
+            merge_runs(order.data(), merged.data(), from, std::min(from + run, count),
+                       std::min(from + 2 * run, count), before, all);
+        order.swap(merged);
+    }
+    return order;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
 
@@ -23,54 +24,15 @@ namespace cuota::inline v0::detail {
 class survivors {
 public:
     /// age: the steps begun since; 0 is not shown. Throws: std::bad_alloc.
-    void add(tag name, place where, std::size_t bytes, std::uint32_t age = 0) {
-        group& g = groups_[{name.text(), where.file, where.line}];
-        if (g.count++ == 0) {
-            g.name = name;
-            g.where = where;
-            g.each = bytes;
-        }
-        if (g.each != bytes) g.each = 0;
-        g.bytes += bytes;
-        g.oldest = std::max(g.oldest, age);
-        ++count_;
-    }
+    void add(tag name, place where, std::size_t bytes, std::uint32_t age = 0);
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
     /// "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most
     /// bytes first; empty when there is none. Throws: std::bad_alloc.
-    [[nodiscard]] std::string text() const {
-        constexpr std::size_t shown = 4;
-        if (count_ == 0) return {};
-        std::vector<group> most_first;
-        for (auto const& [key, g] : groups_) most_first.push_back(g);
-        sort_stably(most_first, std::greater<>{}, &group::bytes);
-
-        std::string text =
-            std::to_string(count_) + (count_ == 1 ? " allocation is" : " allocations are") + " still alive:";
-        group rest;
-        for (std::size_t i = 0; i != most_first.size(); ++i) {
-            group const& g = most_first[i];
-            if (i < shown) {
-                text += (i == 0 ? " " : ", ") + line(g);
-            } else {
-                rest.count += g.count;
-                rest.bytes += g.bytes;
-            }
-        }
-        if (rest.count == 0) return text;
-        return text + ", and " + std::to_string(rest.count) + " more of " + bytes_text(rest.bytes);
-    }
+    [[nodiscard]] std::string text() const;
 
     /// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
-    [[nodiscard]] static std::string line_of(tag name, place where, std::size_t bytes) {
-        group one;
-        one.name = name;
-        one.where = where;
-        one.count = 1;
-        one.bytes = one.each = bytes;
-        return line(one);
-    }
+    [[nodiscard]] static std::string line_of(tag name, place where, std::size_t bytes);
 
 private:
     struct group {
@@ -82,24 +44,81 @@ private:
         std::uint32_t oldest = 0;
     };
 
-    static std::string line(group const& g) {
-        std::string text = g.name.is_empty() ? "untagged" : g.name.text();
-        text += ' ';
-        if (g.count > 1 && g.each != 0) text += std::to_string(g.count) + " x ";
-        text += bytes_text(g.each != 0 ? g.each : g.bytes);
-        if (g.each == 0) text += " in " + std::to_string(g.count);
-        std::string notes = place_text(g.where);
-        if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
-        return notes.empty() ? text : text + " (" + notes + ')';
-    }
-    static std::string age_text(group const& g) {
-        if (g.oldest == 0) return {};
-        return (g.count > 1 ? "oldest " : "") + std::to_string(g.oldest) +
-               (g.oldest == 1 ? " step ago" : " steps ago");
-    }
+    static std::string line(group const& g);
+    static std::string age_text(group const& g);
 
     std::map<std::tuple<std::string_view, std::string_view, unsigned>, group> groups_;
     std::size_t count_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::uint32_t age) {
+    group& g = groups_[{name.text(), where.file, where.line}];
+    if (g.count++ == 0) {
+        g.name = name;
+        g.where = where;
+        g.each = bytes;
+    }
+    if (g.each != bytes) g.each = 0;
+    g.bytes += bytes;
+    g.oldest = std::max(g.oldest, age);
+    ++count_;
+}
+
+CUOTA_INLINE std::string survivors::text() const {
+    constexpr std::size_t shown = 4;
+    if (count_ == 0) return {};
+    std::vector<group> most_first;
+    for (auto const& [key, g] : groups_) most_first.push_back(g);
+    sort_stably(most_first, std::greater<>{}, &group::bytes);
+
+    std::string text =
+        std::to_string(count_) + (count_ == 1 ? " allocation is" : " allocations are") + " still alive:";
+    group rest;
+    for (std::size_t i = 0; i != most_first.size(); ++i) {
+        group const& g = most_first[i];
+        if (i < shown) {
+            text += (i == 0 ? " " : ", ") + line(g);
+        } else {
+            rest.count += g.count;
+            rest.bytes += g.bytes;
+        }
+    }
+    if (rest.count == 0) return text;
+    return text + ", and " + std::to_string(rest.count) + " more of " + bytes_text(rest.bytes);
+}
+
+CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t bytes) {
+    group one;
+    one.name = name;
+    one.where = where;
+    one.count = 1;
+    one.bytes = one.each = bytes;
+    return line(one);
+}
+
+CUOTA_INLINE std::string survivors::line(group const& g) {
+    std::string text = g.name.is_empty() ? "untagged" : g.name.text();
+    text += ' ';
+    if (g.count > 1 && g.each != 0) text += std::to_string(g.count) + " x ";
+    text += bytes_text(g.each != 0 ? g.each : g.bytes);
+    if (g.each == 0) text += " in " + std::to_string(g.count);
+    std::string notes = place_text(g.where);
+    if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
+    return notes.empty() ? text : text + " (" + notes + ')';
+}
+
+CUOTA_INLINE std::string survivors::age_text(group const& g) {
+    if (g.oldest == 0) return {};
+    return (g.count > 1 ? "oldest " : "") + std::to_string(g.oldest) +
+           (g.oldest == 1 ? " step ago" : " steps ago");
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/core/thread_tenure.hpp>
@@ -44,24 +45,36 @@ public:
     }
 
 private:
-    void call_in() noexcept {
-        if (!is_settled_) return;
-        is_settled_ = false;
-        close();
-        if (holder() == this_thread_record()) return;
-        if (fences_are_asymmetric()) heavy_fence();
-        see_section_end(*holder());
-        note_collected();
-    }
-    void settle() noexcept {
-        thread_record* const me = this_thread();
-        if (!me || !pays()) return;
-        begin_tenure(*me);
-        is_settled_ = true;
-    }
+    void call_in() noexcept;
+    void settle() noexcept;
 
     mutex guard_;
     bool is_settled_ = false;  // a thread may run things without the lock
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void tenured_lock::call_in() noexcept {
+    if (!is_settled_) return;
+    is_settled_ = false;
+    close();
+    if (holder() == this_thread_record()) return;
+    if (fences_are_asymmetric()) heavy_fence();
+    see_section_end(*holder());
+    note_collected();
+}
+
+CUOTA_INLINE void tenured_lock::settle() noexcept {
+    thread_record* const me = this_thread();
+    if (!me || !pays()) return;
+    begin_tenure(*me);
+    is_settled_ = true;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0::detail {
@@ -39,7 +40,43 @@ inline constexpr std::size_t screen_columns = 110;
 }
 
 /// The text with a question mark for each control character and each byte that is no UTF-8.
-[[nodiscard]] inline std::string printable(std::string_view text) {
+[[nodiscard]] std::string printable(std::string_view text);
+
+/// At most `most` bytes of the text (4 or more): its begin and its end with dots between, no character broken.
+[[nodiscard]] std::string cut(std::string text, std::size_t most);
+
+/// A name as a line of a screen shows it.
+[[nodiscard]] std::string shown(std::string_view name, std::size_t most);
+
+/// "train.cpp:17", cut; empty for a place that nobody gave.
+[[nodiscard]] std::string shown(place where, std::size_t most);
+
+/// How wide a terminal shows it: CJK, Hangul and emoji take two columns. Never more than its bytes.
+[[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
+    std::size_t columns = 0;
+    for (char const c : text)
+        if (!continues_utf8(c)) columns += static_cast<unsigned char>(c) >= 0xE3 ? 2 : 1;
+    return columns;
+}
+
+/// In columns where the text allows it; never run into what follows.
+[[nodiscard]] std::string padded(std::string text, std::size_t width);
+
+/// As bytes_text, but never less than the bytes are: for a limit that has to be enough.
+[[nodiscard]] std::string at_least_text(std::size_t bytes);
+
+/// a + b, and no more than can be said.
+[[nodiscard]] constexpr std::size_t saturating_add(std::size_t a, std::size_t b) noexcept {
+    return checked_add(a, b).value_or(unlimited);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string printable(std::string_view text) {
     std::string result;
     result.reserve(text.size());
     for (std::size_t at = 0; at != text.size();) {
@@ -52,8 +89,7 @@ inline constexpr std::size_t screen_columns = 110;
     return result;
 }
 
-/// At most `most` bytes of the text (4 or more): its begin and its end with dots between, no character broken.
-[[nodiscard]] inline std::string cut(std::string text, std::size_t most) {
+CUOTA_INLINE std::string cut(std::string text, std::size_t most) {
     if (text.size() <= most) return text;
     std::size_t const kept = most - 3;
     std::size_t head = kept - kept / 2;
@@ -63,32 +99,16 @@ inline constexpr std::size_t screen_columns = 110;
     return text.replace(head, tail - head, "...");
 }
 
-/// A name as a line of a screen shows it.
-[[nodiscard]] inline std::string shown(std::string_view name, std::size_t most) {
-    return cut(printable(name), most);
-}
+CUOTA_INLINE std::string shown(std::string_view name, std::size_t most) { return cut(printable(name), most); }
 
-/// "train.cpp:17", cut; empty for a place that nobody gave.
-[[nodiscard]] inline std::string shown(place where, std::size_t most) {
-    return shown(place_text(where), most);
-}
+CUOTA_INLINE std::string shown(place where, std::size_t most) { return shown(place_text(where), most); }
 
-/// How wide a terminal shows it: CJK, Hangul and emoji take two columns. Never more than its bytes.
-[[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
-    std::size_t columns = 0;
-    for (char const c : text)
-        if (!continues_utf8(c)) columns += static_cast<unsigned char>(c) >= 0xE3 ? 2 : 1;
-    return columns;
-}
-
-/// In columns where the text allows it; never run into what follows.
-[[nodiscard]] inline std::string padded(std::string text, std::size_t width) {
+CUOTA_INLINE std::string padded(std::string text, std::size_t width) {
     std::size_t const columns = columns_of(text);
     return text.append(columns + 2 < width ? width - columns : 2, ' ');
 }
 
-/// As bytes_text, but never less than the bytes are: for a limit that has to be enough.
-[[nodiscard]] inline std::string at_least_text(std::size_t bytes) {
+CUOTA_INLINE std::string at_least_text(std::size_t bytes) {
     if (bytes < 1024) return bytes_text(bytes);
     unsigned shift = 10;
     while (shift != 60 && bytes >> shift >= 1024) shift += 10;
@@ -98,9 +118,6 @@ inline constexpr std::size_t screen_columns = 110;
            "KMGTPE"[shift / 10 - 1] + "iB";
 }
 
-/// a + b, and no more than can be said.
-[[nodiscard]] constexpr std::size_t saturating_add(std::size_t a, std::size_t b) noexcept {
-    return checked_add(a, b).value_or(unlimited);
-}
-
 }  // namespace cuota::inline v0::detail
+
+#endif

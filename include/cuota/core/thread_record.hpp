@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sync.hpp>
 
 namespace cuota::inline v0::detail {
@@ -27,31 +28,10 @@ struct thread_registry {
     thread_record* free = nullptr;
     unsigned made = 0;
 
-    [[nodiscard]] static thread_registry& instance() noexcept {
-        union forever {  // threads outlive statics
-            forever() noexcept : all{} {}
-            ~forever() {}
-            thread_registry all;
-        };
-        static forever kept;
-        return kept.all;
-    }
+    [[nodiscard]] static thread_registry& instance() noexcept;
 
-    [[nodiscard]] thread_record* enter() noexcept {
-        std::scoped_lock const lock{guard};
-        if (thread_record* const used = free) {
-            free = used->next_free;
-            return used;
-        }
-        auto* const fresh = new (std::nothrow) thread_record;
-        if (fresh) fresh->index = made++;
-        return fresh;
-    }
-    void leave(thread_record* record) noexcept {
-        std::scoped_lock const lock{guard};
-        record->next_free = free;
-        free = record;
-    }
+    [[nodiscard]] thread_record* enter() noexcept;
+    void leave(thread_record* record) noexcept;
 };
 
 /// While one lives, the calling thread has no record: what it owns it does not use without the lock. One at a time.
@@ -60,15 +40,9 @@ public:
     hidden_thread() noexcept : mine_{std::exchange(this_thread_record(), nullptr)} { is_hidden() = true; }
     hidden_thread(hidden_thread const&) = delete;
     hidden_thread& operator=(hidden_thread const&) = delete;
-    ~hidden_thread() {
-        is_hidden() = false;
-        this_thread_record() = mine_;
-    }
+    ~hidden_thread();
 
-    [[nodiscard]] static bool& is_hidden() noexcept {
-        static constinit thread_local bool hidden = false;
-        return hidden;
-    }
+    [[nodiscard]] static bool& is_hidden() noexcept;
 
 private:
     thread_record* const mine_;
@@ -76,30 +50,10 @@ private:
 
 /// Gives the calling thread a record until it ends. Null when there is no memory for one, while the thread is hidden, and
 /// while its own objects are being destroyed at its end.
-[[nodiscard]] inline thread_record* enrol_thread() noexcept {
-    enum class stage : unsigned char { before, enrolled, ended };
-    static constinit thread_local stage now = stage::before;
-    struct at_thread_end {
-        ~at_thread_end() {
-            now = stage::ended;
-            if (thread_record* const mine = this_thread_record()) thread_registry::instance().leave(mine);
-            this_thread_record() = nullptr;
-        }
-    };
-    if (now == stage::ended || hidden_thread::is_hidden()) return nullptr;
-    static thread_local at_thread_end const goodbye;
-    (void)goodbye;
-    now = stage::enrolled;
-    if (!this_thread_record()) this_thread_record() = thread_registry::instance().enter();
-    return this_thread_record();
-}
+[[nodiscard]] thread_record* enrol_thread() noexcept;
 
 /// The calling thread's record; null when it can have none. Cost: a load, after the first time.
-[[nodiscard]] inline thread_record* this_thread() noexcept {
-    if (thread_record* const mine = this_thread_record()) [[likely]]
-        return mine;
-    return enrol_thread();
-}
+[[nodiscard]] thread_record* this_thread() noexcept;
 
 /// A few loads and stores that nobody can come between who has called in what they are about.
 ///
@@ -127,9 +81,80 @@ private:
 };
 
 /// Waits until `other` is outside of the section in which it may be. After heavy_fence.
-inline void see_section_end(thread_record const& other) noexcept {
+void see_section_end(thread_record const& other) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
+    union forever {  // threads outlive statics
+        forever() noexcept : all{} {}
+        ~forever() {}
+        thread_registry all;
+    };
+    static forever kept;
+    return kept.all;
+}
+
+CUOTA_INLINE thread_record* thread_registry::enter() noexcept {
+    std::scoped_lock const lock{guard};
+    if (thread_record* const used = free) {
+        free = used->next_free;
+        return used;
+    }
+    auto* const fresh = new (std::nothrow) thread_record;
+    if (fresh) fresh->index = made++;
+    return fresh;
+}
+
+CUOTA_INLINE void thread_registry::leave(thread_record* record) noexcept {
+    std::scoped_lock const lock{guard};
+    record->next_free = free;
+    free = record;
+}
+
+CUOTA_INLINE hidden_thread::~hidden_thread() {
+    is_hidden() = false;
+    this_thread_record() = mine_;
+}
+
+CUOTA_INLINE bool& hidden_thread::is_hidden() noexcept {
+    static constinit thread_local bool hidden = false;
+    return hidden;
+}
+
+CUOTA_INLINE thread_record* enrol_thread() noexcept {
+    enum class stage : unsigned char { before, enrolled, ended };
+    static constinit thread_local stage now = stage::before;
+    struct at_thread_end {
+        ~at_thread_end() {
+            now = stage::ended;
+            if (thread_record* const mine = this_thread_record()) thread_registry::instance().leave(mine);
+            this_thread_record() = nullptr;
+        }
+    };
+    if (now == stage::ended || hidden_thread::is_hidden()) return nullptr;
+    static thread_local at_thread_end const goodbye;
+    (void)goodbye;
+    now = stage::enrolled;
+    if (!this_thread_record()) this_thread_record() = thread_registry::instance().enter();
+    return this_thread_record();
+}
+
+CUOTA_INLINE thread_record* this_thread() noexcept {
+    if (thread_record* const mine = this_thread_record()) [[likely]]
+        return mine;
+    return enrol_thread();
+}
+
+CUOTA_INLINE void see_section_end(thread_record const& other) noexcept {
     auto const seen = other.sections.load(std::memory_order_seq_cst);
     if (seen % 2 != 0) wait_while(other.sections, seen);
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/thread_record.hpp>
 
 namespace cuota::inline v0::detail {
@@ -20,43 +21,23 @@ namespace cuota::inline v0::detail {
 class thread_tenure {
 public:
     /// False while it has to be called in so often that owning it does not pay.
-    [[nodiscard]] bool pays() noexcept {
-        if (cooldown_ == 0) return true;
-        --cooldown_;
-        return false;
-    }
-    void begin_tenure(thread_record& me) noexcept {
-        holder_ = &me;
-        began_at_ = me.sections.load(std::memory_order_relaxed);
-        owner_.store(&me, std::memory_order_relaxed);
-    }
+    [[nodiscard]] bool pays() noexcept;
+    void begin_tenure(thread_record& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
     /// Called in for another thread. What has served its owner well may be his again at once.
-    void note_collected() noexcept {
-        constexpr std::uint64_t well = 4096;
-        constexpr unsigned at_most = 1023;
-        bool const paid = holder_->sections.load(std::memory_order_relaxed) - began_at_ >= well;
-        penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
-        cooldown_ = penalty_;
-    }
+    void note_collected() noexcept;
 
     /// Who had it last. Under the lock.
     [[nodiscard]] thread_record const* holder() const noexcept { return holder_; }
     /// By the owner, or under the lock.
-    [[nodiscard]] bool is_of(thread_record const& who) const noexcept {
-        return owner_.load(std::memory_order_relaxed) == &who;
-    }
+    [[nodiscard]] bool is_of(thread_record const& who) const noexcept;
 
 protected:
     /// In a section of `me`.
-    [[nodiscard]] bool is_mine(thread_record const& me) const noexcept {
-        return owner_.load(std::memory_order_seq_cst) == &me;
-    }
+    [[nodiscard]] bool is_mine(thread_record const& me) const noexcept;
     /// After a look at what may be another's: if it is the caller's own now, it was so all the time, as only he can begin
     /// a tenure of his.
-    [[nodiscard]] bool was_mine(thread_record const& me) const noexcept {
-        return owner_.load(std::memory_order_acquire) == &me;
-    }
+    [[nodiscard]] bool was_mine(thread_record const& me) const noexcept;
 
 private:
     atomic<thread_record const*> owner_ = nullptr;
@@ -67,3 +48,43 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool thread_tenure::pays() noexcept {
+    if (cooldown_ == 0) return true;
+    --cooldown_;
+    return false;
+}
+
+CUOTA_INLINE void thread_tenure::begin_tenure(thread_record& me) noexcept {
+    holder_ = &me;
+    began_at_ = me.sections.load(std::memory_order_relaxed);
+    owner_.store(&me, std::memory_order_relaxed);
+}
+
+CUOTA_INLINE void thread_tenure::note_collected() noexcept {
+    constexpr std::uint64_t well = 4096;
+    constexpr unsigned at_most = 1023;
+    bool const paid = holder_->sections.load(std::memory_order_relaxed) - began_at_ >= well;
+    penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
+    cooldown_ = penalty_;
+}
+
+CUOTA_INLINE bool thread_tenure::is_of(thread_record const& who) const noexcept {
+    return owner_.load(std::memory_order_relaxed) == &who;
+}
+
+CUOTA_INLINE bool thread_tenure::is_mine(thread_record const& me) const noexcept {
+    return owner_.load(std::memory_order_seq_cst) == &me;
+}
+
+CUOTA_INLINE bool thread_tenure::was_mine(thread_record const& me) const noexcept {
+    return owner_.load(std::memory_order_acquire) == &me;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -33,13 +34,9 @@ public:
     [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
     [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
     [[nodiscard]] std::string name() const { return inside_->name(); }
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        inside_->gather(samples, out);
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     [[nodiscard]] bool can_fill_device_memory() const { return inside_->can_fill_device_memory(); }
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
-        inside_->lengths(k, samples, out);
-    }
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
 private:
     struct base {
@@ -73,3 +70,21 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void any_source::gather(std::span<std::uint64_t const> samples,
+                                     std::span<std::span<std::byte> const> out) const {
+    inside_->gather(samples, out);
+}
+
+CUOTA_INLINE void any_source::lengths(std::size_t k, std::span<std::uint64_t const> samples,
+                                      std::span<std::uint64_t> out) const {
+    inside_->lengths(k, samples, out);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
@@ -42,48 +43,23 @@ struct dealt_batch {
 /// Throws: misuse for a batch of nothing, no process, or a rank that there is not.
 class batch_deal {
 public:
-    batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part)
-        : positions_{positions}, last_{last}, part_{part} {
-        if (batch == 0) throw misuse{"a loader was given a batch of 0 samples"};
-        if (part.rank >= part.world)
-            throw misuse{"a loader was given rank " + std::to_string(part.rank) + " of " +
-                         std::to_string(part.world) + " processes"};
-        if (batch > ~std::uint64_t{0} / part.world)
-            throw misuse{"batches of " + std::to_string(batch) + " samples for each of " +
-                         std::to_string(part.world) + " processes are more than can be counted"};
-        step_ = batch * part.world;
-    }
+    batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part);
 
     /// From a position on, which is not beyond the end. Batches, the same for every process.
-    [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept {
-        std::uint64_t const left = positions_ - from;
-        return left / step_ + (last_ != last_batch::drop && left % step_ != 0);
-    }
+    [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept;
     /// Where the last of them ends.
-    [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept {
-        return last_ == last_batch::drop ? positions_ - (positions_ - from) % step_ : positions_;
-    }
+    [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept;
     /// The most positions of a batch of this process.
     [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
     /// The batch of the step that begins at a position before the end.
-    [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept {
-        std::uint64_t const all = all_at(position);
-        return {position + cut(all, part_.rank), part_of(all),
-                position + std::min(step_, positions_ - position)};
-    }
+    [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept;
 
 private:
     // Positions of a step, of all processes.
-    [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept {
-        return last_ == last_batch::pad ? step_ : std::min(step_, positions_ - position);
-    }
-    [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept {
-        return cut(all, part_.rank + 1) - cut(all, part_.rank);
-    }
+    [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept;
+    [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept;
     // Where rank's part of `all` positions begins: parts differ by one at most.
-    [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept {
-        return all / part_.world * rank + std::min(rank, all % part_.world);
-    }
+    [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept;
 
     std::uint64_t positions_;
     last_batch last_;
@@ -94,3 +70,49 @@ private:
 }  // namespace detail
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE batch_deal::batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part)
+    : positions_{positions}, last_{last}, part_{part} {
+    if (batch == 0) throw misuse{"a loader was given a batch of 0 samples"};
+    if (part.rank >= part.world)
+        throw misuse{"a loader was given rank " + std::to_string(part.rank) + " of " +
+                     std::to_string(part.world) + " processes"};
+    if (batch > ~std::uint64_t{0} / part.world)
+        throw misuse{"batches of " + std::to_string(batch) + " samples for each of " +
+                     std::to_string(part.world) + " processes are more than can be counted"};
+    step_ = batch * part.world;
+}
+
+CUOTA_INLINE std::uint64_t batch_deal::batches(std::uint64_t from) const noexcept {
+    std::uint64_t const left = positions_ - from;
+    return left / step_ + (last_ != last_batch::drop && left % step_ != 0);
+}
+
+CUOTA_INLINE std::uint64_t batch_deal::end(std::uint64_t from) const noexcept {
+    return last_ == last_batch::drop ? positions_ - (positions_ - from) % step_ : positions_;
+}
+
+CUOTA_INLINE dealt_batch batch_deal::next(std::uint64_t position) const noexcept {
+    std::uint64_t const all = all_at(position);
+    return {position + cut(all, part_.rank), part_of(all), position + std::min(step_, positions_ - position)};
+}
+
+CUOTA_INLINE std::uint64_t batch_deal::all_at(std::uint64_t position) const noexcept {
+    return last_ == last_batch::pad ? step_ : std::min(step_, positions_ - position);
+}
+
+CUOTA_INLINE std::uint64_t batch_deal::part_of(std::uint64_t all) const noexcept {
+    return cut(all, part_.rank + 1) - cut(all, part_.rank);
+}
+
+CUOTA_INLINE std::uint64_t batch_deal::cut(std::uint64_t all, std::uint64_t rank) const noexcept {
+    return all / part_.world * rank + std::min(rank, all % part_.world);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
@@ -46,14 +47,7 @@ public:
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
     /// Ends its own batch first; then as above.
-    batch& operator=(batch&& other) noexcept {
-        if (this == &other) return *this;
-        release();
-        engine_ = std::move(other.engine_);
-        slot_ = other.slot_;
-        index_ = other.index_;
-        return *this;
-    }
+    batch& operator=(batch&& other) noexcept;
     batch(batch const&) = delete;  // two ends of one batch would free its slot twice
     batch& operator=(batch const&) = delete;
     ~batch() { release(); }
@@ -78,60 +72,32 @@ public:
     /// Where the rows of each sample begin in a ragged field: sample i has [o[i], o[i + 1]), so there is one more than there
     /// are samples, and the last is the number of all rows. Order and throws: as view; misuse for another field.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(stream_ref s, std::size_t field = 0,
-                                                               place where = place::here()) const& {
-        check_alive(where);
-        auto const seen = engine_->contents(slot_).row_offsets(field, "a batch", where);
-        used_on(s, where);
-        return seen;
-    }
+                                                               place where = place::here()) const&;
     void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
     /// The same numbers on the host, valid while the batch lives: to size a launch by the longest, for instance.
     [[nodiscard]] std::span<std::uint64_t const> row_offsets(std::size_t field = 0,
-                                                             place where = place::here()) const& {
-        check_alive(where);
-        auto const at = engine_->contents(slot_).ragged_at(field, "a batch", where);
-        return engine_->slot(slot_).samples.row_offsets[at];
-    }
+                                                             place where = place::here()) const&;
     void row_offsets(std::size_t = 0) const&& = delete;
 
     /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it.
     /// Throws: as view.
-    void used_on(stream_ref s, place where = place::here()) const {
-        check_alive(where);
-        if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-            throw misuse{"a batch was used on the legacy default stream; make a stream", where};
-        rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch",
-                            where);
-        engine_->use(slot_, s);
-    }
+    void used_on(stream_ref s, place where = place::here()) const;
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
     /// Of the batch in its epoch, counted from where that began or went on.
     [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
     /// Which samples of the source these are, in order.
-    [[nodiscard]] std::span<std::uint64_t const> samples() const {
-        check_alive({});
-        return engine_->slot(slot_).samples.numbers;
-    }
+    [[nodiscard]] std::span<std::uint64_t const> samples() const;
     /// What the loader delivers: the source's, or the transform's. Throws: misuse when moved from.
-    [[nodiscard]] std::span<field const> fields() const {
-        check_alive({});
-        return engine_->delivered_fields();
-    }
+    [[nodiscard]] std::span<field const> fields() const;
 
 private:
     friend class epoch_range;
-    batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept
-        : engine_{std::move(engine)}, slot_{what.slot}, index_{what.index} {}
+    batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept;
 
-    void check_alive(place where) const {
-        if (!engine_) throw misuse{"a batch was used after it was moved from", where};
-        engine_->expect_usable(where);
-    }
+    void check_alive(place where) const;
 
-    void release() noexcept {
-        detail::loader_engine::let_go(engine_, [this](auto& engine) { engine.release(slot_); });
-    }
+    void release() noexcept;
 
     shared<detail::loader_engine> engine_;
     std::uint32_t slot_;
@@ -158,10 +124,7 @@ public:
         /// Gives the batch away: once.
         [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
         /// Drops the batch if nobody took it, and waits for the next. Throws: as next.
-        iterator& operator++() {
-            range_->advance();
-            return *this;
-        }
+        iterator& operator++();
         void operator++(int) { ++*this; }  ///< the same
         /// Whether the epoch has ended.
         friend bool operator==(iterator const& it, std::default_sentinel_t) noexcept { return it.is_over(); }
@@ -174,59 +137,30 @@ public:
     };
 
     /// Takes the epoch and the batch that waits in it; every use of the other one is a misuse then.
-    epoch_range(epoch_range&& other) noexcept
-        : engine_{std::move(other.engine_)},
-          stop_{std::move(other.stop_)},
-          progress_{std::move(other.progress_)},
-          current_{std::exchange(other.current_, std::nullopt)} {}
+    epoch_range(epoch_range&& other) noexcept;
     epoch_range& operator=(epoch_range&&) = delete;  // an epoch is started, not assigned
-    ~epoch_range() {
-        current_.reset();
-        detail::loader_engine::let_go(engine_, [](auto& engine) { engine.end_epoch(); });
-    }
+    ~epoch_range();
 
     /// The next batch, or nothing at the end of the epoch and once stop was requested. Waits on the host until its copy is
     /// enqueued.
     /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
     ///         every further call; misuse when the caller still holds every device slot, or the loader ended before.
-    [[nodiscard]] std::optional<batch> next() {
-        auto const what = checked_engine().next(stop_);
-        auto const facts = [this] { return engine_->stats(); };
-        if (what) progress_.show(facts);
-        else progress_.finish(facts);
-        if (!what) return std::nullopt;
-        return batch{engine_, *what};
-    }
+    [[nodiscard]] std::optional<batch> next();
 
     /// Waits on the host until `next` would not, but no longer than that. True when it would not: with a batch, at the end,
     /// stopped, or with what it throws. Throws: misuse for an epoch that was moved from.
-    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most) {
-        return checked_engine().wait_for(most, stop_);
-    }
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most);
 
     /// For a range-based for loop. Throws: as next.
-    [[nodiscard]] iterator begin() {
-        advance();
-        return iterator{*this};
-    }
+    [[nodiscard]] iterator begin();
     [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< where an iterator stops
 
 private:
     friend class batch_loader;
-    epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept
-        : engine_{std::move(engine)},
-          stop_{std::move(stop)},
-          progress_{engine_->shows_progress() ? stderr : nullptr} {}
+    epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept;
 
-    [[nodiscard]] detail::loader_engine& checked_engine() const {
-        if (!engine_) throw misuse{"an epoch was used after it was moved from"};
-        engine_->expect_usable({});
-        return *engine_;
-    }
-    void advance() {
-        current_.reset();
-        current_ = next();
-    }
+    [[nodiscard]] detail::loader_engine& checked_engine() const;
+    void advance();
 
     shared<detail::loader_engine> engine_;
     std::stop_token stop_;
@@ -264,85 +198,209 @@ public:
     /// Epochs and batches go on; every use of the other one is a misuse then.
     batch_loader(batch_loader&& other) noexcept = default;
     /// Ends its own loader first; then as above.
-    batch_loader& operator=(batch_loader&& other) noexcept {
-        if (this != &other) {
-            shut_down();
-            engine_ = std::move(other.engine_);
-        }
-        return *this;
-    }
+    batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
     /// Starts reading an epoch. Any thread may end it by requesting stop: `next` wakes then, and gives no more batches.
     /// Throws: misuse while another epoch of this loader is going on; if it gave back memory before, as on construction when
     /// it cannot have that again: the loader is as it was, and the epoch can be asked for again.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, std::stop_token stop = {},
-                                    place where = place::here()) & {
-        checked_engine(where).start_epoch(number, 0, where);
-        return epoch_range{engine_, std::move(stop)};
-    }
+                                    place where = place::here()) &;
     /// Goes on where a loader was, as `state` told: with the batches that were not delivered then, whatever had been read.
     /// The number of workers, of processes and of samples in a batch may be another.
     /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, std::stop_token stop = {},
-                                    place where = place::here()) & {
-        if (from.order != checked_engine(where).order_id())
-            throw misuse{
-                "a loader of " + engine_->name() +
-                    " was to go on where another was: its sampler or its number of samples is another",
-                where};
-        engine_->start_epoch(from.epoch, from.position, where);
-        return epoch_range{engine_, std::move(stop)};
-    }
+                                    place where = place::here()) &;
     // The loader would end before its epoch.
     epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;
     epoch_range epoch(loader_state const&, std::stop_token = {}, place = {}) && = delete;
     /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
     /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
-    [[nodiscard]] loader_state state(place where = place::here()) const {
-        return checked_engine(where).state();
-    }
+    [[nodiscard]] loader_state state(place where = place::here()) const;
     /// What that epoch took, stage by stage, and which of them the others wait for; stats_text says it in words.
     /// Threads: any. Throws: cuda_error when copies are timed (loader_options::time_copies).
-    [[nodiscard]] loader_stats stats(place where = place::here()) const {
-        return checked_engine(where).stats();
-    }
+    [[nodiscard]] loader_stats stats(place where = place::here()) const;
 
     /// Ends the loader as its destruction does, and throws what that would only report, when all has been given back.
     /// Throws: misuse while an epoch goes on or a batch is alive: the loader goes on then; cuda_error.
-    void close(place where = place::here()) {
-        checked_engine(where).expect_unused(where);
-        detail::kept_error const met;
-        shut_down();
-        engine_ = {};
-        met.rethrow();
-    }
+    void close(place where = place::here());
 
     /// What it took on construction. Bytes.
-    [[nodiscard]] loader_plan const& plan(place where = place::here()) const {
-        return checked_engine(where).plan();
-    }
+    [[nodiscard]] loader_plan const& plan(place where = place::here()) const;
     /// Samples of the source, not positions of an epoch.
-    [[nodiscard]] std::uint64_t size(place where = place::here()) const {
-        return checked_engine(where).size();
-    }
+    [[nodiscard]] std::uint64_t size(place where = place::here()) const;
     /// Of a batch.
-    [[nodiscard]] std::span<field const> fields(place where = place::here()) const {
-        return checked_engine(where).delivered_fields();
-    }
+    [[nodiscard]] std::span<field const> fields(place where = place::here()) const;
 
 private:
-    [[nodiscard]] detail::loader_engine& checked_engine(place where) const {
-        if (!engine_) throw misuse{"a loader was used after it was closed or moved from", where};
-        engine_->expect_usable(where);
-        return *engine_;
-    }
-    void shut_down() noexcept {
-        detail::loader_engine::let_go(engine_, [](auto& engine) { engine.shut_down(); });
-    }
+    [[nodiscard]] detail::loader_engine& checked_engine(place where) const;
+    void shut_down() noexcept;
     shared<detail::loader_engine> engine_;
 };
 
 static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterator<epoch_range::iterator>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE batch& batch::operator=(batch&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    engine_ = std::move(other.engine_);
+    slot_ = other.slot_;
+    index_ = other.index_;
+    return *this;
+}
+
+CUOTA_INLINE device_span<std::uint64_t const> batch::row_offsets(stream_ref s, std::size_t field,
+                                                                 place where) const& {
+    check_alive(where);
+    auto const seen = engine_->contents(slot_).row_offsets(field, "a batch", where);
+    used_on(s, where);
+    return seen;
+}
+
+CUOTA_INLINE std::span<std::uint64_t const> batch::row_offsets(std::size_t field, place where) const& {
+    check_alive(where);
+    auto const at = engine_->contents(slot_).ragged_at(field, "a batch", where);
+    return engine_->slot(slot_).samples.row_offsets[at];
+}
+
+CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
+    check_alive(where);
+    if (s.get() == nullptr || s.get() == cudaStreamLegacy)
+        throw misuse{"a batch was used on the legacy default stream; make a stream", where};
+    rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch", where);
+    engine_->use(slot_, s);
+}
+
+CUOTA_INLINE std::span<std::uint64_t const> batch::samples() const {
+    check_alive({});
+    return engine_->slot(slot_).samples.numbers;
+}
+
+CUOTA_INLINE std::span<field const> batch::fields() const {
+    check_alive({});
+    return engine_->delivered_fields();
+}
+
+CUOTA_INLINE batch::batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept
+    : engine_{std::move(engine)}, slot_{what.slot}, index_{what.index} {}
+
+CUOTA_INLINE void batch::check_alive(place where) const {
+    if (!engine_) throw misuse{"a batch was used after it was moved from", where};
+    engine_->expect_usable(where);
+}
+
+CUOTA_INLINE void batch::release() noexcept {
+    detail::loader_engine::let_go(engine_, [this](auto& engine) { engine.release(slot_); });
+}
+
+CUOTA_INLINE auto epoch_range::iterator::operator++() -> iterator& {
+    range_->advance();
+    return *this;
+}
+
+CUOTA_INLINE epoch_range::epoch_range(epoch_range&& other) noexcept
+    : engine_{std::move(other.engine_)},
+      stop_{std::move(other.stop_)},
+      progress_{std::move(other.progress_)},
+      current_{std::exchange(other.current_, std::nullopt)} {}
+
+CUOTA_INLINE epoch_range::~epoch_range() {
+    current_.reset();
+    detail::loader_engine::let_go(engine_, [](auto& engine) { engine.end_epoch(); });
+}
+
+CUOTA_INLINE std::optional<batch> epoch_range::next() {
+    auto const what = checked_engine().next(stop_);
+    auto const facts = [this] { return engine_->stats(); };
+    if (what) progress_.show(facts);
+    else progress_.finish(facts);
+    if (!what) return std::nullopt;
+    return batch{engine_, *what};
+}
+
+CUOTA_INLINE bool epoch_range::wait_for(std::chrono::nanoseconds most) {
+    return checked_engine().wait_for(most, stop_);
+}
+
+CUOTA_INLINE auto epoch_range::begin() -> iterator {
+    advance();
+    return iterator{*this};
+}
+
+CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept
+    : engine_{std::move(engine)},
+      stop_{std::move(stop)},
+      progress_{engine_->shows_progress() ? stderr : nullptr} {}
+
+CUOTA_INLINE detail::loader_engine& epoch_range::checked_engine() const {
+    if (!engine_) throw misuse{"an epoch was used after it was moved from"};
+    engine_->expect_usable({});
+    return *engine_;
+}
+
+CUOTA_INLINE void epoch_range::advance() {
+    current_.reset();
+    current_ = next();
+}
+
+CUOTA_INLINE batch_loader& batch_loader::operator=(batch_loader&& other) noexcept {
+    if (this != &other) {
+        shut_down();
+        engine_ = std::move(other.engine_);
+    }
+    return *this;
+}
+
+CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, std::stop_token stop, place where) & {
+    checked_engine(where).start_epoch(number, 0, where);
+    return epoch_range{engine_, std::move(stop)};
+}
+
+CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, std::stop_token stop, place where) & {
+    if (from.order != checked_engine(where).order_id())
+        throw misuse{"a loader of " + engine_->name() +
+                         " was to go on where another was: its sampler or its number of samples is another",
+                     where};
+    engine_->start_epoch(from.epoch, from.position, where);
+    return epoch_range{engine_, std::move(stop)};
+}
+
+CUOTA_INLINE loader_state batch_loader::state(place where) const { return checked_engine(where).state(); }
+
+CUOTA_INLINE loader_stats batch_loader::stats(place where) const { return checked_engine(where).stats(); }
+
+CUOTA_INLINE void batch_loader::close(place where) {
+    checked_engine(where).expect_unused(where);
+    detail::kept_error const met;
+    shut_down();
+    engine_ = {};
+    met.rethrow();
+}
+
+CUOTA_INLINE loader_plan const& batch_loader::plan(place where) const { return checked_engine(where).plan(); }
+
+CUOTA_INLINE std::uint64_t batch_loader::size(place where) const { return checked_engine(where).size(); }
+
+CUOTA_INLINE std::span<field const> batch_loader::fields(place where) const {
+    return checked_engine(where).delivered_fields();
+}
+
+CUOTA_INLINE detail::loader_engine& batch_loader::checked_engine(place where) const {
+    if (!engine_) throw misuse{"a loader was used after it was closed or moved from", where};
+    engine_->expect_usable(where);
+    return *engine_;
+}
+
+CUOTA_INLINE void batch_loader::shut_down() noexcept {
+    detail::loader_engine::let_go(engine_, [](auto& engine) { engine.shut_down(); });
+}
+
+}  // namespace cuota::inline v0
+
+#endif

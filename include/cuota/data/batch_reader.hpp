@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/loader_memory.hpp>
@@ -25,37 +26,16 @@ namespace cuota::inline v0::detail {
 /// Allocates nothing after that. Throws: what the program's sampler and source throw.
 class batch_reader {
 public:
-    batch_reader(loader_shape const& shape, any_source const& from)
-        : shape_{&shape},
-          from_{&from},
-          samples_{shape.list_with_room()},
-          of_others_{shape.options.part.world > 1 ? samples_ : sample_list{}},
-          out_(shape.fields.size()) {}
+    batch_reader(loader_shape const& shape, any_source const& from);
 
     /// Draws the samples of a batch whose positions are known.
-    void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
-        stopwatch const time{taken.drawing};
-        samples_.numbers.resize(static_cast<std::size_t>(at.count));  // there is room
-        shape_->draw(epoch, at.first, samples_.numbers);
-    }
+    void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken);
     /// Draws those of the step that begins at a position, whose rows say which they are: row_deal::next.
     [[nodiscard]] std::optional<dealt_batch> draw_rows(std::uint64_t epoch, std::uint64_t position,
-                                                       worker_times& taken) {
-        stopwatch const time{taken.drawing};
-        return row_deal{*shape_, *from_}.next(epoch, position, samples_, of_others_);
-    }
+                                                       worker_times& taken);
 
     /// Reads what was drawn.
-    void fill(std::span<std::byte> slot, worker_times& taken) {
-        stopwatch const time{taken.reading};
-        slot_places const places{shape_->fields, samples_};
-        auto const room = [&](slot_place part) { return slot.subspan(part.begin, part.size); };
-        for (std::size_t j = 0; j != samples_.row_offsets.size(); ++j)
-            std::ranges::copy(std::as_bytes(std::span{samples_.row_offsets[j]}),
-                              room(places.row_offsets(j)).begin());
-        for (std::size_t k = 0; k != out_.size(); ++k) out_[k] = room(places.field_at(k));
-        from_->gather(samples_.numbers, out_);
-    }
+    void fill(std::span<std::byte> slot, worker_times& taken);
 
     /// What was drawn: to be swapped with another list that has the room.
     [[nodiscard]] sample_list& samples() noexcept { return samples_; }
@@ -69,3 +49,41 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE batch_reader::batch_reader(loader_shape const& shape, any_source const& from)
+    : shape_{&shape},
+      from_{&from},
+      samples_{shape.list_with_room()},
+      of_others_{shape.options.part.world > 1 ? samples_ : sample_list{}},
+      out_(shape.fields.size()) {}
+
+CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
+    stopwatch const time{taken.drawing};
+    samples_.numbers.resize(static_cast<std::size_t>(at.count));  // there is room
+    shape_->draw(epoch, at.first, samples_.numbers);
+}
+
+CUOTA_INLINE std::optional<dealt_batch> batch_reader::draw_rows(std::uint64_t epoch, std::uint64_t position,
+                                                                worker_times& taken) {
+    stopwatch const time{taken.drawing};
+    return row_deal{*shape_, *from_}.next(epoch, position, samples_, of_others_);
+}
+
+CUOTA_INLINE void batch_reader::fill(std::span<std::byte> slot, worker_times& taken) {
+    stopwatch const time{taken.reading};
+    slot_places const places{shape_->fields, samples_};
+    auto const room = [&](slot_place part) { return slot.subspan(part.begin, part.size); };
+    for (std::size_t j = 0; j != samples_.row_offsets.size(); ++j)
+        std::ranges::copy(std::as_bytes(std::span{samples_.row_offsets[j]}),
+                          room(places.row_offsets(j)).begin());
+    for (std::size_t k = 0; k != out_.size(); ++k) out_[k] = room(places.field_at(k));
+    from_->gather(samples_.numbers, out_);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

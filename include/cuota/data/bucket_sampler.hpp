@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/data/sampler.hpp>
@@ -56,29 +57,12 @@ class bucket_sampler {
 public:
     /// As many lengths as the source has samples, in any unit: sample_lengths.
     bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
-                   std::uint64_t bucket)
-        : shared_{std::make_shared<facts>(seed, std::move(lengths), window, bucket)} {}
+                   std::uint64_t bucket);
 
     /// Throws: misuse when there are not n lengths.
-    [[nodiscard]] std::uint64_t size(std::uint64_t n) const {
-        if (n != shared_->lengths.size())
-            throw misuse{"a bucket_sampler has " + std::to_string(shared_->lengths.size()) + " lengths for " +
-                         std::to_string(n) + " samples"};
-        return n;
-    }
+    [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// A lock, held while a window is sorted if it is not one of those drawn from lately.
-    void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        std::scoped_lock const lock{shared_->guard};
-        while (!out.empty()) {
-            std::uint64_t const in_window = first % shared_->window;
-            std::span<std::uint64_t const> const here = shared_->window_at(epoch, first / shared_->window)
-                                                            .subspan(static_cast<std::size_t>(in_window));
-            std::size_t const n = std::min(here.size(), out.size());
-            std::copy_n(here.begin(), n, out.begin());
-            first += n;
-            out = out.subspan(n);
-        }
-    }
+    void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
 
@@ -98,32 +82,10 @@ private:
 
     struct facts {
         facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,
-              std::uint64_t bucket_)
-            : seed{seed_},
-              lengths{std::move(lengths_)},
-              window{std::min<std::uint64_t>(window_, std::max<std::uint64_t>(lengths.size(), bucket_))},
-              bucket{bucket_},
-              fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
-            if (bucket == 0 || bucket > window_)
-                throw misuse{"a bucket_sampler was given buckets of " + std::to_string(bucket) +
-                             " samples in windows of " + std::to_string(window_)};
-            for (std::uint64_t const length : lengths)
-                fingerprint = detail::fingerprint_of({fingerprint, length});
-            auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
-            sorted_.reserve(most);
-            for (window_order& w : lately_) w.samples.reserve(most);
-        }
+              std::uint64_t bucket_);
 
         // Under the lock.
-        [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number) {
-            for (window_order const& w : lately_)
-                if (w.epoch == epoch && w.number == number) return w.samples;
-            std::swap(lately_[0], lately_[1]);  // what is drawn from again is found; the older one goes
-            lately_[0].epoch = epoch;
-            lately_[0].number = number;
-            order(epoch_key(seed, epoch), number, lately_[0].samples);
-            return lately_[0].samples;
-        }
+        [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number);
 
         std::uint64_t const seed;
         std::vector<std::uint64_t> const lengths;
@@ -133,38 +95,9 @@ private:
         std::mutex guard;
 
     private:
-        void order(std::uint64_t key, std::uint64_t number, std::vector<std::uint64_t>& samples) {
-            std::uint64_t const n = lengths.size();
-            std::uint64_t const begin = number * window;
-            std::uint64_t const end = std::min(begin + window, n);
-            keyed_permutation const shuffled{n, key};
-            sorted_.clear();
-            for (std::uint64_t p = begin; p != end; ++p) {
-                std::uint64_t const sample = shuffled(p);
-                sorted_.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
-            }
-            std::sort(sorted_.begin(), sorted_.end());
-
-            std::uint64_t const all = end - begin;
-            std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
-            std::uint64_t const rest = all % bucket;
-            std::uint64_t const here = key + detail::mixed(number + 1);
-            std::uint64_t const before_rest =
-                keyed_permutation{whole + 1, detail::mixed(here ^ detail::golden)}(0) * bucket;
-            keyed_permutation const turns{whole, here};
-            samples.clear();
-            for (std::uint64_t turn = 0; turn != whole; ++turn) {
-                std::uint64_t const at = turns(turn) * bucket;
-                append(samples, at < before_rest ? at : at + rest, bucket, here + detail::mixed(at + 1));
-            }
-            append(samples, before_rest, rest, here + detail::mixed(all + 1));
-        }
+        void order(std::uint64_t key, std::uint64_t number, std::vector<std::uint64_t>& samples);
         void append(std::vector<std::uint64_t>& samples, std::uint64_t at, std::uint64_t count,
-                    std::uint64_t key) const {
-            keyed_permutation const inside{count, key};
-            for (std::uint64_t i = 0; i != count; ++i)
-                samples.push_back(sorted_[static_cast<std::size_t>(at + inside(i))].sample);
-        }
+                    std::uint64_t key) const;
 
         std::array<window_order, 2> lately_;
         std::vector<entry> sorted_;
@@ -175,3 +108,98 @@ private:
 static_assert(sampler<bucket_sampler>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths,
+                                            std::uint64_t window, std::uint64_t bucket)
+    : shared_{std::make_shared<facts>(seed, std::move(lengths), window, bucket)} {}
+
+CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
+    if (n != shared_->lengths.size())
+        throw misuse{"a bucket_sampler has " + std::to_string(shared_->lengths.size()) + " lengths for " +
+                     std::to_string(n) + " samples"};
+    return n;
+}
+
+CUOTA_INLINE void bucket_sampler::draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
+                                       std::span<std::uint64_t> out) const {
+    std::scoped_lock const lock{shared_->guard};
+    while (!out.empty()) {
+        std::uint64_t const in_window = first % shared_->window;
+        std::span<std::uint64_t const> const here =
+            shared_->window_at(epoch, first / shared_->window).subspan(static_cast<std::size_t>(in_window));
+        std::size_t const n = std::min(here.size(), out.size());
+        std::copy_n(here.begin(), n, out.begin());
+        first += n;
+        out = out.subspan(n);
+    }
+}
+
+CUOTA_INLINE bucket_sampler::facts::facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_,
+                                          std::uint64_t window_, std::uint64_t bucket_)
+    : seed{seed_},
+      lengths{std::move(lengths_)},
+      window{std::min<std::uint64_t>(window_, std::max<std::uint64_t>(lengths.size(), bucket_))},
+      bucket{bucket_},
+      fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
+    if (bucket == 0 || bucket > window_)
+        throw misuse{"a bucket_sampler was given buckets of " + std::to_string(bucket) +
+                     " samples in windows of " + std::to_string(window_)};
+    for (std::uint64_t const length : lengths) fingerprint = detail::fingerprint_of({fingerprint, length});
+    auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
+    sorted_.reserve(most);
+    for (window_order& w : lately_) w.samples.reserve(most);
+}
+
+CUOTA_INLINE std::span<std::uint64_t const> bucket_sampler::facts::window_at(std::uint64_t epoch,
+                                                                             std::uint64_t number) {
+    for (window_order const& w : lately_)
+        if (w.epoch == epoch && w.number == number) return w.samples;
+    std::swap(lately_[0], lately_[1]);  // what is drawn from again is found; the older one goes
+    lately_[0].epoch = epoch;
+    lately_[0].number = number;
+    order(epoch_key(seed, epoch), number, lately_[0].samples);
+    return lately_[0].samples;
+}
+
+CUOTA_INLINE void bucket_sampler::facts::order(std::uint64_t key, std::uint64_t number,
+                                               std::vector<std::uint64_t>& samples) {
+    std::uint64_t const n = lengths.size();
+    std::uint64_t const begin = number * window;
+    std::uint64_t const end = std::min(begin + window, n);
+    keyed_permutation const shuffled{n, key};
+    sorted_.clear();
+    for (std::uint64_t p = begin; p != end; ++p) {
+        std::uint64_t const sample = shuffled(p);
+        sorted_.push_back({lengths[static_cast<std::size_t>(sample)], p, sample});
+    }
+    std::sort(sorted_.begin(), sorted_.end());
+
+    std::uint64_t const all = end - begin;
+    std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
+    std::uint64_t const rest = all % bucket;
+    std::uint64_t const here = key + detail::mixed(number + 1);
+    std::uint64_t const before_rest =
+        keyed_permutation{whole + 1, detail::mixed(here ^ detail::golden)}(0) * bucket;
+    keyed_permutation const turns{whole, here};
+    samples.clear();
+    for (std::uint64_t turn = 0; turn != whole; ++turn) {
+        std::uint64_t const at = turns(turn) * bucket;
+        append(samples, at < before_rest ? at : at + rest, bucket, here + detail::mixed(at + 1));
+    }
+    append(samples, before_rest, rest, here + detail::mixed(all + 1));
+}
+
+CUOTA_INLINE void bucket_sampler::facts::append(std::vector<std::uint64_t>& samples, std::uint64_t at,
+                                                std::uint64_t count, std::uint64_t key) const {
+    keyed_permutation const inside{count, key};
+    for (std::uint64_t i = 0; i != count; ++i)
+        samples.push_back(sorted_[static_cast<std::size_t>(at + inside(i))].sample);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

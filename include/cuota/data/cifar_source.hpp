@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/concat_source.hpp>
 #include <cuota/data/element.hpp>
@@ -33,11 +34,7 @@ struct label_field {
     char const* name;
     unsigned classes;
 };
-[[nodiscard]] inline std::span<label_field const> labels_of(cifar_set set) noexcept {
-    static constexpr label_field of_10[] = {{"label", 10}};
-    static constexpr label_field of_100[] = {{"coarse_label", 20}, {"fine_label", 100}};
-    return set == cifar_set::cifar_10 ? std::span<label_field const>{of_10} : of_100;
-}
+[[nodiscard]] std::span<label_field const> labels_of(cifar_set set) noexcept;
 
 /// One file of a set.
 class cifar_file {
@@ -49,29 +46,13 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept { return records_.fields(); }
     [[nodiscard]] std::string const& name() const noexcept { return records_.name(); }
 
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        records_.gather(samples, out);
-        for (std::size_t k = 0; k != labels_.size(); ++k)
-            for (std::size_t i = 0; i != samples.size(); ++i)
-                if (auto const label = std::to_integer<unsigned>(out[k][i]); label >= labels_[k].classes)
-                    throw no_class(samples[i], k, label);
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
     static constexpr std::size_t image_bytes = std::size_t{3} * 32 * 32;
 
-    static raw_layout layout(std::span<label_field const> labels) {
-        raw_layout record;
-        for (label_field const& label : labels) record.fields.push_back({label.name});
-        record.fields.push_back({"image", element_type::u8, {3, 32, 32}});
-        return record;
-    }
-    [[nodiscard]] data_error no_class(std::uint64_t sample, std::size_t k, unsigned label) const {
-        return {name(), sample * (labels_.size() + image_bytes) + k,
-                "sample " + std::to_string(sample) + " has the " + labels_[k].name + ' ' +
-                    std::to_string(label) + "; there are " + std::to_string(labels_[k].classes) +
-                    " classes, counted from 0"};
-    }
+    static raw_layout layout(std::span<label_field const> labels);
+    [[nodiscard]] data_error no_class(std::uint64_t sample, std::size_t k, unsigned label) const;
 
     std::span<label_field const> labels_;
     raw_source records_;
@@ -103,9 +84,7 @@ public:
     [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
     /// As a source, one read for a run in a file. Throws: misuse; data_error, also for a label: see above.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        files_.gather(samples, out);
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
     template <class Files>
@@ -121,3 +100,48 @@ private:
 static_assert(source<cifar_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::span<label_field const> labels_of(cifar_set set) noexcept {
+    static constexpr label_field of_10[] = {{"label", 10}};
+    static constexpr label_field of_100[] = {{"coarse_label", 20}, {"fine_label", 100}};
+    return set == cifar_set::cifar_10 ? std::span<label_field const>{of_10} : of_100;
+}
+
+CUOTA_INLINE void cifar_file::gather(std::span<std::uint64_t const> samples,
+                                     std::span<std::span<std::byte> const> out) const {
+    records_.gather(samples, out);
+    for (std::size_t k = 0; k != labels_.size(); ++k)
+        for (std::size_t i = 0; i != samples.size(); ++i)
+            if (auto const label = std::to_integer<unsigned>(out[k][i]); label >= labels_[k].classes)
+                throw no_class(samples[i], k, label);
+}
+
+CUOTA_INLINE raw_layout cifar_file::layout(std::span<label_field const> labels) {
+    raw_layout record;
+    for (label_field const& label : labels) record.fields.push_back({label.name});
+    record.fields.push_back({"image", element_type::u8, {3, 32, 32}});
+    return record;
+}
+
+CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k, unsigned label) const {
+    return {name(), sample * (labels_.size() + image_bytes) + k,
+            "sample " + std::to_string(sample) + " has the " + labels_[k].name + ' ' + std::to_string(label) +
+                "; there are " + std::to_string(labels_[k].classes) + " classes, counted from 0"};
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void cifar_source::gather(std::span<std::uint64_t const> samples,
+                                       std::span<std::span<std::byte> const> out) const {
+    files_.gather(samples, out);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/element.hpp>
@@ -56,68 +57,19 @@ public:
     /// The first part's.
     [[nodiscard]] std::span<field const> fields() const { return state_->parts.front().fields(); }
     /// "a.npy and 4 more".
-    [[nodiscard]] std::string name() const {
-        std::size_t const more = state_->parts.size() - 1;
-        return state_->parts.front().name() + (more == 0 ? "" : " and " + std::to_string(more) + " more");
-    }
+    [[nodiscard]] std::string name() const;
 
     /// As a source; parts are read one after another. Throws: misuse, and what the parts throw: later parts are not written
     /// then.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        check_gather(*this, samples, out);
-        std::array<std::span<std::byte>, 32> few;
-        std::vector<std::span<std::byte>> many;
-        if (2 * out.size() > few.size()) many.resize(2 * out.size());
-        auto const both = many.empty() ? std::span{few}.first(2 * out.size()) : std::span{many};
-        auto const rooms = both.first(out.size());  // of one part's samples
-        auto const left = both.subspan(out.size());
-        std::ranges::copy(out, left.begin());
-        for (std::size_t done = 0; done != samples.size();) {
-            run const next{*state_, samples.subspan(done)};
-            for (std::size_t k = 0; k != out.size(); ++k) {
-                rooms[k] = left[k].first(bytes_of(next, fields()[k], k));
-                left[k] = left[k].subspan(rooms[k].size());
-            }
-            state_->parts[next.part].gather(next.part_samples(), rooms);
-            done += next.count;
-        }
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// Throws: misuse for a field that is not ragged.
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
-        detail::check_lengths(*this, k, samples, out);
-        for (std::size_t done = 0; done != samples.size();) {
-            run const next{*state_, samples.subspan(done)};
-            state_->parts[next.part].lengths(k, next.part_samples(), out.subspan(done, next.count));
-            done += next.count;
-        }
-    }
+    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
 private:
     struct state {
-        void add(detail::any_source part) {
-            if (!parts.empty()) check_fields(part);
-            auto const end = checked_add(ends.empty() ? 0 : ends.back(), part.size());
-            if (!end)
-                throw misuse{part.name() + ": together with the sources before it more than 64 bits count"};
-            ends.push_back(*end);
-            parts.push_back(std::move(part));
-        }
-        void check_fields(detail::any_source const& part) const {
-            std::span<field const> const wanted = parts.front().fields();
-            std::span<field const> const has = part.fields();
-            bool const is_one = wanted.size() == 1 && has.size() == 1;
-            if (is_one ? wanted[0].type == has[0].type && wanted[0].shape == has[0].shape &&
-                             wanted[0].is_ragged == has[0].is_ragged
-                       : std::equal(wanted.begin(), wanted.end(), has.begin(), has.end()))
-                return;
-            throw misuse{part.name() + " has the fields " + text(has) + "; " + parts.front().name() +
-                         ", which it is to follow, has " + text(wanted)};
-        }
-        static std::string text(std::span<field const> fields) {
-            std::string all;
-            for (field const& f : fields) all += (all.empty() ? "" : " + ") + field_text(f);
-            return all;
-        }
+        void add(detail::any_source part);
+        void check_fields(detail::any_source const& part) const;
+        static std::string text(std::span<field const> fields);
 
         std::vector<detail::any_source> parts{};
         std::vector<std::uint64_t> ends{};  // of each part, as this source counts
@@ -125,29 +77,105 @@ private:
 
     /// The first of the asked samples, and those behind it that lie in the same part, as that part counts them.
     struct run {
-        run(state const& from, std::span<std::uint64_t const> asked) {
-            auto const found = std::upper_bound(from.ends.begin(), from.ends.end(), asked[0]);
-            part = static_cast<std::size_t>(found - from.ends.begin());
-            std::uint64_t const begin = part == 0 ? 0 : from.ends[part - 1];
-            std::size_t const most = std::min(asked.size(), samples.size());
-            for (; count != most && asked[count] >= begin && asked[count] < *found; ++count)
-                samples[count] = asked[count] - begin;
-        }
-        [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept {
-            return std::span{samples}.first(count);
-        }
+        run(state const& from, std::span<std::uint64_t const> asked);
+        [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;
         std::size_t part;
         std::size_t count = 0;
         std::array<std::uint64_t, 1024> samples;
     };
 
-    [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const {
-        return f.bytes() *
-               (f.is_ragged ? detail::rows_of(state_->parts[next.part], k, next.part_samples()) : next.count);
-    }
+    [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const;
 
     std::shared_ptr<state const> state_;
 };
 static_assert(source<concat_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string concat_source::name() const {
+    std::size_t const more = state_->parts.size() - 1;
+    return state_->parts.front().name() + (more == 0 ? "" : " and " + std::to_string(more) + " more");
+}
+
+CUOTA_INLINE void concat_source::gather(std::span<std::uint64_t const> samples,
+                                        std::span<std::span<std::byte> const> out) const {
+    check_gather(*this, samples, out);
+    std::array<std::span<std::byte>, 32> few;
+    std::vector<std::span<std::byte>> many;
+    if (2 * out.size() > few.size()) many.resize(2 * out.size());
+    auto const both = many.empty() ? std::span{few}.first(2 * out.size()) : std::span{many};
+    auto const rooms = both.first(out.size());  // of one part's samples
+    auto const left = both.subspan(out.size());
+    std::ranges::copy(out, left.begin());
+    for (std::size_t done = 0; done != samples.size();) {
+        run const next{*state_, samples.subspan(done)};
+        for (std::size_t k = 0; k != out.size(); ++k) {
+            rooms[k] = left[k].first(bytes_of(next, fields()[k], k));
+            left[k] = left[k].subspan(rooms[k].size());
+        }
+        state_->parts[next.part].gather(next.part_samples(), rooms);
+        done += next.count;
+    }
+}
+
+CUOTA_INLINE void concat_source::lengths(std::size_t k, std::span<std::uint64_t const> samples,
+                                         std::span<std::uint64_t> out) const {
+    detail::check_lengths(*this, k, samples, out);
+    for (std::size_t done = 0; done != samples.size();) {
+        run const next{*state_, samples.subspan(done)};
+        state_->parts[next.part].lengths(k, next.part_samples(), out.subspan(done, next.count));
+        done += next.count;
+    }
+}
+
+CUOTA_INLINE void concat_source::state::add(detail::any_source part) {
+    if (!parts.empty()) check_fields(part);
+    auto const end = checked_add(ends.empty() ? 0 : ends.back(), part.size());
+    if (!end) throw misuse{part.name() + ": together with the sources before it more than 64 bits count"};
+    ends.push_back(*end);
+    parts.push_back(std::move(part));
+}
+
+CUOTA_INLINE void concat_source::state::check_fields(detail::any_source const& part) const {
+    std::span<field const> const wanted = parts.front().fields();
+    std::span<field const> const has = part.fields();
+    bool const is_one = wanted.size() == 1 && has.size() == 1;
+    if (is_one ? wanted[0].type == has[0].type && wanted[0].shape == has[0].shape &&
+                     wanted[0].is_ragged == has[0].is_ragged
+               : std::equal(wanted.begin(), wanted.end(), has.begin(), has.end()))
+        return;
+    throw misuse{part.name() + " has the fields " + text(has) + "; " + parts.front().name() +
+                 ", which it is to follow, has " + text(wanted)};
+}
+
+CUOTA_INLINE std::string concat_source::state::text(std::span<field const> fields) {
+    std::string all;
+    for (field const& f : fields) all += (all.empty() ? "" : " + ") + field_text(f);
+    return all;
+}
+
+CUOTA_INLINE concat_source::run::run(state const& from, std::span<std::uint64_t const> asked) {
+    auto const found = std::upper_bound(from.ends.begin(), from.ends.end(), asked[0]);
+    part = static_cast<std::size_t>(found - from.ends.begin());
+    std::uint64_t const begin = part == 0 ? 0 : from.ends[part - 1];
+    std::size_t const most = std::min(asked.size(), samples.size());
+    for (; count != most && asked[count] >= begin && asked[count] < *found; ++count)
+        samples[count] = asked[count] - begin;
+}
+
+CUOTA_INLINE std::span<std::uint64_t const> concat_source::run::part_samples() const noexcept {
+    return std::span{samples}.first(count);
+}
+
+CUOTA_INLINE std::size_t concat_source::bytes_of(run const& next, field const& f, std::size_t k) const {
+    return f.bytes() *
+           (f.is_ragged ? detail::rows_of(state_->parts[next.part], k, next.part_samples()) : next.count);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

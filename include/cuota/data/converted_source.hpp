@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/conversion.hpp>
 #include <cuota/data/element.hpp>
@@ -43,16 +44,7 @@ void convert(std::byte const* from, std::byte* to, std::size_t count, double sca
 using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, double, double) noexcept;
 
 /// Null when nothing converts to that type.
-[[nodiscard]] inline convert_function converter(element_type from, element_type to) noexcept {
-    convert_function found = nullptr;
-    with_element(from, [&](auto f) {
-        with_element(to, [&](auto t) {
-            using target = typename decltype(t)::type;
-            if constexpr (!std::is_integral_v<target>) found = &convert<typename decltype(f)::type, target>;
-        });
-    });
-    return found;
-}
+[[nodiscard]] convert_function converter(element_type from, element_type to) noexcept;
 
 /// What a gather needs besides its target.
 struct gather_scratch {
@@ -79,24 +71,8 @@ public:
     };
 
 private:
-    [[nodiscard]] std::unique_ptr<gather_scratch> take() {
-        std::scoped_lock const lock{guard_};
-        if (free_.empty()) {
-            free_.reserve(made_ + 1);  // there is a place for it when it comes back
-            auto made = std::make_unique<gather_scratch>();
-            made->bytes.resize(bytes_);
-            made->parts.resize(parts_);
-            ++made_;
-            return made;
-        }
-        std::unique_ptr<gather_scratch> taken = std::move(free_.back());
-        free_.pop_back();
-        return taken;
-    }
-    void put_back(std::unique_ptr<gather_scratch> scratch) noexcept {
-        std::scoped_lock const lock{guard_};
-        free_.push_back(std::move(scratch));
-    }
+    [[nodiscard]] std::unique_ptr<gather_scratch> take();
+    void put_back(std::unique_ptr<gather_scratch> scratch) noexcept;
 
     std::size_t const bytes_;
     std::size_t const parts_;
@@ -199,3 +175,42 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE convert_function converter(element_type from, element_type to) noexcept {
+    convert_function found = nullptr;
+    with_element(from, [&](auto f) {
+        with_element(to, [&](auto t) {
+            using target = typename decltype(t)::type;
+            if constexpr (!std::is_integral_v<target>) found = &convert<typename decltype(f)::type, target>;
+        });
+    });
+    return found;
+}
+
+CUOTA_INLINE std::unique_ptr<gather_scratch> scratch_shelf::take() {
+    std::scoped_lock const lock{guard_};
+    if (free_.empty()) {
+        free_.reserve(made_ + 1);  // there is a place for it when it comes back
+        auto made = std::make_unique<gather_scratch>();
+        made->bytes.resize(bytes_);
+        made->parts.resize(parts_);
+        ++made_;
+        return made;
+    }
+    std::unique_ptr<gather_scratch> taken = std::move(free_.back());
+    free_.pop_back();
+    return taken;
+}
+
+CUOTA_INLINE void scratch_shelf::put_back(std::unique_ptr<gather_scratch> scratch) noexcept {
+    std::scoped_lock const lock{guard_};
+    free_.push_back(std::move(scratch));
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

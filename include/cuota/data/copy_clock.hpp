@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -22,28 +23,12 @@ public:
     explicit copy_clock(std::size_t room) : copies_(room) {}
 
     /// Before a copy is enqueued, and after it. Throws: cuda_error.
-    void begin(stream_ref s) {
-        copy& here = copies_[next_];
-        count(here);
-        here.is_counted = true;  // there is nothing to count until the end is marked
-        mark(here.begin, s);
-    }
-    void end(stream_ref s) {
-        copy& here = copies_[next_];
-        mark(here.end, s);
-        here.is_counted = false;
-        next_ = (next_ + 1) % copies_.size();
-    }
+    void begin(stream_ref s);
+    void end(stream_ref s);
 
     /// Of the copies that are over, since `forget`. Throws: cuda_error.
-    [[nodiscard]] std::chrono::nanoseconds busy() {
-        for (copy& c : copies_) count(c);
-        return busy_;
-    }
-    void forget() noexcept {
-        busy_ = {};
-        for (copy& c : copies_) c.is_counted = true;
-    }
+    [[nodiscard]] std::chrono::nanoseconds busy();
+    void forget() noexcept;
 
 private:
     struct copy {
@@ -52,17 +37,8 @@ private:
         bool is_counted = true;
     };
 
-    static void mark(std::optional<time_mark>& m, stream_ref s) {
-        if (m) m->record(s);
-        else m.emplace(s);
-    }
-    void count(copy& c) {
-        if (c.is_counted) return;
-        auto const taken = c.end->since(*c.begin);
-        if (!taken) return;
-        busy_ += *taken;
-        c.is_counted = true;
-    }
+    static void mark(std::optional<time_mark>& m, stream_ref s);
+    void count(copy& c);
 
     std::vector<copy> copies_;
     std::size_t next_ = 0;
@@ -70,3 +46,48 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void copy_clock::begin(stream_ref s) {
+    copy& here = copies_[next_];
+    count(here);
+    here.is_counted = true;  // there is nothing to count until the end is marked
+    mark(here.begin, s);
+}
+
+CUOTA_INLINE void copy_clock::end(stream_ref s) {
+    copy& here = copies_[next_];
+    mark(here.end, s);
+    here.is_counted = false;
+    next_ = (next_ + 1) % copies_.size();
+}
+
+CUOTA_INLINE std::chrono::nanoseconds copy_clock::busy() {
+    for (copy& c : copies_) count(c);
+    return busy_;
+}
+
+CUOTA_INLINE void copy_clock::forget() noexcept {
+    busy_ = {};
+    for (copy& c : copies_) c.is_counted = true;
+}
+
+CUOTA_INLINE void copy_clock::mark(std::optional<time_mark>& m, stream_ref s) {
+    if (m) m->record(s);
+    else m.emplace(s);
+}
+
+CUOTA_INLINE void copy_clock::count(copy& c) {
+    if (c.is_counted) return;
+    auto const taken = c.end->since(*c.begin);
+    if (!taken) return;
+    busy_ += *taken;
+    c.is_counted = true;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

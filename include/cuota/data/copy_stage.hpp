@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/device_transform.hpp>
@@ -28,79 +29,36 @@ namespace cuota::inline v0::detail {
 /// Threads: one at a time, under the loader's lock, but `is_transforming_here`.
 class copy_stage {
 public:
-    explicit copy_stage(loader_slots& memory) : memory_{memory} {
-        if (options().time_copies)
-            clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
-    }
+    explicit copy_stage(loader_slots& memory);
 
     /// Brings a filled slot's samples to a device slot. Returns the bytes copied.
     /// Throws: cuda_error, and what the program's transform throws. The device slot may be used for another batch then.
     std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
-                     std::uint64_t epoch) {
-        device_scope const here{memory_.where()};
-        stream const& copies = memory_.copies();
-        std::byte* const target = options().transform ? memory_.arrival() : to.at;
-        if (!options().transform) to.order_readers_before(copies);
-        std::size_t const bytes = slot_places{memory_.shape().fields, samples}.used_bytes();
-        if (clock_) clock_->begin(copies);
-        to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
-        if (clock_) clock_->end(copies);
-        if (options().transform) transform(samples, to, epoch);
-        return bytes;
-    }
+                     std::uint64_t epoch);
 
     /// Overwrites a slot whose batch has ended, after all that used it, if the program wants that. Throws: cuda_error.
-    void poison(device_slot& ended) const {
-        if (!options().poison) return;
-        device_scope const here{memory_.where()};
-        ended.order_readers_before(memory_.copies());
-        rt::fill_bytes(ended.at, 0xFF, plan().device_slot.bytes, memory_.copies());
-    }
+    void poison(device_slot& ended) const;
 
     /// A batch in its slot, as it is delivered.
-    [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept {
-        return {of.at, memory_.shape().delivered, &of.samples};
-    }
+    [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept;
 
     /// True within the program's device_transform, on its thread. Any thread may ask.
-    [[nodiscard]] bool is_transforming_here() const noexcept {
-        return options().transform &&
-               transforming_.load(std::memory_order_relaxed) == std::this_thread::get_id();
-    }
+    [[nodiscard]] bool is_transforming_here() const noexcept;
 
     /// How long copies took, as copy_clock tells it, when they are timed. Throws: cuda_error.
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const {
-        if (!clock_) return std::nullopt;
-        return clock_->busy();
-    }
-    void forget_times() noexcept {
-        if (clock_) clock_->forget();
-    }
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const;
+    void forget_times() noexcept;
 
 private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_.shape().options; }
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_.plan(); }
 
     // The copy need not wait for who reads the slot; what is made there must.
-    void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch) {
-        stream const& copies = memory_.copies();
-        to.order_readers_before(copies);
-        device_transform const& what = *options().transform;
-        slot_contents const in{memory_.arrival(), memory_.shape().fields, &samples};
-        slot_contents const out{to.at, what.fields, &samples};
-        slot_contents const between{memory_.arrival() + plan().host_slot.bytes, what.scratch, &samples};
-        {
-            transform_scope const marked{transforming_};
-            what.run(transform_job{copies, epoch, in, out, between});
-        }
-        to.is_made_on(copies);
-    }
+    void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
     class transform_scope {
     public:
-        explicit transform_scope(std::atomic<std::thread::id>& who) noexcept : who_{who} {
-            who_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-        }
+        explicit transform_scope(std::atomic<std::thread::id>& who) noexcept;
         transform_scope(transform_scope const&) = delete;
         transform_scope& operator=(transform_scope const&) = delete;
         ~transform_scope() { who_.store({}, std::memory_order_relaxed); }
@@ -115,3 +73,73 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE copy_stage::copy_stage(loader_slots& memory) : memory_{memory} {
+    if (options().time_copies)
+        clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
+}
+
+CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::fill_lease lease, sample_list const& samples,
+                                          device_slot& to, std::uint64_t epoch) {
+    device_scope const here{memory_.where()};
+    stream const& copies = memory_.copies();
+    std::byte* const target = options().transform ? memory_.arrival() : to.at;
+    if (!options().transform) to.order_readers_before(copies);
+    std::size_t const bytes = slot_places{memory_.shape().fields, samples}.used_bytes();
+    if (clock_) clock_->begin(copies);
+    to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
+    if (clock_) clock_->end(copies);
+    if (options().transform) transform(samples, to, epoch);
+    return bytes;
+}
+
+CUOTA_INLINE void copy_stage::poison(device_slot& ended) const {
+    if (!options().poison) return;
+    device_scope const here{memory_.where()};
+    ended.order_readers_before(memory_.copies());
+    rt::fill_bytes(ended.at, 0xFF, plan().device_slot.bytes, memory_.copies());
+}
+
+CUOTA_INLINE slot_contents copy_stage::contents(device_slot const& of) const noexcept {
+    return {of.at, memory_.shape().delivered, &of.samples};
+}
+
+CUOTA_INLINE bool copy_stage::is_transforming_here() const noexcept {
+    return options().transform && transforming_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+CUOTA_INLINE std::optional<std::chrono::nanoseconds> copy_stage::busy() const {
+    if (!clock_) return std::nullopt;
+    return clock_->busy();
+}
+
+CUOTA_INLINE void copy_stage::forget_times() noexcept {
+    if (clock_) clock_->forget();
+}
+
+CUOTA_INLINE void copy_stage::transform(sample_list const& samples, device_slot& to, std::uint64_t epoch) {
+    stream const& copies = memory_.copies();
+    to.order_readers_before(copies);
+    device_transform const& what = *options().transform;
+    slot_contents const in{memory_.arrival(), memory_.shape().fields, &samples};
+    slot_contents const out{to.at, what.fields, &samples};
+    slot_contents const between{memory_.arrival() + plan().host_slot.bytes, what.scratch, &samples};
+    {
+        transform_scope const marked{transforming_};
+        what.run(transform_job{copies, epoch, in, out, between});
+    }
+    to.is_made_on(copies);
+}
+
+CUOTA_INLINE copy_stage::transform_scope::transform_scope(std::atomic<std::thread::id>& who) noexcept
+    : who_{who} {
+    who_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

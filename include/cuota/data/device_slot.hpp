@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/data/sample_list.hpp>
 #include <cuota/runtime/event.hpp>
@@ -26,62 +27,27 @@ public:
     sample_list samples{};
 
     /// What is here now is there when that copy is over.
-    void arrives_with(staging_ring::in_flight copy) noexcept {
-        arriving_.emplace(std::move(copy));
-        is_made_ = false;
-    }
+    void arrives_with(staging_ring::in_flight copy) noexcept;
     /// When what is enqueued on s by now is over. Throws: cuda_error.
-    void is_made_on(stream_ref s) {
-        if (made_) made_->record(s);
-        else made_.emplace(s);
-        is_made_ = true;
-    }
+    void is_made_on(stream_ref s);
     void forget_arrival() noexcept { arriving_.reset(); }
 
     /// Work on s may use the slot's `bytes` from here on, once that is there. Throws: cuda_error; unchanged then.
-    void use(stream_ref s, std::size_t bytes) {
-        for (stream_share const& used : used_)
-            if (stream_ref{used} == s) return;
-        used_.emplace_back(s);
-        try {
-            borrowed_.reserve(used_.size());
-            order_arrival_before(s);
-        } catch (...) {
-            used_.pop_back();
-            throw;
-        }
-        borrowed_.emplace_back(s, at, bytes, false);
-    }
+    void use(stream_ref s, std::size_t bytes);
 
     /// The batch here has ended: remembers where the streams are that used it, or waits for those that cannot be.
-    void end_uses() noexcept {
-        borrowed_.clear();
-        for (stream_share const& s : used_)
-            if (!report_failure_of([&] { remember(s); })) rt::drain(s);
-        used_.clear();
-    }
+    void end_uses() noexcept;
 
     /// What is enqueued on `copies` from here on starts after all that used the slot. Throws: cuda_error.
-    void order_readers_before(stream const& copies) {
-        for (reader& r : readers_)
-            if (r.is_pending) copies.wait(r.last);
-        for (reader& r : readers_) r.is_pending = false;
-    }
+    void order_readers_before(stream const& copies);
 
     /// Waits on the host for all that used the slot, and forgets them. False when some of it cannot be waited for,
     /// which is reported, and remembered.
-    [[nodiscard]] bool wait_for_readers() noexcept {
-        std::erase_if(readers_,
-                      [](reader const& r) { return report_failure_of([&] { r.last.synchronize(); }); });
-        return readers_.empty();
-    }
+    [[nodiscard]] bool wait_for_readers() noexcept;
     void forget_readers() noexcept { readers_.clear(); }
 
 private:
-    void order_arrival_before(stream_ref s) const {
-        if (is_made_) s.wait(*made_);
-        else arriving_->order_before(s);
-    }
+    void order_arrival_before(stream_ref s) const;
 
     struct reader {
         stream_share stream;
@@ -90,19 +56,7 @@ private:
     };
 
     // Marks where a stream is; one event a stream, made once. Of one that is captured by now, all work is over.
-    void remember(stream_share const& s) {
-        std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
-        auto const known = std::ranges::find_if(
-            readers_, [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
-        if (known == readers_.end()) {
-            std::optional<event> last;
-            if (mark_outside_capture(s, [&] { last.emplace(s); }))
-                readers_.push_back({s, std::move(*last), true});
-            return;
-        }
-        known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });
-        if (!known->is_pending) readers_.erase(known);
-    }
+    void remember(stream_share const& s);
 
     std::optional<staging_ring::in_flight> arriving_{};
     std::optional<event> made_{};     // of what was made here last
@@ -113,3 +67,73 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void device_slot::arrives_with(staging_ring::in_flight copy) noexcept {
+    arriving_.emplace(std::move(copy));
+    is_made_ = false;
+}
+
+CUOTA_INLINE void device_slot::is_made_on(stream_ref s) {
+    if (made_) made_->record(s);
+    else made_.emplace(s);
+    is_made_ = true;
+}
+
+CUOTA_INLINE void device_slot::use(stream_ref s, std::size_t bytes) {
+    for (stream_share const& used : used_)
+        if (stream_ref{used} == s) return;
+    used_.emplace_back(s);
+    try {
+        borrowed_.reserve(used_.size());
+        order_arrival_before(s);
+    } catch (...) {
+        used_.pop_back();
+        throw;
+    }
+    borrowed_.emplace_back(s, at, bytes, false);
+}
+
+CUOTA_INLINE void device_slot::end_uses() noexcept {
+    borrowed_.clear();
+    for (stream_share const& s : used_)
+        if (!report_failure_of([&] { remember(s); })) rt::drain(s);
+    used_.clear();
+}
+
+CUOTA_INLINE void device_slot::order_readers_before(stream const& copies) {
+    for (reader& r : readers_)
+        if (r.is_pending) copies.wait(r.last);
+    for (reader& r : readers_) r.is_pending = false;
+}
+
+CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
+    std::erase_if(readers_, [](reader const& r) { return report_failure_of([&] { r.last.synchronize(); }); });
+    return readers_.empty();
+}
+
+CUOTA_INLINE void device_slot::order_arrival_before(stream_ref s) const {
+    if (is_made_) s.wait(*made_);
+    else arriving_->order_before(s);
+}
+
+CUOTA_INLINE void device_slot::remember(stream_share const& s) {
+    std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
+    auto const known = std::ranges::find_if(
+        readers_, [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
+    if (known == readers_.end()) {
+        std::optional<event> last;
+        if (mark_outside_capture(s, [&] { last.emplace(s); }))
+            readers_.push_back({s, std::move(*last), true});
+        return;
+    }
+    known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });
+    if (!known->is_pending) readers_.erase(known);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

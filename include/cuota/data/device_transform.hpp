@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/slot_layout.hpp>
@@ -26,8 +27,7 @@ class transform_job {
 public:
     /// Made by the loader.
     transform_job(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
-                  detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept
-        : stream_{s}, epoch_{epoch}, in_{in}, out_{out}, scratch_{scratch} {}
+                  detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept;
 
     /// The loader's stream of copies: what is enqueued on it starts when the batch is there, and is over before
     /// the batch is used.
@@ -47,9 +47,7 @@ public:
     }
     /// Where the rows of each sample begin in a ragged field of the source: batch::row_offsets. Throws: misuse for another.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t field = 0,
-                                                               place where = place::here()) const {
-        return in_.row_offsets(field, "what a transform gets", where);
-    }
+                                                               place where = place::here()) const;
     /// Of a field of the batch: all of it is to be written. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> out(std::size_t field = 0, place where = place::here()) const {
@@ -64,14 +62,7 @@ public:
 
     /// The job of a transform after one that has put the first `fields` fields of the scratch in place of what arrived.
     /// Throws: misuse when there are fewer.
-    [[nodiscard]] transform_job after(std::size_t fields) const {
-        if (fields > scratch_.fields.size())
-            throw misuse{"the first " + std::to_string(fields) +
-                         " fields of a transform's scratch that has " +
-                         std::to_string(scratch_.fields.size())};
-        return {stream_, epoch_, scratch_.only(0, fields), out_,
-                scratch_.only(fields, scratch_.fields.size() - fields)};
-    }
+    [[nodiscard]] transform_job after(std::size_t fields) const;
 
 private:
     stream_ref stream_;
@@ -101,3 +92,29 @@ struct device_transform {
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE transform_job::transform_job(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
+                                          detail::slot_contents const& out,
+                                          detail::slot_contents const& scratch) noexcept
+    : stream_{s}, epoch_{epoch}, in_{in}, out_{out}, scratch_{scratch} {}
+
+CUOTA_INLINE device_span<std::uint64_t const> transform_job::row_offsets(std::size_t field,
+                                                                         place where) const {
+    return in_.row_offsets(field, "what a transform gets", where);
+}
+
+CUOTA_INLINE transform_job transform_job::after(std::size_t fields) const {
+    if (fields > scratch_.fields.size())
+        throw misuse{"the first " + std::to_string(fields) + " fields of a transform's scratch that has " +
+                     std::to_string(scratch_.fields.size())};
+    return {stream_, epoch_, scratch_.only(0, fields), out_,
+            scratch_.only(fields, scratch_.fields.size() - fields)};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/half.hpp>
 
@@ -91,26 +92,50 @@ struct field {
     bool is_ragged = false;                ///< any number of rows of that shape a sample
 
     /// Elements of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
-    [[nodiscard]] std::size_t count() const {
-        std::size_t product = 1;
-        for (std::size_t const extent : shape) product = or_misuse(checked_mul(product, extent));
-        return product;
-    }
+    [[nodiscard]] std::size_t count() const;
     /// Bytes of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;  ///< in all four
 
 private:
-    [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const {
-        if (!product) throw misuse{"field " + name + ": one sample is larger than any address space"};
-        return *product;
-    }
+    [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const;
 };
 
 /// "images u8[28, 28]", "words u32[*]".
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string field_text(field const& f) {
+[[nodiscard]] std::string field_text(field const& f);
+
+/// "images u8[28, 28], labels u8".
+/// Throws: std::bad_alloc.
+[[nodiscard]] std::string fields_text(std::span<field const> fields);
+
+namespace detail {
+
+[[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
+/// Throws: misuse when one of them is ragged; `what` is said to have no place for those.
+void expect_no_ragged(std::span<field const> fields, std::string const& what);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t field::count() const {
+    std::size_t product = 1;
+    for (std::size_t const extent : shape) product = or_misuse(checked_mul(product, extent));
+    return product;
+}
+
+CUOTA_INLINE std::size_t field::or_misuse(std::optional<std::size_t> product) const {
+    if (!product) throw misuse{"field " + name + ": one sample is larger than any address space"};
+    return *product;
+}
+
+CUOTA_INLINE std::string field_text(field const& f) {
     std::string text = f.name + ' ' + element_name(f.type);
     if (f.shape.empty() && !f.is_ragged) return text;
     text += f.is_ragged ? "[*" : "[";
@@ -122,25 +147,25 @@ private:
     return text + ']';
 }
 
-/// "images u8[28, 28], labels u8".
-/// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string fields_text(std::span<field const> fields) {
+CUOTA_INLINE std::string fields_text(std::span<field const> fields) {
     std::string text;
     for (field const& f : fields) text += (text.empty() ? "" : ", ") + field_text(f);
     return text.empty() ? "no fields" : text;
 }
 
-namespace detail {
+}  // namespace cuota::inline v0
 
-[[nodiscard]] inline std::size_t ragged_count(std::span<field const> fields) noexcept {
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t ragged_count(std::span<field const> fields) noexcept {
     return static_cast<std::size_t>(std::ranges::count_if(fields, &field::is_ragged));
 }
-/// Throws: misuse when one of them is ragged; `what` is said to have no place for those.
-inline void expect_no_ragged(std::span<field const> fields, std::string const& what) {
+
+CUOTA_INLINE void expect_no_ragged(std::span<field const> fields, std::string const& what) {
     for (field const& f : fields)
         if (f.is_ragged) throw misuse{what + " cannot have a ragged field, as " + field_text(f) + " is"};
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-}  // namespace cuota::inline v0
+#endif

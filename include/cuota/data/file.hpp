@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
@@ -32,11 +33,7 @@ namespace detail {
 struct descriptor_traits {
     using type = int;
     static constexpr int none() noexcept { return -1; }
-    static void close(int descriptor) noexcept {
-        if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed, interrupted or not
-        int const error = errno;
-        report_failure_of([&] { throw std::system_error{error, std::system_category(), "closing a file"}; });
-    }
+    static void close(int descriptor) noexcept;
 };
 using unique_descriptor = unique_handle<descriptor_traits>;
 
@@ -54,51 +51,22 @@ public:
 
     /// Takes over a descriptor, also when this throws; `name` stands for it in messages.
     /// Throws: data_error when it is no regular file.
-    [[nodiscard]] static file adopt(int descriptor, std::string name) {
-        return file{detail::unique_descriptor{descriptor}, std::move(name)};
-    }
+    [[nodiscard]] static file adopt(int descriptor, std::string name);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< bytes, when it was opened
     /// Its path, or what adopt was given.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
     /// The name without folders and extensions: "images" of "data/images.idx.gz".
-    [[nodiscard]] std::string stem() const {
-        std::string const base = name().substr(name().find_last_of('/') + 1);
-        return base.substr(0, base.find('.', 1));
-    }
+    [[nodiscard]] std::string stem() const;
 
     /// Fills `out` from `offset` on.
     /// Throws: data_error, at the first byte that was missing or that the system failed to read; out may be
     ///         partly written then.
-    void read_exact(std::uint64_t offset, std::span<std::byte> out) const {
-        if (offset > size() || out.size() > size() - offset) throw ends_at(size(), offset, out.size());
-        while (!out.empty()) {
-            std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
-                return ::pread(from, out.data(), out.size(),
-                               at);  // of a list of one the system makes a copy first
-            });
-            if (got == 0) throw ends_early(offset, out.size());
-            offset += got;
-            out = out.subspan(got);
-        }
-    }
+    void read_exact(std::uint64_t offset, std::span<std::byte> out) const;
 
     /// Fills the parts one after the other from `offset` on; uses `parts` up. One system call when the system
     /// reads all of it at once. At most 1024 parts.
-    void read_exact(std::uint64_t offset, std::span<iovec> parts) const {
-        std::uint64_t left = 0;
-        for (iovec const& part : parts) left += part.iov_len;
-        if (offset > size() || left > size() - offset) throw ends_at(size(), offset, left);
-        while (left != 0) {
-            std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
-                return ::preadv(from, parts.data(), static_cast<int>(parts.size()), at);
-            });
-            if (got == 0) throw ends_early(offset, left);
-            offset += got;
-            left -= got;
-            parts = without_front(parts, got);
-        }
-    }
+    void read_exact(std::uint64_t offset, std::span<iovec> parts) const;
 
 private:
     struct state {
@@ -107,28 +75,11 @@ private:
         std::uint64_t size;
     };
 
-    file(detail::unique_descriptor descriptor, std::string name) {
-        std::uint64_t const size = regular_size(descriptor.get(), name);
-        state_ = std::make_shared<state const>(state{std::move(descriptor), std::move(name), size});
-    }
+    file(detail::unique_descriptor descriptor, std::string name);
 
-    static detail::unique_descriptor open(std::string const& path) {
-        // Not blocking, so that a pipe under that name is refused below instead of waited for.
-        constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-        for (;;) {
-            if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)
-                return detail::unique_descriptor{descriptor};
-            if (errno != EINTR) throw data_error{path, 0, "cannot be opened: " + detail::errno_text(errno)};
-        }
-    }
+    static detail::unique_descriptor open(std::string const& path);
 
-    static std::uint64_t regular_size(int descriptor, std::string const& name) {
-        struct stat facts {};
-        if (::fstat(descriptor, &facts) != 0)
-            throw data_error{name, 0, "cannot be asked for its size: " + detail::errno_text(errno)};
-        if (!S_ISREG(facts.st_mode)) throw data_error{name, 0, "is not a regular file"};
-        return static_cast<std::uint64_t>(facts.st_size);
-    }
+    static std::uint64_t regular_size(int descriptor, std::string const& name);
 
     // What `read(descriptor, offset)` got, once no signal interrupted it.
     template <class Read>
@@ -141,29 +92,113 @@ private:
         }
     }
 
-    static std::span<iovec> without_front(std::span<iovec> parts, std::size_t bytes) noexcept {
-        while (!parts.empty() && bytes >= parts.front().iov_len) {
-            bytes -= parts.front().iov_len;
-            parts = parts.subspan(1);
-        }
-        if (bytes != 0) {
-            parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + bytes;
-            parts.front().iov_len -= bytes;
-        }
-        return parts;
-    }
+    static std::span<iovec> without_front(std::span<iovec> parts, std::size_t bytes) noexcept;
 
-    [[nodiscard]] data_error ends_early(std::uint64_t offset, std::uint64_t wanted) const {
-        return ends_at(regular_size(state_->descriptor.get(), name()), offset, wanted);
-    }
-    [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const {
-        return {name(), std::max(end, offset),
-                "the file ends at byte " + std::to_string(end) +
-                    (end < size() ? ", shorter than when it was opened" : "") + "; " + std::to_string(bytes) +
-                    " bytes wanted from byte " + std::to_string(offset)};
-    }
+    [[nodiscard]] data_error ends_early(std::uint64_t offset, std::uint64_t wanted) const;
+    [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const;
 
     std::shared_ptr<state const> state_;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void descriptor_traits::close(int descriptor) noexcept {
+    if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed, interrupted or not
+    int const error = errno;
+    report_failure_of([&] { throw std::system_error{error, std::system_category(), "closing a file"}; });
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE file file::adopt(int descriptor, std::string name) {
+    return file{detail::unique_descriptor{descriptor}, std::move(name)};
+}
+
+CUOTA_INLINE std::string file::stem() const {
+    std::string const base = name().substr(name().find_last_of('/') + 1);
+    return base.substr(0, base.find('.', 1));
+}
+
+CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<std::byte> out) const {
+    if (offset > size() || out.size() > size() - offset) throw ends_at(size(), offset, out.size());
+    while (!out.empty()) {
+        std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
+            return ::pread(from, out.data(), out.size(),
+                           at);  // of a list of one the system makes a copy first
+        });
+        if (got == 0) throw ends_early(offset, out.size());
+        offset += got;
+        out = out.subspan(got);
+    }
+}
+
+CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<iovec> parts) const {
+    std::uint64_t left = 0;
+    for (iovec const& part : parts) left += part.iov_len;
+    if (offset > size() || left > size() - offset) throw ends_at(size(), offset, left);
+    while (left != 0) {
+        std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
+            return ::preadv(from, parts.data(), static_cast<int>(parts.size()), at);
+        });
+        if (got == 0) throw ends_early(offset, left);
+        offset += got;
+        left -= got;
+        parts = without_front(parts, got);
+    }
+}
+
+CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) {
+    std::uint64_t const size = regular_size(descriptor.get(), name);
+    state_ = std::make_shared<state const>(state{std::move(descriptor), std::move(name), size});
+}
+
+CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
+    // Not blocking, so that a pipe under that name is refused below instead of waited for.
+    constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    for (;;) {
+        if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)
+            return detail::unique_descriptor{descriptor};
+        if (errno != EINTR) throw data_error{path, 0, "cannot be opened: " + detail::errno_text(errno)};
+    }
+}
+
+CUOTA_INLINE std::uint64_t file::regular_size(int descriptor, std::string const& name) {
+    struct stat facts {};
+    if (::fstat(descriptor, &facts) != 0)
+        throw data_error{name, 0, "cannot be asked for its size: " + detail::errno_text(errno)};
+    if (!S_ISREG(facts.st_mode)) throw data_error{name, 0, "is not a regular file"};
+    return static_cast<std::uint64_t>(facts.st_size);
+}
+
+CUOTA_INLINE std::span<iovec> file::without_front(std::span<iovec> parts, std::size_t bytes) noexcept {
+    while (!parts.empty() && bytes >= parts.front().iov_len) {
+        bytes -= parts.front().iov_len;
+        parts = parts.subspan(1);
+    }
+    if (bytes != 0) {
+        parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + bytes;
+        parts.front().iov_len -= bytes;
+    }
+    return parts;
+}
+
+CUOTA_INLINE data_error file::ends_early(std::uint64_t offset, std::uint64_t wanted) const {
+    return ends_at(regular_size(state_->descriptor.get(), name()), offset, wanted);
+}
+
+CUOTA_INLINE data_error file::ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const {
+    return {name(), std::max(end, offset),
+            "the file ends at byte " + std::to_string(end) +
+                (end < size() ? ", shorter than when it was opened" : "") + "; " + std::to_string(bytes) +
+                " bytes wanted from byte " + std::to_string(offset)};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

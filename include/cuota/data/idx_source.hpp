@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -45,61 +46,18 @@ public:
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
 
     /// As a source. Throws: misuse, data_error.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        samples_.gather(samples, out);
-        swap_elements(out[0], element_bytes(fields()[0].type));
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
     static_assert(std::endian::native == std::endian::little, "the file's big-endian elements are swapped");
 
-    static std::optional<element_type> element_of_code(std::byte code) noexcept {
-        switch (std::to_integer<unsigned>(code)) {
-            case 0x08: return element_type::u8;
-            case 0x09: return element_type::i8;
-            case 0x0B: return element_type::i16;
-            case 0x0C: return element_type::i32;
-            case 0x0D: return element_type::f32;
-            case 0x0E: return element_type::f64;
-            default: return std::nullopt;
-        }
-    }
+    static std::optional<element_type> element_of_code(std::byte code) noexcept;
 
-    static detail::array_layout layout_of(file const& from) {
-        std::array<std::byte, 4> start{};
-        from.read_exact(0, start);
-        if (start[0] != std::byte{0} || start[1] != std::byte{0})
-            throw data_error{from.name(), 0, "is not an IDX file"};
-        auto const type = element_of_code(start[2]);
-        if (!type) throw data_error{from.name(), 2, "an element type that IDX does not have"};
-        std::size_t const rank = std::to_integer<std::size_t>(start[3]);
-        if (rank == 0 || rank > detail::max_rank)
-            throw data_error{from.name(), 3,
-                             std::to_string(rank) + " dimensions; 1 to " + std::to_string(detail::max_rank) +
-                                 " are read"};
+    static detail::array_layout layout_of(file const& from);
 
-        std::array<std::byte, 4 * detail::max_rank> extents{};
-        from.read_exact(4, std::span{extents}.first(4 * rank));
-        detail::array_layout array{*type, {}, 4 + 4 * rank};
-        for (std::size_t k = 0; k != rank; ++k)
-            array.shape.push_back(big_endian(std::span{extents}.subspan(4 * k, 4)));
-        return array;
-    }
+    static std::size_t big_endian(std::span<std::byte const> bytes) noexcept;
 
-    static std::size_t big_endian(std::span<std::byte const> bytes) noexcept {
-        std::size_t value = 0;
-        for (std::byte const byte : bytes) value = value << 8 | std::to_integer<std::size_t>(byte);
-        return value;
-    }
-
-    static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {
-        switch (element) {
-            case 2: return swap_each<2>(bytes);
-            case 4: return swap_each<4>(bytes);
-            case 8: return swap_each<8>(bytes);
-            default: return;
-        }
-    }
+    static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept;
     template <std::size_t Bytes>  // a constant, so that the compiler turns the loop into swap instructions
     static void swap_each(std::span<std::byte> bytes) noexcept {
         for (std::size_t at = 0; at != bytes.size(); at += Bytes)
@@ -111,3 +69,65 @@ private:
 static_assert(source<idx_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
+                                     std::span<std::span<std::byte> const> out) const {
+    samples_.gather(samples, out);
+    swap_elements(out[0], element_bytes(fields()[0].type));
+}
+
+CUOTA_INLINE std::optional<element_type> idx_source::element_of_code(std::byte code) noexcept {
+    switch (std::to_integer<unsigned>(code)) {
+        case 0x08: return element_type::u8;
+        case 0x09: return element_type::i8;
+        case 0x0B: return element_type::i16;
+        case 0x0C: return element_type::i32;
+        case 0x0D: return element_type::f32;
+        case 0x0E: return element_type::f64;
+        default: return std::nullopt;
+    }
+}
+
+CUOTA_INLINE detail::array_layout idx_source::layout_of(file const& from) {
+    std::array<std::byte, 4> start{};
+    from.read_exact(0, start);
+    if (start[0] != std::byte{0} || start[1] != std::byte{0})
+        throw data_error{from.name(), 0, "is not an IDX file"};
+    auto const type = element_of_code(start[2]);
+    if (!type) throw data_error{from.name(), 2, "an element type that IDX does not have"};
+    std::size_t const rank = std::to_integer<std::size_t>(start[3]);
+    if (rank == 0 || rank > detail::max_rank)
+        throw data_error{from.name(), 3,
+                         std::to_string(rank) + " dimensions; 1 to " + std::to_string(detail::max_rank) +
+                             " are read"};
+
+    std::array<std::byte, 4 * detail::max_rank> extents{};
+    from.read_exact(4, std::span{extents}.first(4 * rank));
+    detail::array_layout array{*type, {}, 4 + 4 * rank};
+    for (std::size_t k = 0; k != rank; ++k)
+        array.shape.push_back(big_endian(std::span{extents}.subspan(4 * k, 4)));
+    return array;
+}
+
+CUOTA_INLINE std::size_t idx_source::big_endian(std::span<std::byte const> bytes) noexcept {
+    std::size_t value = 0;
+    for (std::byte const byte : bytes) value = value << 8 | std::to_integer<std::size_t>(byte);
+    return value;
+}
+
+CUOTA_INLINE void idx_source::swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {
+    switch (element) {
+        case 2: return swap_each<2>(bytes);
+        case 4: return swap_each<4>(bytes);
+        case 8: return swap_each<8>(bytes);
+        default: return;
+    }
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -25,6 +25,7 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/brief_wait.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
@@ -47,53 +48,19 @@ namespace cuota::inline v0::detail {
 /// A failure takes the place of the batch it happened to.
 class loader_engine final : public ref_counted {
 public:
-    loader_engine(any_source from, loader_options const& options, place where)
-        : from_{std::move(from)},
-          memory_{loader_memory::of(from_, options, where)},
-          // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
-          line_{plan().host_slots + options.workers, plan().device_slots, memory_->shape().list_with_room()},
-          stage_{*memory_.operator->()} {
-        try {
-            for (std::size_t i = 0; i != options.workers; ++i)
-                workers_.emplace_back([this, i, mine = batch_reader{memory_->shape(), from_}](
-                                          std::stop_token stop) mutable { work(std::move(stop), i, mine); });
-        } catch (...) {
-            shut_down();
-            throw;
-        }
-    }
+    loader_engine(any_source from, loader_options const& options, place where);
 
     ~loader_engine() { shut_down(); }
 
     /// Stops and joins the workers; a read under way is the longest that takes. Batches stay valid. An epoch that goes on
     /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
-    void shut_down() noexcept {
-        for (std::jthread& worker : workers_) worker.request_stop();
-        workers_.clear();
-        {
-            std::scoped_lock const lock{guard_};
-            if (!line_.is_open() || line_.has_failed()) return;
-            try {
-                throw misuse{"the loader of " + name() +
-                             " ended before its epoch, of which more was asked for"};
-            } catch (...) { line_.fail(std::current_exception()); }
-        }
-        arrived_.notify_all();
-    }
+    void shut_down() noexcept;
 
     /// After a fork the child has none of the threads, perhaps a lock that nobody will open, and a device that it may not
     /// use: there nothing of this is touched, and it is never destroyed.
     [[nodiscard]] bool is_in_its_process() const noexcept { return ::getpid() == process_; }
     /// Throws: misuse there, and within a device_transform of its own, which has the lock.
-    void expect_usable(place where) const {
-        if (!is_in_its_process())
-            throw misuse{
-                "a loader of process " + std::to_string(process_) +
-                    " was used in its child, which has none of its threads: make loaders after the fork",
-                where};
-        if (stage_.is_transforming_here())
-            throw misuse{"a loader of " + name() + " was used by its own device_transform", where};
-    }
+    void expect_usable(place where) const;
     /// For whoever owns it and ends: all that it does then, but in a child.
     template <class End>
     static void let_go(shared<loader_engine>& of, End end) noexcept {
@@ -107,134 +74,41 @@ public:
     }
 
     /// Throws: misuse while an epoch goes on or a batch is alive.
-    void expect_unused(place where) const {
-        std::scoped_lock const lock{guard_};
-        if (line_.is_open())
-            throw misuse{"a loader of " + name() + " was closed while an epoch goes on", where};
-        if (std::size_t const alive = line_.held(); alive != 0)
-            throw misuse{"a loader of " + name() + " was closed while " + std::to_string(alive) +
-                             (alive == 1 ? " batch is alive" : " batches are alive"),
-                         where};
-    }
+    void expect_unused(place where) const;
 
     // --- the consumer ---
 
     /// Takes what was given back between epochs: outside the lock, for others may be asked for it.
     /// Throws: misuse while another epoch is going on, or for a position that there is not; what loader_slots::start_use
     /// throws. The loader is as before then.
-    void start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
-        std::uint64_t const positions = memory_->shape().positions;
-        if (position > positions)
-            throw misuse{"an epoch of " + name() + " was to go on from position " + std::to_string(position) +
-                             " of " + std::to_string(positions),
-                         where};
-        {
-            std::scoped_lock const lock{guard_};
-            if (line_.is_open())
-                throw misuse{"an epoch of " + name() + " was started while another is still going on", where};
-            line_.open();
-        }
-        try {
-            memory_->start_use(where);
-        } catch (...) {
-            std::scoped_lock const lock{guard_};
-            line_.close();
-            throw;
-        }
-        std::scoped_lock const lock{guard_};
-        begin_ = position;
-        line_.begin(position, is_by_rows() ? positions : deal_.end(position));
-        times_.begin(epoch);
-        stage_.forget_times();
-        work_.notify_all();
-    }
+    void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
 
     /// What is being read belongs to nobody now; slots that were filled or copied come home. Waits for nothing.
-    void end_epoch() noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            line_.close();
-            times_.end();
-        }
-        memory_->drop_use();
-    }
+    void end_epoch() noexcept;
 
     /// True when `next` has not to wait any more, false when that has taken too long.
-    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop) {
-        std::unique_lock lock{guard_};
-        most = std::min<std::chrono::nanoseconds>(most,
-                                                  std::chrono::hours{24 * 365});  // the clock's end is near
-        return arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); }) || stop.stop_requested();
-    }
+    [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop);
 
     /// The next batch of the epoch, or nothing at its end and when stop was requested. Waits on the host until its copy is
     /// enqueued. Throws: what its worker or its copy met; misuse when the caller holds every device slot.
-    [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop) {
-        std::unique_lock lock{guard_};
-        wait_for_next(lock, stop);
-        if (stop.stop_requested()) return std::nullopt;
-        if (line_.is_over()) {
-            times_.end();
-            return std::nullopt;
-        }
-        if (line_.has_ready()) {
-            batch_line::delivery const next = line_.deliver();
-            times_.delivered(memory_->slot(next.slot).samples.size());
-            memory_->add_use();
-            return next;
-        }
-        if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
-        throw misuse{
-            "the next batch of " + name() + " was asked for while all " +
-            std::to_string(plan().device_slots) +
-            " device slots are held by batches that still live: end one first, or ask for more device_slots"};
-    }
+    [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop);
 
     /// Where the epoch is that goes on, or went on last.
-    [[nodiscard]] loader_state state() const {
-        std::uint64_t const order = order_id();  // a program's own sampler is asked
-        std::scoped_lock const lock{guard_};
-        return {times_.epoch(), line_.position(), order};
-    }
+    [[nodiscard]] loader_state state() const;
     /// Of what is drawn, from how many samples.
-    [[nodiscard]] std::uint64_t order_id() const {
-        return fingerprint_of({memory_->shape().order.fingerprint(), memory_->shape().samples});
-    }
+    [[nodiscard]] std::uint64_t order_id() const;
     /// Of the same epoch. Throws: cuda_error when copies are timed.
-    [[nodiscard]] loader_stats stats() const {
-        std::scoped_lock const lock{guard_};
-        loader_stats now = times_.now();
-        if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
-        now.covered = part_covered();
-        now.workers = options().workers;
-        now.is_pinned = memory_->is_pinned();
-        now.copying = stage_.busy();
-        return now;
-    }
+    [[nodiscard]] loader_stats stats() const;
 
     /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
-    void release(std::uint32_t index) noexcept {
-        memory_->slot(index).end_uses();
-        {
-            std::scoped_lock const lock{guard_};
-            report_failure_of([&] { stage_.poison(memory_->slot(index)); });
-            line_.give_back(index);
-            copy_what_can_be();
-        }
-        arrived_.notify_all();
-        memory_->drop_use();
-    }
+    void release(std::uint32_t index) noexcept;
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
-    [[nodiscard]] slot_contents contents(std::uint32_t index) const noexcept {
-        return stage_.contents(memory_->slot(index));
-    }
-    [[nodiscard]] std::span<field const> delivered_fields() const noexcept {
-        return memory_->shape().delivered;
-    }
+    [[nodiscard]] slot_contents contents(std::uint32_t index) const noexcept;
+    [[nodiscard]] std::span<field const> delivered_fields() const noexcept;
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_->plan(); }
     [[nodiscard]] std::string const& name() const noexcept { return memory_->shape().name; }
     [[nodiscard]] std::uint64_t size() const { return from_.size(); }
@@ -244,61 +118,16 @@ private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_->shape().options; }
     [[nodiscard]] std::span<field const> fields() const noexcept { return memory_->shape().fields; }
 
-    [[nodiscard]] double part_covered() const noexcept {
-        auto const all = static_cast<double>(line_.end() - begin_);
-        return all == 0 ? 0 : static_cast<double>(line_.position() - begin_) / all;
-    }
+    [[nodiscard]] double part_covered() const noexcept;
     [[nodiscard]] bool is_by_rows() const noexcept { return plan().rows != 0; }
 
-    [[nodiscard]] bool is_next_known() const noexcept {
-        return line_.is_over() || line_.has_ready() || line_.failure_here() || line_.all_slots_held();
-    }
-    void wait_for_next(std::unique_lock<std::mutex>& lock, std::stop_token const& stop) {
-        if (is_next_known()) return;
-        auto const begin = std::chrono::steady_clock::now();
-        std::uint64_t const seen = copies_.load(std::memory_order_relaxed);
-        lock.unlock();
-        wait_briefly([&] { return copies_.load(std::memory_order_relaxed) != seen; });
-        lock.lock();
-        if (!is_next_known()) (void)arrived_.wait(lock, stop, [&] { return is_next_known(); });
-        times_.waited_for_batch(std::chrono::steady_clock::now() - begin);
-    }
+    [[nodiscard]] bool is_next_known() const noexcept;
+    void wait_for_next(std::unique_lock<std::mutex>& lock, std::stop_token const& stop);
 
     // --- workers ---
 
     // Every way through here publishes exactly one result for the batch that was claimed.
-    void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept {
-        std::exception_ptr failure;
-        if (options().worker_start) try {
-                options().worker_start(number);
-            } catch (...) { failure = std::current_exception(); }
-        std::exception_ptr const broken = failure;  // from the start: it fails every batch
-        while (std::optional<std::uint64_t> const epoch = wait_for_work(stop)) {
-            std::optional<staging_ring::fill_lease> lease;
-            failure = broken;
-            worker_times taken;
-            try {
-                stopwatch const time{taken.waiting};
-                lease = memory_->ring().acquire(stop);
-            } catch (...) { failure = std::current_exception(); }
-            std::optional<claim> const mine =
-                lease || failure ? next_claim(*epoch, reader, failure, taken) : std::nullopt;
-            if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
-                lease.reset();
-                memory_->uses_of_ring().drop_brief();
-                if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
-                continue;
-            }
-            try {
-                if (!failure) {
-                    device_scope const here{memory_->where()};  // for a program's source and sampler
-                    if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
-                    reader.fill(lease->bytes(), taken);
-                }
-            } catch (...) { failure = std::current_exception(); }
-            publish(mine->what, std::move(lease), reader.samples(), std::move(failure), taken);
-        }
-    }
+    void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept;
 
     struct claim {
         batch_line::claim what;
@@ -307,93 +136,30 @@ private:
     };
 
     // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
-    [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop) {
-        std::unique_lock lock{guard_};
-        if (!work_.wait(lock, stop, [&] { return line_.has_work(); }) || stop.stop_requested())
-            return std::nullopt;
-        memory_->uses_of_ring().add_brief();
-        return line_.generation();
-    }
+    [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop);
 
     // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
     // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
     // over: what the worker met in it, a failure perhaps, is no other epoch's.
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, batch_reader& reader,
-                                                  std::exception_ptr& failure, worker_times& taken) {
-        if (is_by_rows() && !failure) return claim_by_rows(generation, reader, failure, taken);
-        std::scoped_lock const lock{guard_};
-        auto const position = line_.next_step(generation);
-        if (!position) return std::nullopt;
-        return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
-    }
+                                                  std::exception_ptr& failure, worker_times& taken);
     // Its samples are looked at first, for they say where the batch ends, and the next one begins: by one worker at a time,
     // but not under the lock, for it is the program's sampler and source that tell.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, batch_reader& reader,
-                                                     std::exception_ptr& failure, worker_times& taken) {
-        std::scoped_lock const dealing{dealing_};
-        std::optional<std::uint64_t> position;
-        std::uint64_t epoch = 0;
-        {
-            std::scoped_lock const lock{guard_};
-            position = line_.next_step(generation);
-            epoch = times_.epoch();
-        }
-        if (!position) return std::nullopt;
-        std::optional<dealt_batch> at;
-        try {
-            device_scope const here{memory_->where()};
-            at = reader.draw_rows(epoch, *position, taken);
-        } catch (...) { failure = std::current_exception(); }
-        std::scoped_lock const lock{guard_};
-        if (!line_.next_step(generation)) return std::nullopt;
-        if (failure) return claim_at(nowhere());
-        if (at) return claim_at(*at);
-        line_.ends_here();
-        arrived_.notify_all();
-        return std::nullopt;
-    }
+                                                     std::exception_ptr& failure, worker_times& taken);
     // Under the lock.
-    [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept {
-        memory_->uses_of_ring().keep_brief();
-        return {line_.claim_next(at.end), times_.epoch(), at};
-    }
+    [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
     // A batch that only takes a failure along, and nothing is behind it.
     [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(batch_line::claim const& mine, std::optional<staging_ring::fill_lease> lease,
-                 sample_list& samples, std::exception_ptr failure, worker_times const& taken) noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            if (line_.fill(mine, lease, samples, std::move(failure))) {
-                times_.filled(taken);
-                copy_what_can_be();
-            }
-            lease.reset();  // nobody waits for it any more
-            memory_->uses_of_ring().drop();
-        }
-        arrived_.notify_all();
-    }
+                 sample_list& samples, std::exception_ptr failure, worker_times const& taken) noexcept;
 
     // --- copies, in order, under the lock ---
 
-    void copy_what_can_be() noexcept {
-        while (auto const job = line_.next_copy()) {
-            try {
-                copy(*job->from, memory_->slot(job->to));
-            } catch (...) {
-                line_.fail(std::current_exception());
-                return;
-            }
-            line_.copied();
-            copies_.fetch_add(1, std::memory_order_relaxed);
-        }
-    }
+    void copy_what_can_be() noexcept;
 
-    void copy(batch_line::pending& from, device_slot& to) {
-        staging_ring::fill_lease lease = *std::exchange(from.filled, std::nullopt);
-        times_.copied(stage_.copy(std::move(lease), from.samples, to, times_.epoch()));
-        std::swap(to.samples, from.samples);
-    }
+    void copy(batch_line::pending& from, device_slot& to);
 
     pid_t const process_ = ::getpid();
     any_source from_;
@@ -415,3 +181,299 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
+    : from_{std::move(from)},
+      memory_{loader_memory::of(from_, options, where)},
+      // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
+      line_{plan().host_slots + options.workers, plan().device_slots, memory_->shape().list_with_room()},
+      stage_{*memory_.operator->()} {
+    try {
+        for (std::size_t i = 0; i != options.workers; ++i)
+            workers_.emplace_back([this, i, mine = batch_reader{memory_->shape(), from_}](
+                                      std::stop_token stop) mutable { work(std::move(stop), i, mine); });
+    } catch (...) {
+        shut_down();
+        throw;
+    }
+}
+
+CUOTA_INLINE void loader_engine::shut_down() noexcept {
+    for (std::jthread& worker : workers_) worker.request_stop();
+    workers_.clear();
+    {
+        std::scoped_lock const lock{guard_};
+        if (!line_.is_open() || line_.has_failed()) return;
+        try {
+            throw misuse{"the loader of " + name() + " ended before its epoch, of which more was asked for"};
+        } catch (...) { line_.fail(std::current_exception()); }
+    }
+    arrived_.notify_all();
+}
+
+CUOTA_INLINE void loader_engine::expect_usable(place where) const {
+    if (!is_in_its_process())
+        throw misuse{"a loader of process " + std::to_string(process_) +
+                         " was used in its child, which has none of its threads: make loaders after the fork",
+                     where};
+    if (stage_.is_transforming_here())
+        throw misuse{"a loader of " + name() + " was used by its own device_transform", where};
+}
+
+CUOTA_INLINE void loader_engine::expect_unused(place where) const {
+    std::scoped_lock const lock{guard_};
+    if (line_.is_open()) throw misuse{"a loader of " + name() + " was closed while an epoch goes on", where};
+    if (std::size_t const alive = line_.held(); alive != 0)
+        throw misuse{"a loader of " + name() + " was closed while " + std::to_string(alive) +
+                         (alive == 1 ? " batch is alive" : " batches are alive"),
+                     where};
+}
+
+CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
+    std::uint64_t const positions = memory_->shape().positions;
+    if (position > positions)
+        throw misuse{"an epoch of " + name() + " was to go on from position " + std::to_string(position) +
+                         " of " + std::to_string(positions),
+                     where};
+    {
+        std::scoped_lock const lock{guard_};
+        if (line_.is_open())
+            throw misuse{"an epoch of " + name() + " was started while another is still going on", where};
+        line_.open();
+    }
+    try {
+        memory_->start_use(where);
+    } catch (...) {
+        std::scoped_lock const lock{guard_};
+        line_.close();
+        throw;
+    }
+    std::scoped_lock const lock{guard_};
+    begin_ = position;
+    line_.begin(position, is_by_rows() ? positions : deal_.end(position));
+    times_.begin(epoch);
+    stage_.forget_times();
+    work_.notify_all();
+}
+
+CUOTA_INLINE void loader_engine::end_epoch() noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        line_.close();
+        times_.end();
+    }
+    memory_->drop_use();
+}
+
+CUOTA_INLINE bool loader_engine::wait_for(std::chrono::nanoseconds most, std::stop_token const& stop) {
+    std::unique_lock lock{guard_};
+    most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // the clock's end is near
+    return arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); }) || stop.stop_requested();
+}
+
+CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_token const& stop) {
+    std::unique_lock lock{guard_};
+    wait_for_next(lock, stop);
+    if (stop.stop_requested()) return std::nullopt;
+    if (line_.is_over()) {
+        times_.end();
+        return std::nullopt;
+    }
+    if (line_.has_ready()) {
+        batch_line::delivery const next = line_.deliver();
+        times_.delivered(memory_->slot(next.slot).samples.size());
+        memory_->add_use();
+        return next;
+    }
+    if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
+    throw misuse{
+        "the next batch of " + name() + " was asked for while all " + std::to_string(plan().device_slots) +
+        " device slots are held by batches that still live: end one first, or ask for more device_slots"};
+}
+
+CUOTA_INLINE loader_state loader_engine::state() const {
+    std::uint64_t const order = order_id();  // a program's own sampler is asked
+    std::scoped_lock const lock{guard_};
+    return {times_.epoch(), line_.position(), order};
+}
+
+CUOTA_INLINE std::uint64_t loader_engine::order_id() const {
+    return fingerprint_of({memory_->shape().order.fingerprint(), memory_->shape().samples});
+}
+
+CUOTA_INLINE loader_stats loader_engine::stats() const {
+    std::scoped_lock const lock{guard_};
+    loader_stats now = times_.now();
+    if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
+    now.covered = part_covered();
+    now.workers = options().workers;
+    now.is_pinned = memory_->is_pinned();
+    now.copying = stage_.busy();
+    return now;
+}
+
+CUOTA_INLINE void loader_engine::release(std::uint32_t index) noexcept {
+    memory_->slot(index).end_uses();
+    {
+        std::scoped_lock const lock{guard_};
+        report_failure_of([&] { stage_.poison(memory_->slot(index)); });
+        line_.give_back(index);
+        copy_what_can_be();
+    }
+    arrived_.notify_all();
+    memory_->drop_use();
+}
+
+CUOTA_INLINE slot_contents loader_engine::contents(std::uint32_t index) const noexcept {
+    return stage_.contents(memory_->slot(index));
+}
+
+CUOTA_INLINE std::span<field const> loader_engine::delivered_fields() const noexcept {
+    return memory_->shape().delivered;
+}
+
+CUOTA_INLINE double loader_engine::part_covered() const noexcept {
+    auto const all = static_cast<double>(line_.end() - begin_);
+    return all == 0 ? 0 : static_cast<double>(line_.position() - begin_) / all;
+}
+
+CUOTA_INLINE bool loader_engine::is_next_known() const noexcept {
+    return line_.is_over() || line_.has_ready() || line_.failure_here() || line_.all_slots_held();
+}
+
+CUOTA_INLINE void loader_engine::wait_for_next(std::unique_lock<std::mutex>& lock,
+                                               std::stop_token const& stop) {
+    if (is_next_known()) return;
+    auto const begin = std::chrono::steady_clock::now();
+    std::uint64_t const seen = copies_.load(std::memory_order_relaxed);
+    lock.unlock();
+    wait_briefly([&] { return copies_.load(std::memory_order_relaxed) != seen; });
+    lock.lock();
+    if (!is_next_known()) (void)arrived_.wait(lock, stop, [&] { return is_next_known(); });
+    times_.waited_for_batch(std::chrono::steady_clock::now() - begin);
+}
+
+CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
+                                      batch_reader& reader) noexcept {
+    std::exception_ptr failure;
+    if (options().worker_start) try {
+            options().worker_start(number);
+        } catch (...) { failure = std::current_exception(); }
+    std::exception_ptr const broken = failure;  // from the start: it fails every batch
+    while (std::optional<std::uint64_t> const epoch = wait_for_work(stop)) {
+        std::optional<staging_ring::fill_lease> lease;
+        failure = broken;
+        worker_times taken;
+        try {
+            stopwatch const time{taken.waiting};
+            lease = memory_->ring().acquire(stop);
+        } catch (...) { failure = std::current_exception(); }
+        std::optional<claim> const mine =
+            lease || failure ? next_claim(*epoch, reader, failure, taken) : std::nullopt;
+        if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
+            lease.reset();
+            memory_->uses_of_ring().drop_brief();
+            if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
+            continue;
+        }
+        try {
+            if (!failure) {
+                device_scope const here{memory_->where()};  // for a program's source and sampler
+                if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
+                reader.fill(lease->bytes(), taken);
+            }
+        } catch (...) { failure = std::current_exception(); }
+        publish(mine->what, std::move(lease), reader.samples(), std::move(failure), taken);
+    }
+}
+
+CUOTA_INLINE std::optional<std::uint64_t> loader_engine::wait_for_work(std::stop_token const& stop) {
+    std::unique_lock lock{guard_};
+    if (!work_.wait(lock, stop, [&] { return line_.has_work(); }) || stop.stop_requested())
+        return std::nullopt;
+    memory_->uses_of_ring().add_brief();
+    return line_.generation();
+}
+
+CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, batch_reader& reader,
+                                            std::exception_ptr& failure, worker_times& taken)
+    -> std::optional<claim> {
+    if (is_by_rows() && !failure) return claim_by_rows(generation, reader, failure, taken);
+    std::scoped_lock const lock{guard_};
+    auto const position = line_.next_step(generation);
+    if (!position) return std::nullopt;
+    return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
+}
+
+CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, batch_reader& reader,
+                                               std::exception_ptr& failure, worker_times& taken)
+    -> std::optional<claim> {
+    std::scoped_lock const dealing{dealing_};
+    std::optional<std::uint64_t> position;
+    std::uint64_t epoch = 0;
+    {
+        std::scoped_lock const lock{guard_};
+        position = line_.next_step(generation);
+        epoch = times_.epoch();
+    }
+    if (!position) return std::nullopt;
+    std::optional<dealt_batch> at;
+    try {
+        device_scope const here{memory_->where()};
+        at = reader.draw_rows(epoch, *position, taken);
+    } catch (...) { failure = std::current_exception(); }
+    std::scoped_lock const lock{guard_};
+    if (!line_.next_step(generation)) return std::nullopt;
+    if (failure) return claim_at(nowhere());
+    if (at) return claim_at(*at);
+    line_.ends_here();
+    arrived_.notify_all();
+    return std::nullopt;
+}
+
+CUOTA_INLINE auto loader_engine::claim_at(dealt_batch const& at) noexcept -> claim {
+    memory_->uses_of_ring().keep_brief();
+    return {line_.claim_next(at.end), times_.epoch(), at};
+}
+
+CUOTA_INLINE void loader_engine::publish(batch_line::claim const& mine,
+                                         std::optional<staging_ring::fill_lease> lease, sample_list& samples,
+                                         std::exception_ptr failure, worker_times const& taken) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        if (line_.fill(mine, lease, samples, std::move(failure))) {
+            times_.filled(taken);
+            copy_what_can_be();
+        }
+        lease.reset();  // nobody waits for it any more
+        memory_->uses_of_ring().drop();
+    }
+    arrived_.notify_all();
+}
+
+CUOTA_INLINE void loader_engine::copy_what_can_be() noexcept {
+    while (auto const job = line_.next_copy()) {
+        try {
+            copy(*job->from, memory_->slot(job->to));
+        } catch (...) {
+            line_.fail(std::current_exception());
+            return;
+        }
+        line_.copied();
+        copies_.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+CUOTA_INLINE void loader_engine::copy(batch_line::pending& from, device_slot& to) {
+    staging_ring::fill_lease lease = *std::exchange(from.filled, std::nullopt);
+    times_.copied(stage_.copy(std::move(lease), from.samples, to, times_.epoch()));
+    std::swap(to.samples, from.samples);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

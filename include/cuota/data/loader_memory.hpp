@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/device_slot.hpp>
@@ -30,35 +31,12 @@ namespace cuota::inline v0::detail {
 
 /// What a loader is made of.
 struct loader_shape {
-    loader_shape(any_source const& from, loader_options const& how)
-        : name{from.name()},
-          samples{from.size()},
-          fields{from.fields().begin(), from.fields().end()},
-          delivered{how.transform ? how.transform->fields : fields},
-          order{sampler_of(name, how)},
-          positions{order.size(samples)},
-          options{with_sizes(name, positions, fields, how)},
-          plan{plan_for(name, positions, fields, options)} {
-        if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
-            throw misuse{"a loader of " + name +
-                         ", which the host reads, was given device memory to read it into"};
-    }
+    loader_shape(any_source const& from, loader_options const& how);
 
     /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
-    void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        while (!out.empty()) {
-            first %= positions;
-            auto const here =
-                static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), positions - first));
-            order.draw(samples, epoch, first, out.first(here));
-            out = out.subspan(here);
-            first += here;
-        }
-    }
+    void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
 
-    [[nodiscard]] sample_list list_with_room() const {
-        return sample_list::with_room(plan.batch, ragged_count(fields));
-    }
+    [[nodiscard]] sample_list list_with_room() const;
 
     std::string name;
     std::uint64_t samples;
@@ -78,18 +56,7 @@ enum class loader_part { pinned_ring, device_slab };
 /// pressure.
 class loader_slots final : public ref_counted {
 public:
-    loader_slots(loader_shape shape, place where)
-        : shape_{std::move(shape)},
-          where_{where},
-          device_{cuota::device::current()},
-          parts_{part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots,
-                      shape_.options.host_memory.granule()},
-                 part{shape_.options.device, plan().device_bytes, plan().device_slots,
-                      device_memory::granule()}} {
-        copies_.emplace(stream_priority::high);
-        slots_.resize(plan().device_slots);
-        for (device_slot& slot : slots_) slot.samples = shape_.list_with_room();
-    }
+    loader_slots(loader_shape shape, place where);
 
     [[nodiscard]] loader_shape const& shape() const noexcept { return shape_; }
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
@@ -99,31 +66,17 @@ public:
 
     /// A use of both parts: waits for a giving back that is under way, and takes what is missing.
     /// Throws: budget_exceeded, out_of_memory, cuda_error; nothing is used then, and as much is held as before.
-    void start_use(place where) {
-        claim();
-        try {
-            take_missing(where);
-        } catch (...) {
-            drop_use();
-            throw;
-        }
-    }
+    void start_use(place where);
     /// One more, while there is one.
-    void add_use() noexcept {
-        for (part& p : parts_) p.uses.add();
-    }
-    void drop_use() noexcept {
-        for (part& p : parts_) p.uses.drop();
-    }
+    void add_use() noexcept;
+    void drop_use() noexcept;
     [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
 
     /// For users.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
     /// Where a batch comes to that is to be transformed: behind the slots.
-    [[nodiscard]] std::byte* arrival() const noexcept {
-        return slab_ + plan().device_slots * plan().device_slot.bytes;
-    }
+    [[nodiscard]] std::byte* arrival() const noexcept;
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
     /// Any thread, at any time.
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
@@ -131,59 +84,20 @@ public:
     // --- giving back ---
 
     /// What give_back of that part would give now. Bytes.
-    [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept {
-        part const& p = at(which);
-        return may_be_given() && p.uses.is_idle() && p.is_held ? p.bytes : 0;
-    }
+    [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept;
 
     /// Gives that part back if nobody uses any, once work that may still use it is over. What cannot be waited for is
     /// reported, and kept. Returns the bytes given back.
-    std::size_t give_back(loader_part which) noexcept {
-        part& p = at(which);
-        if (!may_be_given() || !p.uses.try_give()) return 0;
-        bool const goes = p.is_held && wait_for_work(which);
-        if (goes) free(which);
-        p.uses.freed();
-        if (goes) refund(p);
-        p.uses.refunded();
-        return goes ? p.bytes : 0;
-    }
+    std::size_t give_back(loader_part which) noexcept;
 
     /// Gives all back for good, when work that may still use it is over. Nobody uses it any more.
-    void end() noexcept {
-        claim();
-        for (loader_part const which : {loader_part::device_slab, loader_part::pinned_ring})
-            if (at(which).is_held) {
-                (void)wait_for_work(which);
-                drop(which);
-            }
-        copies_.reset();
-    }
+    void end() noexcept;
 
     /// Appends what is held of that part's budget now: in use under the loader's name, or idle.
-    void holdings(loader_part which, std::vector<holding>& into) const {
-        bool const is_idle = idle_bytes(which) != 0;  // first: it waits
-        part const& p = at(which);
-        if (!p.is_held || p.bytes == 0) return;
-        tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
-        into.push_back({name, where_, p.bytes, is_idle});
-    }
+    void holdings(loader_part which, std::vector<holding>& into) const;
     /// Tells what is held of that part's budget now.
-    void tell(loader_part which, budget_observer& o) const noexcept {
-        part const& p = at(which);
-        if (!p.account || !p.is_held || p.bytes == 0) return;
-        report_failure_of([&] {
-            held_piece piece{&p, shape_.options.name, where_, p.bytes};
-            if (piece.name.is_empty()) piece.name = tag::named(title());
-            if (which == loader_part::pinned_ring) piece.memory = shape_.options.host_memory.kind();
-            if (piece.memory == memory_kind::device) piece.device = device_.ordinal();
-            o.holds(budget_access::node(*p.account), piece);
-        });
-    }
-    [[nodiscard]] std::string title() const {
-        tag const name = shape_.options.name;
-        return name.is_empty() ? "loader of " + shape_.name : name.text();
-    }
+    void tell(loader_part which, budget_observer& o) const noexcept;
+    [[nodiscard]] std::string title() const;
 
 private:
     struct part {
@@ -198,140 +112,39 @@ private:
     [[nodiscard]] bool may_be_given() const noexcept { return shape_.options.reclaim_priority.has_value(); }
 
     [[nodiscard]] part& at(loader_part which) noexcept { return parts_[static_cast<std::size_t>(which)]; }
-    [[nodiscard]] part const& at(loader_part which) const noexcept {
-        return parts_[static_cast<std::size_t>(which)];
-    }
+    [[nodiscard]] part const& at(loader_part which) const noexcept;
 
-    void claim() noexcept {
-        for (part& p : parts_) p.uses.start();
-    }
+    void claim() noexcept;
 
     // --- taking: by the one who starts a use while there is none ---
 
     // All of it is charged before any is allocated: what the budgets refuse has cost nothing.
-    void take_missing(place where) {
-        bool const lacks_ring = !at(loader_part::pinned_ring).is_held;
-        bool const lacks_slab = !at(loader_part::device_slab).is_held;
-        if (!lacks_ring && !lacks_slab) return;
-        device_scope const here{device_};
-        try {
-            if (lacks_ring) charge_for(loader_part::pinned_ring, where);
-            if (lacks_slab) charge_for(loader_part::device_slab, where);
-            if (lacks_ring) allocate(loader_part::pinned_ring, where);
-            if (lacks_slab) allocate(loader_part::device_slab, where);
-        } catch (...) {
-            if (lacks_ring) ring_.reset();
-            if (lacks_ring) uncharge(loader_part::pinned_ring);
-            if (lacks_slab) uncharge(loader_part::device_slab);
-            throw;
-        }
-    }
+    void take_missing(place where);
 
-    [[nodiscard]] label label_of(loader_part which, place where) const {
-        bool const is_slab = which == loader_part::device_slab;
-        bool const is_by_rows = plan().rows != 0;
-        auto const one = is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
-        slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
-        std::size_t const in_slots = checked_mul(slot.*one, at(which).slots).value_or(unlimited);
-        bool const arrives_elsewhere = is_slab && shape_.options.transform;
-        std::size_t const arriving =
-            arrives_elsewhere ? saturating_add(plan().host_slot.*one, plan().scratch.*one) : 0;
-        std::size_t const in_all = saturating_add(in_slots, arriving);
-        return {shape_.options.name, where, is_by_rows ? "rows in a batch" : "samples in a batch",
-                in_all == 0 ? 1 : in_all};
-    }
+    [[nodiscard]] label label_of(loader_part which, place where) const;
 
-    void charge_for(loader_part which, place where) {
-        part& p = at(which);
-        if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
-        p.is_held = true;
-        if (p.account && p.bytes != 0)
-            budget_access::node(*p.account).tell_observers([&](budget_observer& o) { tell(which, o); });
-    }
+    void charge_for(loader_part which, place where);
     // If it was charged.
-    void uncharge(loader_part which) noexcept {
-        if (at(which).is_held.exchange(false)) refund(at(which));
-    }
+    void uncharge(loader_part which) noexcept;
 
-    void charge_to(budget const& account, loader_part which, label const& who) {
-        part const& p = at(which);
-        charge_request request{p.bytes, p.granule, who, std::nullopt};
-        bool const is_on_device =
-            which == loader_part::device_slab || shape_.options.host_memory.kind() == memory_kind::device;
-        if (is_on_device) request.on = device_;
-        try {
-            charge(budget_access::node(account), p.bytes, request);
-        } catch (budget_exceeded const& refused) {
-            refusal facts = refused.facts();
-            facts.would_fit = fitting_size(which, facts.would_fit) * facts.request.unit_bytes;
-            throw budget_exceeded{std::move(facts)};
-        }
-    }
+    void charge_to(budget const& account, loader_part which, label const& who);
 
     // The most samples or rows in a batch with which all of the loader would fit, when the part that was refused could get
     // `room`.
-    [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const {
-        auto const room_for = [&](loader_part which) {
-            part const& p = at(which);
-            if (!p.account) return unlimited;
-            // What this loader has by now would be smaller, too.
-            return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
-        };
-        auto const& [pinned, slab] = parts_;
-        bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
-        std::size_t const mine = (pinned.is_held ? pinned.bytes : 0) + (slab.is_held ? slab.bytes : 0);
-        return largest_fitting(shape_.name, shape_.positions, shape_.fields, shape_.options,
-                               size_that_decides(shape_.options),
-                               {room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
-                                is_one ? saturating_add(room, mine) : unlimited});
-    }
+    [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const;
 
-    void allocate(loader_part which, place where) {
-        label const who = label_of(which, where);
-        if (which == loader_part::pinned_ring) {
-            ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
-                          shape_.options.on_pin_failure,
-                          ring_filler::device);  // the source can, if it is the device's
-            is_pinned_ = ring_->is_pinned();
-            return;
-        }
-        slab_ = static_cast<std::byte*>(
-            device_memory{device_}.allocate_sync(plan().device_bytes, default_alignment, who));
-        for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().device_slot.bytes;
-    }
+    void allocate(loader_part which, place where);
 
     // --- giving: by the one who has the part alone; another may be giving the other part ---
 
     // False when some of it cannot be waited for, which is reported.
-    [[nodiscard]] bool wait_for_work(loader_part which) noexcept {
-        bool is_over = rt::drain(*copies_);
-        if (which == loader_part::device_slab)
-            for (device_slot& slot : slots_) is_over = slot.wait_for_readers() && is_over;
-        return is_over;
-    }
+    [[nodiscard]] bool wait_for_work(loader_part which) noexcept;
 
-    void free(loader_part which) noexcept {
-        if (which == loader_part::pinned_ring) {
-            for (device_slot& slot : slots_) slot.forget_arrival();
-            ring_.reset();
-        } else {
-            for (device_slot& slot : slots_) slot.forget_readers();
-            device_memory{device_}.deallocate_sync(std::exchange(slab_, nullptr), plan().device_bytes);
-        }
-        at(which).is_held = false;
-    }
+    void free(loader_part which) noexcept;
 
-    static void refund(part& p) noexcept {
-        if (!p.account || p.bytes == 0) return;
-        ledger& node = budget_access::node(*p.account);
-        node.tell_observers([&](budget_observer& o) { o.holds(node, {.which = &p}); });
-        p.account->refund(p.bytes);
-    }
+    static void refund(part& p) noexcept;
 
-    void drop(loader_part which) noexcept {
-        free(which);
-        refund(at(which));
-    }
+    void drop(loader_part which) noexcept;
 
     loader_shape const shape_;
     place const where_;
@@ -348,21 +161,12 @@ private:
 /// A part of a loader's memory to its budget: bytes that have a name, and may be given back.
 class loader_stake final : public stakeholder {
 public:
-    loader_stake(shared<loader_slots> slots, loader_part which, budget account)
-        : slots_{std::move(slots)}, which_{which}, account_{std::move(account)} {
-        budget_access::node(account_).join(*this);
-    }
+    loader_stake(shared<loader_slots> slots, loader_part which, budget account);
     ~loader_stake() { budget_access::node(account_).leave(*this); }
 
-    std::size_t reclaim(std::size_t wanted) noexcept override {
-        return wanted == 0 ? 0 : slots_->give_back(which_);
-    }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
-        return wanted == 0 ? 0 : slots_->idle_bytes(which_);
-    }
-    [[nodiscard]] int priority() const noexcept override {
-        return slots_->shape().options.reclaim_priority.value_or(0);
-    }
+    std::size_t reclaim(std::size_t wanted) noexcept override;
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] int priority() const noexcept override;
     [[nodiscard]] std::string title() const override { return slots_->title(); }
     void holdings(std::vector<holding>& into) const override { slots_->holdings(which_, into); }
     void tell(budget_observer& o) const noexcept override { slots_->tell(which_, o); }
@@ -378,26 +182,10 @@ private:
 ///         nothing is held then.
 class loader_memory {
 public:
-    loader_memory(loader_shape shape, place where)
-        : slots_{shared<loader_slots>::make(std::move(shape), where)},
-          pinned_{stake_of(loader_part::pinned_ring, slots_->shape().options.pinned)},
-          device_{stake_of(loader_part::device_slab, slots_->shape().options.device)} {
-        slots_->start_use(where);
-        slots_->drop_use();
-    }
+    loader_memory(loader_shape shape, place where);
     /// The same for a batch that is chosen, and that others leave less room for than there was a moment ago: with one that
     /// fits.
-    [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where) {
-        try {
-            return loader_memory{loader_shape{from, how}, where};
-        } catch (budget_exceeded const& refused) {
-            std::size_t& size = how.*size_that_decides(how);
-            bool const may_be_smaller = size == automatic_batch;
-            size = refused.facts().fitting_count();
-            if (!may_be_smaller || size == 0) throw;
-        }
-        return loader_memory{loader_shape{from, how}, where};
-    }
+    [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where);
     loader_memory(loader_memory const&) = delete;  // one loader's, and its slots are lent by address
     loader_memory& operator=(loader_memory const&) = delete;
     ~loader_memory() { slots_->end(); }
@@ -406,10 +194,7 @@ public:
 
 private:
     [[nodiscard]] shared<loader_stake> stake_of(loader_part which,
-                                                std::optional<budget> const& account) const {
-        if (!account) return {};
-        return shared<loader_stake>::make(slots_, which, *account);
-    }
+                                                std::optional<budget> const& account) const;
 
     shared<loader_slots> slots_;  // may outlive this, empty, while a refusal is put together
     shared<loader_stake> pinned_;
@@ -417,3 +202,296 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE loader_shape::loader_shape(any_source const& from, loader_options const& how)
+    : name{from.name()},
+      samples{from.size()},
+      fields{from.fields().begin(), from.fields().end()},
+      delivered{how.transform ? how.transform->fields : fields},
+      order{sampler_of(name, how)},
+      positions{order.size(samples)},
+      options{with_sizes(name, positions, fields, how)},
+      plan{plan_for(name, positions, fields, options)} {
+    if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
+        throw misuse{"a loader of " + name +
+                     ", which the host reads, was given device memory to read it into"};
+}
+
+CUOTA_INLINE void loader_shape::draw(std::uint64_t epoch, std::uint64_t first,
+                                     std::span<std::uint64_t> out) const {
+    while (!out.empty()) {
+        first %= positions;
+        auto const here = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), positions - first));
+        order.draw(samples, epoch, first, out.first(here));
+        out = out.subspan(here);
+        first += here;
+    }
+}
+
+CUOTA_INLINE sample_list loader_shape::list_with_room() const {
+    return sample_list::with_room(plan.batch, ragged_count(fields));
+}
+
+CUOTA_INLINE loader_slots::loader_slots(loader_shape shape, place where)
+    : shape_{std::move(shape)},
+      where_{where},
+      device_{cuota::device::current()},
+      parts_{
+          part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots,
+               shape_.options.host_memory.granule()},
+          part{shape_.options.device, plan().device_bytes, plan().device_slots, device_memory::granule()}} {
+    copies_.emplace(stream_priority::high);
+    slots_.resize(plan().device_slots);
+    for (device_slot& slot : slots_) slot.samples = shape_.list_with_room();
+}
+
+CUOTA_INLINE void loader_slots::start_use(place where) {
+    claim();
+    try {
+        take_missing(where);
+    } catch (...) {
+        drop_use();
+        throw;
+    }
+}
+
+CUOTA_INLINE void loader_slots::add_use() noexcept {
+    for (part& p : parts_) p.uses.add();
+}
+
+CUOTA_INLINE void loader_slots::drop_use() noexcept {
+    for (part& p : parts_) p.uses.drop();
+}
+
+CUOTA_INLINE std::byte* loader_slots::arrival() const noexcept {
+    return slab_ + plan().device_slots * plan().device_slot.bytes;
+}
+
+CUOTA_INLINE std::size_t loader_slots::idle_bytes(loader_part which) const noexcept {
+    part const& p = at(which);
+    return may_be_given() && p.uses.is_idle() && p.is_held ? p.bytes : 0;
+}
+
+CUOTA_INLINE std::size_t loader_slots::give_back(loader_part which) noexcept {
+    part& p = at(which);
+    if (!may_be_given() || !p.uses.try_give()) return 0;
+    bool const goes = p.is_held && wait_for_work(which);
+    if (goes) free(which);
+    p.uses.freed();
+    if (goes) refund(p);
+    p.uses.refunded();
+    return goes ? p.bytes : 0;
+}
+
+CUOTA_INLINE void loader_slots::end() noexcept {
+    claim();
+    for (loader_part const which : {loader_part::device_slab, loader_part::pinned_ring})
+        if (at(which).is_held) {
+            (void)wait_for_work(which);
+            drop(which);
+        }
+    copies_.reset();
+}
+
+CUOTA_INLINE void loader_slots::holdings(loader_part which, std::vector<holding>& into) const {
+    bool const is_idle = idle_bytes(which) != 0;  // first: it waits
+    part const& p = at(which);
+    if (!p.is_held || p.bytes == 0) return;
+    tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
+    into.push_back({name, where_, p.bytes, is_idle});
+}
+
+CUOTA_INLINE void loader_slots::tell(loader_part which, budget_observer& o) const noexcept {
+    part const& p = at(which);
+    if (!p.account || !p.is_held || p.bytes == 0) return;
+    report_failure_of([&] {
+        held_piece piece{&p, shape_.options.name, where_, p.bytes};
+        if (piece.name.is_empty()) piece.name = tag::named(title());
+        if (which == loader_part::pinned_ring) piece.memory = shape_.options.host_memory.kind();
+        if (piece.memory == memory_kind::device) piece.device = device_.ordinal();
+        o.holds(budget_access::node(*p.account), piece);
+    });
+}
+
+CUOTA_INLINE std::string loader_slots::title() const {
+    tag const name = shape_.options.name;
+    return name.is_empty() ? "loader of " + shape_.name : name.text();
+}
+
+CUOTA_INLINE auto loader_slots::at(loader_part which) const noexcept -> part const& {
+    return parts_[static_cast<std::size_t>(which)];
+}
+
+CUOTA_INLINE void loader_slots::claim() noexcept {
+    for (part& p : parts_) p.uses.start();
+}
+
+CUOTA_INLINE void loader_slots::take_missing(place where) {
+    bool const lacks_ring = !at(loader_part::pinned_ring).is_held;
+    bool const lacks_slab = !at(loader_part::device_slab).is_held;
+    if (!lacks_ring && !lacks_slab) return;
+    device_scope const here{device_};
+    try {
+        if (lacks_ring) charge_for(loader_part::pinned_ring, where);
+        if (lacks_slab) charge_for(loader_part::device_slab, where);
+        if (lacks_ring) allocate(loader_part::pinned_ring, where);
+        if (lacks_slab) allocate(loader_part::device_slab, where);
+    } catch (...) {
+        if (lacks_ring) ring_.reset();
+        if (lacks_ring) uncharge(loader_part::pinned_ring);
+        if (lacks_slab) uncharge(loader_part::device_slab);
+        throw;
+    }
+}
+
+CUOTA_INLINE label loader_slots::label_of(loader_part which, place where) const {
+    bool const is_slab = which == loader_part::device_slab;
+    bool const is_by_rows = plan().rows != 0;
+    auto const one = is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
+    slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
+    std::size_t const in_slots = checked_mul(slot.*one, at(which).slots).value_or(unlimited);
+    bool const arrives_elsewhere = is_slab && shape_.options.transform;
+    std::size_t const arriving =
+        arrives_elsewhere ? saturating_add(plan().host_slot.*one, plan().scratch.*one) : 0;
+    std::size_t const in_all = saturating_add(in_slots, arriving);
+    return {shape_.options.name, where, is_by_rows ? "rows in a batch" : "samples in a batch",
+            in_all == 0 ? 1 : in_all};
+}
+
+CUOTA_INLINE void loader_slots::charge_for(loader_part which, place where) {
+    part& p = at(which);
+    if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
+    p.is_held = true;
+    if (p.account && p.bytes != 0)
+        budget_access::node(*p.account).tell_observers([&](budget_observer& o) { tell(which, o); });
+}
+
+CUOTA_INLINE void loader_slots::uncharge(loader_part which) noexcept {
+    if (at(which).is_held.exchange(false)) refund(at(which));
+}
+
+CUOTA_INLINE void loader_slots::charge_to(budget const& account, loader_part which, label const& who) {
+    part const& p = at(which);
+    charge_request request{p.bytes, p.granule, who, std::nullopt};
+    bool const is_on_device =
+        which == loader_part::device_slab || shape_.options.host_memory.kind() == memory_kind::device;
+    if (is_on_device) request.on = device_;
+    try {
+        charge(budget_access::node(account), p.bytes, request);
+    } catch (budget_exceeded const& refused) {
+        refusal facts = refused.facts();
+        facts.would_fit = fitting_size(which, facts.would_fit) * facts.request.unit_bytes;
+        throw budget_exceeded{std::move(facts)};
+    }
+}
+
+CUOTA_INLINE std::size_t loader_slots::fitting_size(loader_part refused, std::size_t room) const {
+    auto const room_for = [&](loader_part which) {
+        part const& p = at(which);
+        if (!p.account) return unlimited;
+        // What this loader has by now would be smaller, too.
+        return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
+    };
+    auto const& [pinned, slab] = parts_;
+    bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
+    std::size_t const mine = (pinned.is_held ? pinned.bytes : 0) + (slab.is_held ? slab.bytes : 0);
+    return largest_fitting(shape_.name, shape_.positions, shape_.fields, shape_.options,
+                           size_that_decides(shape_.options),
+                           {room_for(loader_part::device_slab), room_for(loader_part::pinned_ring),
+                            is_one ? saturating_add(room, mine) : unlimited});
+}
+
+CUOTA_INLINE void loader_slots::allocate(loader_part which, place where) {
+    label const who = label_of(which, where);
+    if (which == loader_part::pinned_ring) {
+        ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
+                      shape_.options.on_pin_failure,
+                      ring_filler::device);  // the source can, if it is the device's
+        is_pinned_ = ring_->is_pinned();
+        return;
+    }
+    slab_ = static_cast<std::byte*>(
+        device_memory{device_}.allocate_sync(plan().device_bytes, default_alignment, who));
+    for (std::size_t i = 0; i != slots_.size(); ++i) slots_[i].at = slab_ + i * plan().device_slot.bytes;
+}
+
+CUOTA_INLINE bool loader_slots::wait_for_work(loader_part which) noexcept {
+    bool is_over = rt::drain(*copies_);
+    if (which == loader_part::device_slab)
+        for (device_slot& slot : slots_) is_over = slot.wait_for_readers() && is_over;
+    return is_over;
+}
+
+CUOTA_INLINE void loader_slots::free(loader_part which) noexcept {
+    if (which == loader_part::pinned_ring) {
+        for (device_slot& slot : slots_) slot.forget_arrival();
+        ring_.reset();
+    } else {
+        for (device_slot& slot : slots_) slot.forget_readers();
+        device_memory{device_}.deallocate_sync(std::exchange(slab_, nullptr), plan().device_bytes);
+    }
+    at(which).is_held = false;
+}
+
+CUOTA_INLINE void loader_slots::refund(part& p) noexcept {
+    if (!p.account || p.bytes == 0) return;
+    ledger& node = budget_access::node(*p.account);
+    node.tell_observers([&](budget_observer& o) { o.holds(node, {.which = &p}); });
+    p.account->refund(p.bytes);
+}
+
+CUOTA_INLINE void loader_slots::drop(loader_part which) noexcept {
+    free(which);
+    refund(at(which));
+}
+
+CUOTA_INLINE loader_stake::loader_stake(shared<loader_slots> slots, loader_part which, budget account)
+    : slots_{std::move(slots)}, which_{which}, account_{std::move(account)} {
+    budget_access::node(account_).join(*this);
+}
+
+CUOTA_INLINE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
+    return wanted == 0 ? 0 : slots_->give_back(which_);
+}
+
+CUOTA_INLINE std::size_t loader_stake::reclaimable(std::size_t wanted) const noexcept {
+    return wanted == 0 ? 0 : slots_->idle_bytes(which_);
+}
+
+CUOTA_INLINE int loader_stake::priority() const noexcept {
+    return slots_->shape().options.reclaim_priority.value_or(0);
+}
+
+CUOTA_INLINE loader_memory::loader_memory(loader_shape shape, place where)
+    : slots_{shared<loader_slots>::make(std::move(shape), where)},
+      pinned_{stake_of(loader_part::pinned_ring, slots_->shape().options.pinned)},
+      device_{stake_of(loader_part::device_slab, slots_->shape().options.device)} {
+    slots_->start_use(where);
+    slots_->drop_use();
+}
+
+CUOTA_INLINE loader_memory loader_memory::of(any_source const& from, loader_options how, place where) {
+    try {
+        return loader_memory{loader_shape{from, how}, where};
+    } catch (budget_exceeded const& refused) {
+        std::size_t& size = how.*size_that_decides(how);
+        bool const may_be_smaller = size == automatic_batch;
+        size = refused.facts().fitting_count();
+        if (!may_be_smaller || size == 0) throw;
+    }
+    return loader_memory{loader_shape{from, how}, where};
+}
+
+CUOTA_INLINE shared<loader_stake> loader_memory::stake_of(loader_part which,
+                                                          std::optional<budget> const& account) const {
+    if (!account) return {};
+    return shared<loader_stake>::make(slots_, which, *account);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -14,6 +14,7 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/device_transform.hpp>
@@ -93,8 +94,68 @@ struct loader_plan {
 
 namespace detail {
 
-inline void check_transform(std::string const& name, std::span<field const> fields,
-                            device_transform const& wanted) {
+void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
+
+// Throws: misuse for two orders at once.
+[[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
+
+void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
+
+/// The most samples of a batch. One that is never filled would only hold memory.
+[[nodiscard]] std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
+                                           loader_options const& options);
+
+/// Of an epoch that has so many positions.
+[[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
+                                   std::span<field const> fields, loader_options const& options);
+
+/// What budgets leave for a loader. Bytes.
+struct loader_room {
+    std::size_t device = unlimited;
+    std::size_t pinned = unlimited;
+    std::size_t both = unlimited;
+};
+
+/// loader_options::batch or ::rows.
+using batch_size_of = std::size_t loader_options::*;
+
+/// The most of one size of the options, up to what it is there, with which the plan fits; 0 when it never does.
+[[nodiscard]] std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
+                                          std::span<field const> fields, loader_options options,
+                                          batch_size_of size, loader_room const& room);
+
+/// The size of the options that decides how large a batch is: its rows, or its samples.
+[[nodiscard]] batch_size_of size_that_decides(loader_options const& options) noexcept;
+
+/// The options with a number in place of automatic_batch or automatic_rows; 1 when none fits, which is refused then as such
+/// a batch is. Throws: misuse when there is no budget to fit, or both sizes are to be chosen.
+[[nodiscard]] loader_options with_sizes(std::string const& name, std::uint64_t positions,
+                                        std::span<field const> fields, loader_options options);
+
+}  // namespace detail
+
+/// The memory that a loader of this source would take, in bytes. Takes nothing, charges nothing, and reads nothing.
+/// Throws: misuse for options that make no loader.
+/// Cost:   with automatic_batch or automatic_rows some plans more, as many as their number has bits.
+/// Threads: any.
+/// Example:
+///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
+template <source S>
+[[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
+    std::string const name{from.name()};
+    std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
+    std::span<field const> const fields = from.fields();
+    return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));
+}
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_transform(std::string const& name, std::span<field const> fields,
+                                  device_transform const& wanted) {
     if (!wanted.run)
         throw misuse{"a loader of " + name + " was given a device_transform that has nothing to run"};
     expect_no_ragged(wanted.fields, "what a device_transform makes");
@@ -104,8 +165,7 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
                      ", was given a device_transform of " + fields_text(wanted.takes)};
 }
 
-// Throws: misuse for two orders at once.
-[[nodiscard]] inline any_sampler sampler_of(std::string const& name, loader_options const& options) {
+CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options const& options) {
     if (options.sampler && options.seed)
         throw misuse{"a loader of " + name + " was given a seed and a sampler; give the seed to the sampler"};
     if (options.sampler) return *options.sampler;
@@ -113,7 +173,7 @@ inline void check_transform(std::string const& name, std::span<field const> fiel
     return {};
 }
 
-inline void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows) {
+CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows) {
     auto const ragged = std::ranges::find_if(fields, &field::is_ragged);
     if (ragged != fields.end() && rows == 0)
         throw misuse{"a loader of " + name + ", whose " + field_text(*ragged) +
@@ -123,18 +183,16 @@ inline void check_rows(std::string const& name, std::span<field const> fields, s
                      std::to_string(rows) + " rows"};
 }
 
-/// The most samples of a batch. One that is never filled would only hold memory.
-[[nodiscard]] inline std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions,
-                                                  bool is_by_rows, loader_options const& options) {
+CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
+                                          loader_options const& options) {
     if (!is_by_rows) return static_cast<std::size_t>(std::max<std::uint64_t>(deal.largest(), 1));
     bool const is_any = options.last == last_batch::pad && positions != 0;
     std::uint64_t const most = is_any ? options.batch : std::min<std::uint64_t>(options.batch, positions);
     return static_cast<std::size_t>(std::max<std::uint64_t>(most, 1));
 }
 
-/// Of an epoch that has so many positions.
-[[nodiscard]] inline loader_plan plan_for(std::string const& name, std::uint64_t positions,
-                                          std::span<field const> fields, loader_options const& options) {
+CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positions,
+                                  std::span<field const> fields, loader_options const& options) {
     if (options.batch == 0) throw misuse{"a loader of " + name + " was given a batch of 0 samples"};
     if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
     if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
@@ -166,20 +224,9 @@ inline void check_rows(std::string const& name, std::span<field const> fields, s
     return plan;
 }
 
-/// What budgets leave for a loader. Bytes.
-struct loader_room {
-    std::size_t device = unlimited;
-    std::size_t pinned = unlimited;
-    std::size_t both = unlimited;
-};
-
-/// loader_options::batch or ::rows.
-using batch_size_of = std::size_t loader_options::*;
-
-/// The most of one size of the options, up to what it is there, with which the plan fits; 0 when it never does.
-[[nodiscard]] inline std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
-                                                 std::span<field const> fields, loader_options options,
-                                                 batch_size_of size, loader_room const& room) {
+CUOTA_INLINE std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
+                                         std::span<field const> fields, loader_options options,
+                                         batch_size_of size, loader_room const& room) {
     std::size_t fits = 0;
     std::size_t too_large = options.*size + 1;
     while (fits + 1 < too_large) {
@@ -192,15 +239,12 @@ using batch_size_of = std::size_t loader_options::*;
     return fits;
 }
 
-/// The size of the options that decides how large a batch is: its rows, or its samples.
-[[nodiscard]] inline batch_size_of size_that_decides(loader_options const& options) noexcept {
+CUOTA_INLINE batch_size_of size_that_decides(loader_options const& options) noexcept {
     return options.rows != 0 ? &loader_options::rows : &loader_options::batch;
 }
 
-/// The options with a number in place of automatic_batch or automatic_rows; 1 when none fits, which is refused then as such
-/// a batch is. Throws: misuse when there is no budget to fit, or both sizes are to be chosen.
-[[nodiscard]] inline loader_options with_sizes(std::string const& name, std::uint64_t positions,
-                                               std::span<field const> fields, loader_options options) {
+CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t positions,
+                                       std::span<field const> fields, loader_options options) {
     bool const by_rows = options.rows == automatic_rows;
     bool const by_samples = options.batch == automatic_batch;
     if (!by_rows && !by_samples) return options;
@@ -225,20 +269,6 @@ using batch_size_of = std::size_t loader_options::*;
     return options;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The memory that a loader of this source would take, in bytes. Takes nothing, charges nothing, and reads nothing.
-/// Throws: misuse for options that make no loader.
-/// Cost:   with automatic_batch or automatic_rows some plans more, as many as their number has bits.
-/// Threads: any.
-/// Example:
-///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
-template <source S>
-[[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
-    std::string const name{from.name()};
-    std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
-    std::span<field const> const fields = from.fields();
-    return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));
-}
-
-}  // namespace cuota::inline v0
+#endif

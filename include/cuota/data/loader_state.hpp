@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
@@ -23,34 +24,45 @@ struct loader_state {
     std::uint64_t order = 0;     ///< the fingerprint of what is drawn from how many samples
 
     /// One line, for `parse`.
-    [[nodiscard]] std::string text() const {
-        return "cuota-loader-state 1 epoch " + std::to_string(epoch) + " position " +
-               std::to_string(position) + " order " + std::to_string(order);
-    }
+    [[nodiscard]] std::string text() const;
     /// Throws: misuse when that is no text of a state.
-    [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here()) {
-        std::string_view rest = text;
-        auto const take = [&](std::string_view word) {
-            bool const is_there = rest.starts_with(word);
-            if (is_there) rest.remove_prefix(word.size());
-            return is_there;
-        };
-        auto const number = [&](std::uint64_t& to) {
-            auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
-            bool const is_one = error == std::errc{};
-            if (is_one) rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-            return is_one;
-        };
-        loader_state state;
-        bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) &&
-                              take(" position ") && number(state.position) && take(" order ") &&
-                              number(state.order) && rest.empty();
-        if (!is_state)
-            throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loader", where};
-        return state;
-    }
+    [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here());
 
     friend bool operator==(loader_state const&, loader_state const&) noexcept = default;  ///< in all three
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string loader_state::text() const {
+    return "cuota-loader-state 1 epoch " + std::to_string(epoch) + " position " + std::to_string(position) +
+           " order " + std::to_string(order);
+}
+
+CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where) {
+    std::string_view rest = text;
+    auto const take = [&](std::string_view word) {
+        bool const is_there = rest.starts_with(word);
+        if (is_there) rest.remove_prefix(word.size());
+        return is_there;
+    };
+    auto const number = [&](std::uint64_t& to) {
+        auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
+        bool const is_one = error == std::errc{};
+        if (is_one) rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+        return is_one;
+    };
+    loader_state state;
+    bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) && take(" position ") &&
+                          number(state.position) && take(" order ") && number(state.order) && rest.empty();
+    if (!is_state)
+        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loader", where};
+    return state;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

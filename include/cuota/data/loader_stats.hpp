@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {
@@ -65,45 +66,74 @@ struct loader_stats {
 
     /// Whom the others wait for. As measured on the host: a program that only enqueues work waits for batches whoever is
     /// slow, so that what the workers do decides.
-    [[nodiscard]] loader_stage bottleneck() const noexcept {
-        if (batches < 2 || elapsed.count() <= 0) return loader_stage::none;
-        if (share(waiting_for_batches) < 0.1) return loader_stage::program;
-        if (drawing + reading >= waiting_for_slots) return loader_stage::reading;
-        if (!copying) return loader_stage::device;
-        return share(*copying) >= 0.8 ? loader_stage::link : loader_stage::computing;
-    }
+    [[nodiscard]] loader_stage bottleneck() const noexcept;
 
     /// Of the time since the epoch began. 0 to 1.
-    [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept {
-        if (elapsed.count() <= 0) return 0;
-        return std::clamp(static_cast<double>(part.count()) / static_cast<double>(elapsed.count()), 0.0, 1.0);
-    }
+    [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
     /// The same for what all workers did together.
-    [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept {
-        return share(part / static_cast<std::int64_t>(std::max<std::size_t>(workers, 1)));
-    }
+    [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept;
     /// Delivered, on average since the epoch began; 0 at its start.
-    [[nodiscard]] double batches_per_second() const noexcept {
-        return elapsed.count() <= 0
-                   ? 0
-                   : static_cast<double>(batches) * 1e9 / static_cast<double>(elapsed.count());
-    }
+    [[nodiscard]] double batches_per_second() const noexcept;
 };
 
 namespace detail {
 
-[[nodiscard]] inline std::string percent_text(double share) {
+[[nodiscard]] std::string percent_text(double share);
+
+[[nodiscard]] std::string rate_text(double per_second);
+
+/// What there is to do about a stage that the others wait for.
+[[nodiscard]] char const* advice_for(loader_stage slowest) noexcept;
+
+}  // namespace detail
+
+/// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
+/// Throws: std::bad_alloc.
+[[nodiscard]] std::string stats_text(loader_stats const& s);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE loader_stage loader_stats::bottleneck() const noexcept {
+    if (batches < 2 || elapsed.count() <= 0) return loader_stage::none;
+    if (share(waiting_for_batches) < 0.1) return loader_stage::program;
+    if (drawing + reading >= waiting_for_slots) return loader_stage::reading;
+    if (!copying) return loader_stage::device;
+    return share(*copying) >= 0.8 ? loader_stage::link : loader_stage::computing;
+}
+
+CUOTA_INLINE double loader_stats::share(std::chrono::nanoseconds part) const noexcept {
+    if (elapsed.count() <= 0) return 0;
+    return std::clamp(static_cast<double>(part.count()) / static_cast<double>(elapsed.count()), 0.0, 1.0);
+}
+
+CUOTA_INLINE double loader_stats::share_of_workers(std::chrono::nanoseconds part) const noexcept {
+    return share(part / static_cast<std::int64_t>(std::max<std::size_t>(workers, 1)));
+}
+
+CUOTA_INLINE double loader_stats::batches_per_second() const noexcept {
+    return elapsed.count() <= 0 ? 0
+                                : static_cast<double>(batches) * 1e9 / static_cast<double>(elapsed.count());
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string percent_text(double share) {
     return std::to_string(std::lround(share * 100)) + " %";
 }
 
-[[nodiscard]] inline std::string rate_text(double per_second) {
+CUOTA_INLINE std::string rate_text(double per_second) {
     char text[32];
     (void)std::snprintf(text, sizeof text, per_second < 100 ? "%.1f" : "%.0f", per_second);
     return text;
 }
 
-/// What there is to do about a stage that the others wait for.
-[[nodiscard]] inline char const* advice_for(loader_stage slowest) noexcept {
+CUOTA_INLINE char const* advice_for(loader_stage slowest) noexcept {
     switch (slowest) {
         case loader_stage::program: return "the loader keeps up";
         case loader_stage::reading: return "more workers, or faster storage";
@@ -114,11 +144,11 @@ namespace detail {
     }
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
-/// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string stats_text(loader_stats const& s) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string stats_text(loader_stats const& s) {
     double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
     double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;
     std::string const progress = s.all_batches
@@ -142,3 +172,5 @@ namespace detail {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -29,25 +30,9 @@ class record_gatherer {
 public:
     record_gatherer(std::byte const* from, std::size_t bytes) noexcept : from_{from}, bytes_{bytes} {}
 
-    void operator()(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
-        switch (bytes_) {
-            case 1: return each<1>(samples, to);
-            case 2: return each<2>(samples, to);
-            case 4: return each<4>(samples, to);
-            case 8: return each<8>(samples, to);
-            default: return runs(samples, to);
-        }
-    }
+    void operator()(std::span<std::uint64_t const> samples, std::byte* to) const noexcept;
 
-    void operator()(std::span<sample_run const> of, std::byte* to) const noexcept {
-        constexpr std::size_t ahead = 4;  // short runs are sooner copied than fetched
-        for (std::size_t i = 0; i != of.size(); ++i) {
-            if (of.size() - i > ahead) fetch(of[i + ahead].first, of[i + ahead].count);
-            std::size_t const bytes = of[i].count * bytes_;
-            if (bytes != 0) std::memcpy(to, from_ + of[i].first * bytes_, bytes);
-            to += bytes;
-        }
-    }
+    void operator()(std::span<sample_run const> of, std::byte* to) const noexcept;
 
 private:
     template <std::size_t bytes>
@@ -57,21 +42,9 @@ private:
             to += bytes;
         }
     }
-    void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept {
-        for (std::size_t i = 0; i != samples.size();) {
-            std::size_t const n = run_length(samples.subspan(i));
-            if (i + n != samples.size()) fetch(samples[i + n], 1);
-            std::memcpy(to, from_ + samples[i] * bytes_, n * bytes_);
-            to += n * bytes_;
-            i += n;
-        }
-    }
+    void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept;
     // The first lines; the processor sees by itself how they go on.
-    void fetch(std::uint64_t sample, std::size_t count) const noexcept {
-        constexpr std::size_t line = 64;
-        std::byte const* const at = from_ + sample * bytes_;
-        for (std::size_t k = 0; k < count * bytes_ && k != 4 * line; k += line) __builtin_prefetch(at + k);
-    }
+    void fetch(std::uint64_t sample, std::size_t count) const noexcept;
 
     std::byte const* from_;
     std::size_t bytes_;
@@ -107,15 +80,9 @@ public:
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's
 
     /// As a source. Throws: misuse before anything is written.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        check_gather(*this, samples, out);
-        if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// The same for runs of samples.
-    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
-        check_gather_runs(*this, runs, out);
-        detail::record_gatherer{at_, bytes_}(runs, out[0].data());
-    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     template <class T>
@@ -145,3 +112,65 @@ private:
 static_assert(source<memory_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void record_gatherer::operator()(std::span<std::uint64_t const> samples,
+                                              std::byte* to) const noexcept {
+    switch (bytes_) {
+        case 1: return each<1>(samples, to);
+        case 2: return each<2>(samples, to);
+        case 4: return each<4>(samples, to);
+        case 8: return each<8>(samples, to);
+        default: return runs(samples, to);
+    }
+}
+
+CUOTA_INLINE void record_gatherer::operator()(std::span<sample_run const> of, std::byte* to) const noexcept {
+    constexpr std::size_t ahead = 4;  // short runs are sooner copied than fetched
+    for (std::size_t i = 0; i != of.size(); ++i) {
+        if (of.size() - i > ahead) fetch(of[i + ahead].first, of[i + ahead].count);
+        std::size_t const bytes = of[i].count * bytes_;
+        if (bytes != 0) std::memcpy(to, from_ + of[i].first * bytes_, bytes);
+        to += bytes;
+    }
+}
+
+CUOTA_INLINE void record_gatherer::runs(std::span<std::uint64_t const> samples,
+                                        std::byte* to) const noexcept {
+    for (std::size_t i = 0; i != samples.size();) {
+        std::size_t const n = run_length(samples.subspan(i));
+        if (i + n != samples.size()) fetch(samples[i + n], 1);
+        std::memcpy(to, from_ + samples[i] * bytes_, n * bytes_);
+        to += n * bytes_;
+        i += n;
+    }
+}
+
+CUOTA_INLINE void record_gatherer::fetch(std::uint64_t sample, std::size_t count) const noexcept {
+    constexpr std::size_t line = 64;
+    std::byte const* const at = from_ + sample * bytes_;
+    for (std::size_t k = 0; k < count * bytes_ && k != 4 * line; k += line) __builtin_prefetch(at + k);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void memory_source::gather(std::span<std::uint64_t const> samples,
+                                        std::span<std::span<std::byte> const> out) const {
+    check_gather(*this, samples, out);
+    if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
+}
+
+CUOTA_INLINE void memory_source::gather_runs(std::span<sample_run const> runs,
+                                             std::span<std::span<std::byte> const> out) const {
+    check_gather_runs(*this, runs, out);
+    detail::record_gatherer{at_, bytes_}(runs, out[0].data());
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -38,22 +39,7 @@ struct array_layout {
 
 /// The array as samples along its first axis. Throws: data_error, at the data, when the file does not hold
 /// exactly what the header says.
-inline raw_source as_samples(file const& from, array_layout const& array, std::string name) {
-    auto const refuse = [&](std::string const& why) { return data_error{from.name(), array.data, why}; };
-    std::optional<std::size_t> sample = element_bytes(array.type);
-    for (std::size_t k = 1; k < array.shape.size() && sample; ++k)
-        sample = checked_mul(*sample, array.shape[k]);
-    auto const total = sample ? checked_mul(*sample, array.shape.front()) : std::nullopt;
-    if (!total) throw refuse("the header's shape is larger than any file");
-    if (*sample == 0) throw refuse("the header's shape gives samples of 0 bytes");
-    if (std::uint64_t const held = from.size() - array.data; held != *total)
-        throw refuse("the header's shape takes " + std::to_string(*total) + " bytes; the file holds " +
-                     std::to_string(held));
-    field only{name.empty() ? from.stem() : std::move(name),
-               array.type,
-               {array.shape.begin() + 1, array.shape.end()}};
-    return raw_source{from, {.header = array.data, .record = *sample, .fields = {std::move(only)}}};
-}
+raw_source as_samples(file const& from, array_layout const& array, std::string name);
 
 /// The text of a .npy header, a Python dict of exactly three keys. Read by a fixed grammar, never evaluated.
 class npy_header {
@@ -62,131 +48,26 @@ public:
     npy_header(std::string const& name, std::string_view text, std::uint64_t begin)
         : name_{name}, text_{text}, begin_{begin} {}
 
-    [[nodiscard]] array_layout parse() {
-        array_layout array;
-        expect('{');
-        while (!take('}')) {
-            entry(array);
-            if (take(',')) continue;
-            expect('}');
-            break;
-        }
-        if (!has_descr_ || !has_order_ || !has_shape_)
-            throw refuse("the header needs 'descr', 'fortran_order' and 'shape'");
-        skip_spaces();
-        if (at_ != text_.size() && text_[at_] == '\n') ++at_;
-        if (at_ != text_.size()) throw refuse("text after the header's dict");
-        array.data = begin_ + text_.size();
-        return array;
-    }
+    [[nodiscard]] array_layout parse();
 
 private:
-    void entry(array_layout& array) {
-        std::string_view const key = quoted();
-        bool* const seen = key == "descr"           ? &has_descr_
-                           : key == "fortran_order" ? &has_order_
-                           : key == "shape"         ? &has_shape_
-                                                    : nullptr;
-        if (seen == nullptr) throw refuse("a key that .npy headers do not have");
-        if (std::exchange(*seen, true)) throw refuse("the key '" + std::string{key} + "' a second time");
-        expect(':');
-        if (seen == &has_descr_) array.type = descr();
-        else if (seen == &has_order_) refuse_fortran_order();
-        else array.shape = shape();
-    }
+    void entry(array_layout& array);
 
-    element_type descr() {
-        if (peek() == '[') throw refuse("structured arrays are not supported: save one file per field");
-        std::string_view const text = quoted();
-        constexpr std::array<std::pair<std::string_view, element_type>, 15> known{{
-            {"|u1", element_type::u8},
-            {"|b1", element_type::u8},
-            {"|i1", element_type::i8},
-            {"<u1", element_type::u8},
-            {"<b1", element_type::u8},
-            {"<i1", element_type::i8},
-            {"<u2", element_type::u16},
-            {"<i2", element_type::i16},
-            {"<u4", element_type::u32},
-            {"<i4", element_type::i32},
-            {"<u8", element_type::u64},
-            {"<i8", element_type::i64},
-            {"<f2", element_type::f16},
-            {"<f4", element_type::f32},
-            {"<f8", element_type::f64},
-        }};
-        for (auto const& [name, type] : known)
-            if (text == name) return type;
-        if (text.starts_with('>')) throw refuse("big-endian elements are not supported");
-        if (text.find('O') != std::string_view::npos) throw refuse("Python objects are not supported");
-        throw refuse("the element type is none of bool, integers and floats");
-    }
+    element_type descr();
 
-    void refuse_fortran_order() {
-        if (take_word("False")) return;
-        if (take_word("True"))
-            throw refuse("Fortran order is not supported: save numpy.ascontiguousarray(a)");
-        throw refuse("'fortran_order' is neither True nor False");
-    }
+    void refuse_fortran_order();
 
-    std::vector<std::size_t> shape() {
-        std::vector<std::size_t> extents;
-        expect('(');
-        while (!take(')')) {
-            if (extents.size() == max_rank)
-                throw refuse("more than " + std::to_string(max_rank) + " dimensions");
-            extents.push_back(extent());
-            if (take(',')) continue;
-            if (extents.size() == 1) throw refuse("a shape of one dimension needs a comma");
-            expect(')');
-            break;
-        }
-        if (extents.empty()) throw refuse("a single number has no samples");
-        return extents;
-    }
+    std::vector<std::size_t> shape();
 
-    std::size_t extent() {
-        if (peek() == '-') throw refuse("a negative dimension");
-        std::size_t value = 0;
-        char const* const begin = text_.data() + at_;
-        auto const [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
-        if (error == std::errc::result_out_of_range) throw refuse("a dimension of more than 64 bits");
-        if (error != std::errc{}) throw refuse("a dimension is expected here");
-        if (end - begin > 1 && *begin == '0') throw refuse("a dimension with a leading zero");
-        at_ += static_cast<std::size_t>(end - begin);
-        return value;
-    }
+    std::size_t extent();
 
-    std::string_view quoted() {
-        expect('\'');
-        std::size_t const end = text_.find('\'', at_);
-        if (end == std::string_view::npos) throw refuse("a quoted text without an end");
-        std::string_view const text = text_.substr(at_, end - at_);
-        at_ = end + 1;
-        return text;
-    }
+    std::string_view quoted();
 
-    void skip_spaces() noexcept {
-        while (at_ != text_.size() && text_[at_] == ' ') ++at_;
-    }
-    char peek() noexcept {
-        skip_spaces();
-        return at_ == text_.size() ? '\0' : text_[at_];
-    }
-    bool take(char wanted) noexcept {
-        if (peek() != wanted || at_ == text_.size()) return false;
-        ++at_;
-        return true;
-    }
-    bool take_word(std::string_view wanted) noexcept {
-        skip_spaces();
-        if (!text_.substr(at_).starts_with(wanted)) return false;
-        at_ += wanted.size();
-        return true;
-    }
-    void expect(char wanted) {
-        if (!take(wanted)) throw refuse(std::string{"'"} + wanted + "' is expected here");
-    }
+    void skip_spaces() noexcept;
+    char peek() noexcept;
+    bool take(char wanted) noexcept;
+    bool take_word(std::string_view wanted) noexcept;
+    void expect(char wanted);
     [[nodiscard]] data_error refuse(std::string const& why) const { return {name_, begin_ + at_, why}; }
 
     std::string const& name_;
@@ -224,50 +105,218 @@ public:
     [[nodiscard]] raw_source const& records() const noexcept { return samples_; }
 
     /// As a source. Throws: misuse before anything is written; data_error.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        samples_.gather(samples, out);
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// The same for runs of samples: one read each.
-    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
-        samples_.gather_runs(runs, out);
-    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     static_assert(std::endian::native == std::endian::little,
                   "elements are handed out as they are in the file");
     static constexpr std::size_t max_header = 10'000;  // as NumPy; the length in a file is not to be trusted
 
-    static detail::array_layout layout_of(file const& from) {
-        std::size_t const begin = version_of(from) == 1 ? 10 : 12;
-        std::array<char, max_header> memory;
-        auto const text = std::span{memory}.first(header_bytes(from, begin));
-        from.read_exact(begin, std::as_writable_bytes(text));
-        return detail::npy_header{from.name(), {text.data(), text.size()}, begin}.parse();
-    }
+    static detail::array_layout layout_of(file const& from);
 
-    static unsigned version_of(file const& from) {
-        std::array<char, 8> start{};
-        from.read_exact(0, std::as_writable_bytes(std::span{start}));
-        if (!std::string_view{start.data(), start.size()}.starts_with("\x93NUMPY"))
-            throw data_error{from.name(), 0, "is not a .npy file"};
-        if (start[6] < 1 || start[6] > 3 || start[7] != 0)
-            throw data_error{from.name(), 6, "a version of .npy other than 1.0, 2.0 and 3.0"};
-        return static_cast<unsigned>(start[6]);
-    }
+    static unsigned version_of(file const& from);
 
     /// The length of the text that begins at `begin`: the little-endian number before it.
-    static std::size_t header_bytes(file const& from, std::size_t begin) {
-        std::array<std::byte, 4> number{};
-        from.read_exact(8, std::span{number}.first(begin - 8));
-        std::size_t const bytes = std::bit_cast<std::uint32_t>(number);
-        if (bytes <= max_header) return bytes;
-        throw data_error{from.name(), 8,
-                         "a header of " + std::to_string(bytes) + " bytes; at most " +
-                             std::to_string(max_header) + " are read"};
-    }
+    static std::size_t header_bytes(file const& from, std::size_t begin);
 
     raw_source samples_;
 };
 static_assert(source<npy_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE raw_source as_samples(file const& from, array_layout const& array, std::string name) {
+    auto const refuse = [&](std::string const& why) { return data_error{from.name(), array.data, why}; };
+    std::optional<std::size_t> sample = element_bytes(array.type);
+    for (std::size_t k = 1; k < array.shape.size() && sample; ++k)
+        sample = checked_mul(*sample, array.shape[k]);
+    auto const total = sample ? checked_mul(*sample, array.shape.front()) : std::nullopt;
+    if (!total) throw refuse("the header's shape is larger than any file");
+    if (*sample == 0) throw refuse("the header's shape gives samples of 0 bytes");
+    if (std::uint64_t const held = from.size() - array.data; held != *total)
+        throw refuse("the header's shape takes " + std::to_string(*total) + " bytes; the file holds " +
+                     std::to_string(held));
+    field only{name.empty() ? from.stem() : std::move(name),
+               array.type,
+               {array.shape.begin() + 1, array.shape.end()}};
+    return raw_source{from, {.header = array.data, .record = *sample, .fields = {std::move(only)}}};
+}
+
+CUOTA_INLINE array_layout npy_header::parse() {
+    array_layout array;
+    expect('{');
+    while (!take('}')) {
+        entry(array);
+        if (take(',')) continue;
+        expect('}');
+        break;
+    }
+    if (!has_descr_ || !has_order_ || !has_shape_)
+        throw refuse("the header needs 'descr', 'fortran_order' and 'shape'");
+    skip_spaces();
+    if (at_ != text_.size() && text_[at_] == '\n') ++at_;
+    if (at_ != text_.size()) throw refuse("text after the header's dict");
+    array.data = begin_ + text_.size();
+    return array;
+}
+
+CUOTA_INLINE void npy_header::entry(array_layout& array) {
+    std::string_view const key = quoted();
+    bool* const seen = key == "descr"           ? &has_descr_
+                       : key == "fortran_order" ? &has_order_
+                       : key == "shape"         ? &has_shape_
+                                                : nullptr;
+    if (seen == nullptr) throw refuse("a key that .npy headers do not have");
+    if (std::exchange(*seen, true)) throw refuse("the key '" + std::string{key} + "' a second time");
+    expect(':');
+    if (seen == &has_descr_) array.type = descr();
+    else if (seen == &has_order_) refuse_fortran_order();
+    else array.shape = shape();
+}
+
+CUOTA_INLINE element_type npy_header::descr() {
+    if (peek() == '[') throw refuse("structured arrays are not supported: save one file per field");
+    std::string_view const text = quoted();
+    constexpr std::array<std::pair<std::string_view, element_type>, 15> known{{
+        {"|u1", element_type::u8},
+        {"|b1", element_type::u8},
+        {"|i1", element_type::i8},
+        {"<u1", element_type::u8},
+        {"<b1", element_type::u8},
+        {"<i1", element_type::i8},
+        {"<u2", element_type::u16},
+        {"<i2", element_type::i16},
+        {"<u4", element_type::u32},
+        {"<i4", element_type::i32},
+        {"<u8", element_type::u64},
+        {"<i8", element_type::i64},
+        {"<f2", element_type::f16},
+        {"<f4", element_type::f32},
+        {"<f8", element_type::f64},
+    }};
+    for (auto const& [name, type] : known)
+        if (text == name) return type;
+    if (text.starts_with('>')) throw refuse("big-endian elements are not supported");
+    if (text.find('O') != std::string_view::npos) throw refuse("Python objects are not supported");
+    throw refuse("the element type is none of bool, integers and floats");
+}
+
+CUOTA_INLINE void npy_header::refuse_fortran_order() {
+    if (take_word("False")) return;
+    if (take_word("True")) throw refuse("Fortran order is not supported: save numpy.ascontiguousarray(a)");
+    throw refuse("'fortran_order' is neither True nor False");
+}
+
+CUOTA_INLINE std::vector<std::size_t> npy_header::shape() {
+    std::vector<std::size_t> extents;
+    expect('(');
+    while (!take(')')) {
+        if (extents.size() == max_rank) throw refuse("more than " + std::to_string(max_rank) + " dimensions");
+        extents.push_back(extent());
+        if (take(',')) continue;
+        if (extents.size() == 1) throw refuse("a shape of one dimension needs a comma");
+        expect(')');
+        break;
+    }
+    if (extents.empty()) throw refuse("a single number has no samples");
+    return extents;
+}
+
+CUOTA_INLINE std::size_t npy_header::extent() {
+    if (peek() == '-') throw refuse("a negative dimension");
+    std::size_t value = 0;
+    char const* const begin = text_.data() + at_;
+    auto const [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+    if (error == std::errc::result_out_of_range) throw refuse("a dimension of more than 64 bits");
+    if (error != std::errc{}) throw refuse("a dimension is expected here");
+    if (end - begin > 1 && *begin == '0') throw refuse("a dimension with a leading zero");
+    at_ += static_cast<std::size_t>(end - begin);
+    return value;
+}
+
+CUOTA_INLINE std::string_view npy_header::quoted() {
+    expect('\'');
+    std::size_t const end = text_.find('\'', at_);
+    if (end == std::string_view::npos) throw refuse("a quoted text without an end");
+    std::string_view const text = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return text;
+}
+
+CUOTA_INLINE void npy_header::skip_spaces() noexcept {
+    while (at_ != text_.size() && text_[at_] == ' ') ++at_;
+}
+
+CUOTA_INLINE char npy_header::peek() noexcept {
+    skip_spaces();
+    return at_ == text_.size() ? '\0' : text_[at_];
+}
+
+CUOTA_INLINE bool npy_header::take(char wanted) noexcept {
+    if (peek() != wanted || at_ == text_.size()) return false;
+    ++at_;
+    return true;
+}
+
+CUOTA_INLINE bool npy_header::take_word(std::string_view wanted) noexcept {
+    skip_spaces();
+    if (!text_.substr(at_).starts_with(wanted)) return false;
+    at_ += wanted.size();
+    return true;
+}
+
+CUOTA_INLINE void npy_header::expect(char wanted) {
+    if (!take(wanted)) throw refuse(std::string{"'"} + wanted + "' is expected here");
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void npy_source::gather(std::span<std::uint64_t const> samples,
+                                     std::span<std::span<std::byte> const> out) const {
+    samples_.gather(samples, out);
+}
+
+CUOTA_INLINE void npy_source::gather_runs(std::span<sample_run const> runs,
+                                          std::span<std::span<std::byte> const> out) const {
+    samples_.gather_runs(runs, out);
+}
+
+CUOTA_INLINE detail::array_layout npy_source::layout_of(file const& from) {
+    std::size_t const begin = version_of(from) == 1 ? 10 : 12;
+    std::array<char, max_header> memory;
+    auto const text = std::span{memory}.first(header_bytes(from, begin));
+    from.read_exact(begin, std::as_writable_bytes(text));
+    return detail::npy_header{from.name(), {text.data(), text.size()}, begin}.parse();
+}
+
+CUOTA_INLINE unsigned npy_source::version_of(file const& from) {
+    std::array<char, 8> start{};
+    from.read_exact(0, std::as_writable_bytes(std::span{start}));
+    if (!std::string_view{start.data(), start.size()}.starts_with("\x93NUMPY"))
+        throw data_error{from.name(), 0, "is not a .npy file"};
+    if (start[6] < 1 || start[6] > 3 || start[7] != 0)
+        throw data_error{from.name(), 6, "a version of .npy other than 1.0, 2.0 and 3.0"};
+    return static_cast<unsigned>(start[6]);
+}
+
+CUOTA_INLINE std::size_t npy_source::header_bytes(file const& from, std::size_t begin) {
+    std::array<std::byte, 4> number{};
+    from.read_exact(8, std::span{number}.first(begin - 8));
+    std::size_t const bytes = std::bit_cast<std::uint32_t>(number);
+    if (bytes <= max_header) return bytes;
+    throw data_error{from.name(), 8,
+                     "a header of " + std::to_string(bytes) + " bytes; at most " +
+                         std::to_string(max_header) + " are read"};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

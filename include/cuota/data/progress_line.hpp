@@ -14,6 +14,7 @@
 
 #include <unistd.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/data/loader_stats.hpp>
 
@@ -21,28 +22,7 @@ namespace cuota::inline v0 {
 
 /// A bar, the count of batches, their rate, the time that is left and who is slowest. At most 79 columns.
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string progress_text(loader_stats const& s) {
-    constexpr std::size_t width = 24;
-    double const done = s.all_batches.value_or(0) != 0
-                            ? static_cast<double>(s.batches) / static_cast<double>(*s.all_batches)
-                            : (s.all_batches ? 1.0 : s.covered);
-    auto const filled = std::min(width, static_cast<std::size_t>(done * width));
-    std::string text = "epoch " + std::to_string(s.epoch) + " [" + std::string(filled, '#') +
-                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) +
-                       (s.all_batches ? '/' + std::to_string(*s.all_batches) : "");
-    if (double const rate = s.batches_per_second(); rate > 0) {
-        double const to_come = done > 0 ? static_cast<double>(s.batches) * (1 / done - 1) : 0;
-        auto const left = static_cast<std::uint64_t>(std::min(to_come / rate, 1e12));
-        char time[32];
-        (void)std::snprintf(time, sizeof time, ", %llu:%02u left", static_cast<unsigned long long>(left / 60),
-                            static_cast<unsigned>(left % 60));
-        text += ' ' + detail::rate_text(rate) + "/s" + (to_come > 0 ? time : "");
-    }
-    if (loader_stage const slowest = s.bottleneck(); slowest != loader_stage::none)
-        text += std::string{"; slowest: "} + stage_name(slowest);
-    if (text.size() > 79) text.resize(79);
-    return text;
-}
+[[nodiscard]] std::string progress_text(loader_stats const& s);
 
 /// Shows that text over and over in the same place, ten times a second. Where there is no terminal it is quiet.
 /// Threads: one at a time. What cannot be written is left out.
@@ -54,10 +34,7 @@ public:
     explicit progress_line(std::FILE* to) noexcept
         : to_{to != nullptr && ::isatty(::fileno(to)) == 1 ? to : nullptr} {}
     /// Goes on where the other one was, which is quiet then.
-    progress_line(progress_line&& other) noexcept
-        : to_{std::exchange(other.to_, nullptr)},
-          is_shown_{std::exchange(other.is_shown_, false)},
-          next_{other.next_} {}
+    progress_line(progress_line&& other) noexcept;
     progress_line& operator=(progress_line&&) = delete;
     ~progress_line() { end(); }
 
@@ -81,17 +58,8 @@ public:
     }
 
 private:
-    void write(loader_stats const& facts) {
-        std::string const text = "\r" + progress_text(facts) + "\x1b[K";  // and clears what stood behind it
-        (void)std::fputs(text.c_str(), to_);
-        (void)std::fflush(to_);
-        is_shown_ = true;
-    }
-    void end() noexcept {
-        if (!std::exchange(is_shown_, false)) return;
-        (void)std::fputc('\n', to_);
-        (void)std::fflush(to_);
-    }
+    void write(loader_stats const& facts);
+    void end() noexcept;
 
     std::FILE* to_;  // null: quiet
     bool is_shown_ = false;
@@ -99,3 +67,52 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string progress_text(loader_stats const& s) {
+    constexpr std::size_t width = 24;
+    double const done = s.all_batches.value_or(0) != 0
+                            ? static_cast<double>(s.batches) / static_cast<double>(*s.all_batches)
+                            : (s.all_batches ? 1.0 : s.covered);
+    auto const filled = std::min(width, static_cast<std::size_t>(done * width));
+    std::string text = "epoch " + std::to_string(s.epoch) + " [" + std::string(filled, '#') +
+                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) +
+                       (s.all_batches ? '/' + std::to_string(*s.all_batches) : "");
+    if (double const rate = s.batches_per_second(); rate > 0) {
+        double const to_come = done > 0 ? static_cast<double>(s.batches) * (1 / done - 1) : 0;
+        auto const left = static_cast<std::uint64_t>(std::min(to_come / rate, 1e12));
+        char time[32];
+        (void)std::snprintf(time, sizeof time, ", %llu:%02u left", static_cast<unsigned long long>(left / 60),
+                            static_cast<unsigned>(left % 60));
+        text += ' ' + detail::rate_text(rate) + "/s" + (to_come > 0 ? time : "");
+    }
+    if (loader_stage const slowest = s.bottleneck(); slowest != loader_stage::none)
+        text += std::string{"; slowest: "} + stage_name(slowest);
+    if (text.size() > 79) text.resize(79);
+    return text;
+}
+
+CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
+    : to_{std::exchange(other.to_, nullptr)},
+      is_shown_{std::exchange(other.is_shown_, false)},
+      next_{other.next_} {}
+
+CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
+    std::string const text = "\r" + progress_text(facts) + "\x1b[K";  // and clears what stood behind it
+    (void)std::fputs(text.c_str(), to_);
+    (void)std::fflush(to_);
+    is_shown_ = true;
+}
+
+CUOTA_INLINE void progress_line::end() noexcept {
+    if (!std::exchange(is_shown_, false)) return;
+    (void)std::fputc('\n', to_);
+    (void)std::fflush(to_);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

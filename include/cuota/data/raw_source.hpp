@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -81,11 +82,7 @@ public:
     /// Opens the file and looks at its size.
     raw_source(std::string path, raw_layout layout) : raw_source{file{std::move(path)}, std::move(layout)} {}
     /// Of a file that is open.
-    raw_source(file from, raw_layout layout) : from_{std::move(from)} {
-        layout.record = record_bytes(from_.name(), layout);
-        size_ = count_records(from_, layout);
-        layout_ = std::make_shared<known_layout const>(std::move(layout));
-    }
+    raw_source(file from, raw_layout layout);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
     /// Of each record.
@@ -95,32 +92,9 @@ public:
     [[nodiscard]] raw_layout const& layout() const noexcept { return *layout_; }
 
     /// As a source. Throws: misuse before anything is written; data_error.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        check_gather(*this, samples, out);
-        bool const has_one_field = out.size() == 1;
-        read_records(out, [&](auto const& add) {
-            for (std::size_t i = 0; i != samples.size();) {
-                std::size_t const n = has_one_field ? detail::run_length(samples.subspan(i)) : 1;
-                add(samples[i], i, n);
-                i += n;
-            }
-        });
-    }
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// The same for runs of samples: of one field, a run is one read.
-    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
-        check_gather_runs(*this, runs, out);
-        bool const has_one_field = out.size() == 1;
-        read_records(out, [&](auto const& add) {
-            std::size_t i = 0;
-            for (auto const [first, count] : runs)
-                for (std::size_t done = 0; done != count;) {
-                    std::size_t const n = has_one_field ? count : 1;
-                    add(first + done, i, n);
-                    done += n;
-                    i += n;
-                }
-        });
-    }
+    void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     // `each` adds runs of n records, from a sample on, as the i-th to be read and those behind it.
@@ -138,34 +112,9 @@ private:
         });
         reader.flush();
     }
-    static std::size_t record_bytes(std::string const& name, raw_layout const& layout) {
-        detail::expect_no_ragged(layout.fields, name + ": a raw_source");
-        std::size_t sum = 0;
-        for (field const& f : layout.fields) {
-            auto const next = checked_add(sum, f.bytes());
-            if (!next) throw misuse{name + ": one record is larger than any address space"};
-            if (f.bytes() == 0) throw misuse{name + ": field " + field_text(f) + " is empty"};
-            sum = *next;
-        }
-        if (sum == 0) throw misuse{name + ": a raw source needs a field"};
-        if (layout.record != 0 && layout.record != sum)
-            throw misuse{name + ": a record is said to take " + std::to_string(layout.record) +
-                         " bytes; its fields take " + std::to_string(sum)};
-        return sum;
-    }
+    static std::size_t record_bytes(std::string const& name, raw_layout const& layout);
 
-    static std::uint64_t count_records(file const& from, raw_layout const& layout) {
-        if (from.size() < layout.header)
-            throw data_error{from.name(), from.size(),
-                             "the file ends inside its header of " + std::to_string(layout.header) +
-                                 " bytes"};
-        std::uint64_t const body = from.size() - layout.header;
-        if (std::uint64_t const rest = body % layout.record; rest != 0)
-            throw data_error{from.name(), from.size() - rest,
-                             "the last record has " + std::to_string(rest) + " of its " +
-                                 std::to_string(layout.record) + " bytes"};
-        return body / layout.record;
-    }
+    static std::uint64_t count_records(file const& from, raw_layout const& layout);
 
     template <class Where>
     void read(std::uint64_t offset, Where where_to) const {
@@ -181,9 +130,7 @@ private:
 
     file from_;
     struct known_layout : raw_layout {
-        explicit known_layout(raw_layout l) : raw_layout{std::move(l)} {
-            for (field const& f : fields) widths.push_back(f.bytes());
-        }
+        explicit known_layout(raw_layout l);
         std::vector<std::size_t> widths{};  // bytes of each field
     };
     std::shared_ptr<known_layout const> layout_;
@@ -192,3 +139,78 @@ private:
 static_assert(source<raw_source>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE raw_source::raw_source(file from, raw_layout layout) : from_{std::move(from)} {
+    layout.record = record_bytes(from_.name(), layout);
+    size_ = count_records(from_, layout);
+    layout_ = std::make_shared<known_layout const>(std::move(layout));
+}
+
+CUOTA_INLINE void raw_source::gather(std::span<std::uint64_t const> samples,
+                                     std::span<std::span<std::byte> const> out) const {
+    check_gather(*this, samples, out);
+    bool const has_one_field = out.size() == 1;
+    read_records(out, [&](auto const& add) {
+        for (std::size_t i = 0; i != samples.size();) {
+            std::size_t const n = has_one_field ? detail::run_length(samples.subspan(i)) : 1;
+            add(samples[i], i, n);
+            i += n;
+        }
+    });
+}
+
+CUOTA_INLINE void raw_source::gather_runs(std::span<sample_run const> runs,
+                                          std::span<std::span<std::byte> const> out) const {
+    check_gather_runs(*this, runs, out);
+    bool const has_one_field = out.size() == 1;
+    read_records(out, [&](auto const& add) {
+        std::size_t i = 0;
+        for (auto const [first, count] : runs)
+            for (std::size_t done = 0; done != count;) {
+                std::size_t const n = has_one_field ? count : 1;
+                add(first + done, i, n);
+                done += n;
+                i += n;
+            }
+    });
+}
+
+CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_layout const& layout) {
+    detail::expect_no_ragged(layout.fields, name + ": a raw_source");
+    std::size_t sum = 0;
+    for (field const& f : layout.fields) {
+        auto const next = checked_add(sum, f.bytes());
+        if (!next) throw misuse{name + ": one record is larger than any address space"};
+        if (f.bytes() == 0) throw misuse{name + ": field " + field_text(f) + " is empty"};
+        sum = *next;
+    }
+    if (sum == 0) throw misuse{name + ": a raw source needs a field"};
+    if (layout.record != 0 && layout.record != sum)
+        throw misuse{name + ": a record is said to take " + std::to_string(layout.record) +
+                     " bytes; its fields take " + std::to_string(sum)};
+    return sum;
+}
+
+CUOTA_INLINE std::uint64_t raw_source::count_records(file const& from, raw_layout const& layout) {
+    if (from.size() < layout.header)
+        throw data_error{from.name(), from.size(),
+                         "the file ends inside its header of " + std::to_string(layout.header) + " bytes"};
+    std::uint64_t const body = from.size() - layout.header;
+    if (std::uint64_t const rest = body % layout.record; rest != 0)
+        throw data_error{from.name(), from.size() - rest,
+                         "the last record has " + std::to_string(rest) + " of its " +
+                             std::to_string(layout.record) + " bytes"};
+    return body / layout.record;
+}
+
+CUOTA_INLINE raw_source::known_layout::known_layout(raw_layout l) : raw_layout{std::move(l)} {
+    for (field const& f : fields) widths.push_back(f.bytes());
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -65,12 +65,8 @@ void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows,
 }
 
 /// Rows of so many bytes, in the largest words that divide them.
-inline void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from,
-                           std::uint64_t const* rows, std::byte* to, std::size_t count) {
-    if (row_bytes % 16 == 0) gather_rows<sixteen_bytes>(s, from, rows, to, count, row_bytes);
-    else if (row_bytes % 4 == 0) gather_rows<std::uint32_t>(s, from, rows, to, count, row_bytes);
-    else gather_rows<std::uint8_t>(s, from, rows, to, count, row_bytes);
-}
+void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, std::uint64_t const* rows,
+                    std::byte* to, std::size_t count);
 
 /// What is read instead of the samples: which they are.
 [[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
@@ -115,15 +111,7 @@ public:
 
     /// A loader of these samples, on the device that has them. A transform gets them as it would from the source.
     /// Throws: as batch_loader; misuse while another device is current.
-    [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const {
-        if (device const here = device::current(); here != state_->where)
-            throw misuse{"the data of " + name() + " is on device " +
-                             std::to_string(state_->where.ordinal()) + ", and was to be loaded on device " +
-                             std::to_string(here.ordinal()),
-                         where};
-        how.transform = gathered(state_, state_->fields, name(), std::move(how.transform));
-        return {detail::sample_numbers(name(), size()), how, where};
-    }
+    [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const;
 
     /// Bytes on the device that the data of a source and a loader of it would take, the more of while it is read and after.
     /// Throws: misuse for options that make no loader, and for more than there are addresses for.
@@ -142,32 +130,12 @@ public:
 private:
     struct state {
         state(std::string whose, std::uint64_t samples, std::span<field const> of, loader_options const& how,
-              place here)
-            : name{std::move(whose)},
-              size{samples},
-              fields{of.begin(), of.end()},
-              layout{layout_of(fields, samples, name)},
-              memory{how.device ? any_resource{budgeted<device_memory>{*how.device}}
-                                : any_resource{device_memory{}}} {
-            label const who{tag::named("data of " + name), here};
-            at = static_cast<std::byte*>(memory.allocate_sync(layout.bytes, default_alignment, who));
-        }
+              place here);
         state(state const&) = delete;
         state& operator=(state const&) = delete;
         ~state() { memory.deallocate_sync(at, layout.bytes); }
 
-        void fill(batch_loader& reads) {
-            stream const s;
-            for (batch b : reads.epoch(0)) {
-                std::size_t const first = b.samples().front();
-                for (std::size_t k = 0; k != fields.size(); ++k) {
-                    auto const from = b.view<std::byte>(s, k);
-                    rt::copy_on_device(at + layout.offsets[k] + first * fields[k].bytes(), from.data(),
-                                       from.size(), s);
-                }
-            }
-            s.synchronize();
-        }
+        void fill(batch_loader& reads);
 
         std::string name;
         std::uint64_t size;
@@ -179,10 +147,7 @@ private:
     };
 
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
-                                               std::string const& name) {
-        detail::expect_no_ragged(fields, "resident_data of " + name);
-        return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
-    }
+                                               std::string const& name);
 
     // In order, whole, as it is; and no more at once than keeps a link busy.
     template <source S>
@@ -203,24 +168,7 @@ private:
     // Gathers them into the batch, or for another transform into its scratch.
     [[nodiscard]] static device_transform gathered(std::shared_ptr<state const> from,
                                                    std::vector<field> fields, std::string const& name,
-                                                   std::optional<device_transform> then) {
-        if (!then)
-            return {std::move(fields),
-                    [from](transform_job const& job) {
-                        gather(*from, job, [&](std::size_t k) { return job.out<std::byte>(k); });
-                    },
-                    {},
-                    {}};
-        detail::check_transform(name, fields, *then);
-        std::size_t const count = fields.size();
-        device_transform made{then->fields, {}, {}, std::move(fields)};
-        made.scratch.insert(made.scratch.end(), then->scratch.begin(), then->scratch.end());
-        made.run = [from, count, run = std::move(then->run)](transform_job const& job) {
-            gather(*from, job, [&](std::size_t k) { return job.scratch<std::byte>(k); });
-            run(job.after(count));
-        };
-        return made;
-    }
+                                                   std::optional<device_transform> then);
 
     template <class Room>
     static void gather(state const& from, transform_job const& job, Room room_for) {
@@ -259,3 +207,83 @@ template <source S>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from,
+                                 std::uint64_t const* rows, std::byte* to, std::size_t count) {
+    if (row_bytes % 16 == 0) gather_rows<sixteen_bytes>(s, from, rows, to, count, row_bytes);
+    else if (row_bytes % 4 == 0) gather_rows<std::uint32_t>(s, from, rows, to, count, row_bytes);
+    else gather_rows<std::uint8_t>(s, from, rows, to, count, row_bytes);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE batch_loader resident_data::loader(loader_options how, place where) const {
+    if (device const here = device::current(); here != state_->where)
+        throw misuse{"the data of " + name() + " is on device " + std::to_string(state_->where.ordinal()) +
+                         ", and was to be loaded on device " + std::to_string(here.ordinal()),
+                     where};
+    how.transform = gathered(state_, state_->fields, name(), std::move(how.transform));
+    return {detail::sample_numbers(name(), size()), how, where};
+}
+
+CUOTA_INLINE resident_data::state::state(std::string whose, std::uint64_t samples, std::span<field const> of,
+                                         loader_options const& how, place here)
+    : name{std::move(whose)},
+      size{samples},
+      fields{of.begin(), of.end()},
+      layout{layout_of(fields, samples, name)},
+      memory{how.device ? any_resource{budgeted<device_memory>{*how.device}}
+                        : any_resource{device_memory{}}} {
+    label const who{tag::named("data of " + name), here};
+    at = static_cast<std::byte*>(memory.allocate_sync(layout.bytes, default_alignment, who));
+}
+
+CUOTA_INLINE void resident_data::state::fill(batch_loader& reads) {
+    stream const s;
+    for (batch b : reads.epoch(0)) {
+        std::size_t const first = b.samples().front();
+        for (std::size_t k = 0; k != fields.size(); ++k) {
+            auto const from = b.view<std::byte>(s, k);
+            rt::copy_on_device(at + layout.offsets[k] + first * fields[k].bytes(), from.data(), from.size(),
+                               s);
+        }
+    }
+    s.synchronize();
+}
+
+CUOTA_INLINE slot_layout resident_data::layout_of(std::span<field const> fields, std::uint64_t samples,
+                                                  std::string const& name) {
+    detail::expect_no_ragged(fields, "resident_data of " + name);
+    return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
+}
+
+CUOTA_INLINE device_transform resident_data::gathered(std::shared_ptr<state const> from,
+                                                      std::vector<field> fields, std::string const& name,
+                                                      std::optional<device_transform> then) {
+    if (!then)
+        return {std::move(fields),
+                [from](transform_job const& job) {
+                    gather(*from, job, [&](std::size_t k) { return job.out<std::byte>(k); });
+                },
+                {},
+                {}};
+    detail::check_transform(name, fields, *then);
+    std::size_t const count = fields.size();
+    device_transform made{then->fields, {}, {}, std::move(fields)};
+    made.scratch.insert(made.scratch.end(), then->scratch.begin(), then->scratch.end());
+    made.run = [from, count, run = std::move(then->run)](transform_job const& job) {
+        gather(*from, job, [&](std::size_t k) { return job.scratch<std::byte>(k); });
+        run(job.after(count));
+    };
+    return made;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

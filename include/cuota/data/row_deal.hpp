@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/element.hpp>
@@ -26,13 +27,7 @@ class sample_too_long : public std::runtime_error {
 public:
     /// `source` and `field` are names; `rows` it has, `most` a batch may have.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,
-                    std::uint64_t rows, std::size_t most)
-        : std::runtime_error{"cuota::sample_too_long: " + source + ": sample " + std::to_string(sample) +
-                             " has " + std::to_string(rows) + " rows of " + field +
-                             "; loader_options::rows lets a batch have " + std::to_string(most)},
-          sample_{sample},
-          rows_{rows},
-          most_{most} {}
+                    std::uint64_t rows, std::size_t most);
 
     [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }  ///< its index in the source
     [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }      ///< it has
@@ -59,65 +54,14 @@ public:
     /// Nothing when the epoch ends there, for what is left is dropped. Allocates nothing if both have room.
     /// Throws: sample_too_long; what the sampler and the source throw.
     [[nodiscard]] std::optional<dealt_batch> next(std::uint64_t epoch, std::uint64_t position,
-                                                  sample_list& mine, sample_list& others) const {
-        auto const [rank, world] = shape_.options.part;
-        dealt_batch dealt{position, 0, position};
-        bool is_cut = false;
-        for (std::uint64_t r = 0; r != world; ++r) {
-            sample_list& of_r = r == rank ? mine : others;
-            is_cut = !fill(epoch, dealt.end, of_r) || is_cut;
-            if (r == rank) dealt.first = dealt.end;
-            if (r == rank) dealt.count = mine.size();
-            dealt.end += of_r.size();
-        }
-        if (is_cut && shape_.options.last == last_batch::drop) return std::nullopt;
-        dealt.end = std::min(dealt.end, shape_.positions);
-        return dealt;
-    }
+                                                  sample_list& mine, sample_list& others) const;
 
 private:
     // False when the epoch's end came first.
-    [[nodiscard]] bool fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const {
-        std::size_t const batch = shape_.options.batch;  // the plan has it smaller for an epoch that is
-        list.clear();
-        while (list.size() != batch) {
-            std::uint64_t const at = position + list.size();
-            std::uint64_t const left = shape_.options.last == last_batch::pad ? batch
-                                       : at < shape_.positions                ? shape_.positions - at
-                                                                              : 0;
-            if (left == 0) return false;
-            std::size_t const before = list.size();
-            std::size_t const more =
-                static_cast<std::size_t>(std::min<std::uint64_t>({left, batch - before, at_once}));
-            list.numbers.resize(before + more);
-            shape_.draw(epoch, at, std::span{list.numbers}.subspan(before));
-            std::size_t const fit = fitting(list, before);
-            list.shorten(before + fit);
-            if (fit != more) return true;
-        }
-        return true;
-    }
+    [[nodiscard]] bool fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const;
 
     // How many of the samples from that one on have room for their rows, which begin where the list says then.
-    [[nodiscard]] std::size_t fitting(sample_list& list, std::size_t before) const {
-        std::span<std::uint64_t const> const asked = std::span{list.numbers}.subspan(before);
-        std::array<std::uint64_t, at_once> lengths;
-        std::size_t fit = asked.size();
-        std::size_t j = 0;
-        for (std::size_t k = 0; k != shape_.fields.size(); ++k) {
-            if (!shape_.fields[k].is_ragged) continue;
-            from_.lengths(k, asked, std::span{lengths}.first(asked.size()));
-            std::vector<std::uint64_t>& offsets = list.row_offsets[j++];
-            std::size_t i = 0;
-            for (; i != fit && lengths[i] <= shape_.plan.rows - offsets.back(); ++i)
-                offsets.push_back(offsets.back() + lengths[i]);
-            if (before + i == 0)
-                throw sample_too_long{shape_.name, field_text(shape_.fields[k]), asked[0], lengths[0],
-                                      shape_.plan.rows};
-            fit = i;
-        }
-        return fit;
-    }
+    [[nodiscard]] std::size_t fitting(sample_list& list, std::size_t before) const;
 
     static constexpr std::size_t at_once = 64;
 
@@ -128,3 +72,82 @@ private:
 }  // namespace detail
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE sample_too_long::sample_too_long(std::string const& source, std::string const& field,
+                                              std::uint64_t sample, std::uint64_t rows, std::size_t most)
+    : std::runtime_error{"cuota::sample_too_long: " + source + ": sample " + std::to_string(sample) +
+                         " has " + std::to_string(rows) + " rows of " + field +
+                         "; loader_options::rows lets a batch have " + std::to_string(most)},
+      sample_{sample},
+      rows_{rows},
+      most_{most} {}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::optional<dealt_batch> row_deal::next(std::uint64_t epoch, std::uint64_t position,
+                                                       sample_list& mine, sample_list& others) const {
+    auto const [rank, world] = shape_.options.part;
+    dealt_batch dealt{position, 0, position};
+    bool is_cut = false;
+    for (std::uint64_t r = 0; r != world; ++r) {
+        sample_list& of_r = r == rank ? mine : others;
+        is_cut = !fill(epoch, dealt.end, of_r) || is_cut;
+        if (r == rank) dealt.first = dealt.end;
+        if (r == rank) dealt.count = mine.size();
+        dealt.end += of_r.size();
+    }
+    if (is_cut && shape_.options.last == last_batch::drop) return std::nullopt;
+    dealt.end = std::min(dealt.end, shape_.positions);
+    return dealt;
+}
+
+CUOTA_INLINE bool row_deal::fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const {
+    std::size_t const batch = shape_.options.batch;  // the plan has it smaller for an epoch that is
+    list.clear();
+    while (list.size() != batch) {
+        std::uint64_t const at = position + list.size();
+        std::uint64_t const left = shape_.options.last == last_batch::pad ? batch
+                                   : at < shape_.positions                ? shape_.positions - at
+                                                                          : 0;
+        if (left == 0) return false;
+        std::size_t const before = list.size();
+        std::size_t const more =
+            static_cast<std::size_t>(std::min<std::uint64_t>({left, batch - before, at_once}));
+        list.numbers.resize(before + more);
+        shape_.draw(epoch, at, std::span{list.numbers}.subspan(before));
+        std::size_t const fit = fitting(list, before);
+        list.shorten(before + fit);
+        if (fit != more) return true;
+    }
+    return true;
+}
+
+CUOTA_INLINE std::size_t row_deal::fitting(sample_list& list, std::size_t before) const {
+    std::span<std::uint64_t const> const asked = std::span{list.numbers}.subspan(before);
+    std::array<std::uint64_t, at_once> lengths;
+    std::size_t fit = asked.size();
+    std::size_t j = 0;
+    for (std::size_t k = 0; k != shape_.fields.size(); ++k) {
+        if (!shape_.fields[k].is_ragged) continue;
+        from_.lengths(k, asked, std::span{lengths}.first(asked.size()));
+        std::vector<std::uint64_t>& offsets = list.row_offsets[j++];
+        std::size_t i = 0;
+        for (; i != fit && lengths[i] <= shape_.plan.rows - offsets.back(); ++i)
+            offsets.push_back(offsets.back() + lengths[i]);
+        if (before + i == 0)
+            throw sample_too_long{shape_.name, field_text(shape_.fields[k]), asked[0], lengths[0],
+                                  shape_.plan.rows};
+        fit = i;
+    }
+    return fit;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

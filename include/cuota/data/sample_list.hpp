@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/data/element.hpp>
 
 namespace cuota::inline v0::detail {
@@ -16,29 +17,16 @@ namespace cuota::inline v0::detail {
 /// Which samples stand in a batch, in order, and where the rows of each begin in its ragged fields.
 struct sample_list {
     /// With room for so many samples, and for so many ragged fields. Copies have it, too, until it is cleared.
-    [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields) {
-        sample_list made;
-        made.numbers.resize(samples);
-        made.row_offsets.resize(ragged_fields, std::vector<std::uint64_t>(samples + 1));
-        return made;
-    }
+    [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields);
 
     /// Of no samples. The room stays.
-    void clear() noexcept {
-        numbers.clear();
-        for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.assign(1, 0);
-    }
+    void clear() noexcept;
     /// Keeps the first n.
-    void shorten(std::size_t n) noexcept {
-        numbers.resize(n);
-        for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.resize(n + 1);
-    }
+    void shorten(std::size_t n) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
     /// All rows of the ragged field that is the j-th of those.
-    [[nodiscard]] std::size_t rows(std::size_t j) const noexcept {
-        return static_cast<std::size_t>(row_offsets[j].back());
-    }
+    [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
     std::vector<std::uint64_t> numbers{};  // of the samples in the source
     std::vector<std::vector<std::uint64_t>>
@@ -46,3 +34,32 @@ struct sample_list {
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE sample_list sample_list::with_room(std::size_t samples, std::size_t ragged_fields) {
+    sample_list made;
+    made.numbers.resize(samples);
+    made.row_offsets.resize(ragged_fields, std::vector<std::uint64_t>(samples + 1));
+    return made;
+}
+
+CUOTA_INLINE void sample_list::clear() noexcept {
+    numbers.clear();
+    for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.assign(1, 0);
+}
+
+CUOTA_INLINE void sample_list::shorten(std::size_t n) noexcept {
+    numbers.resize(n);
+    for (std::vector<std::uint64_t>& offsets : row_offsets) offsets.resize(n + 1);
+}
+
+CUOTA_INLINE std::size_t sample_list::rows(std::size_t j) const noexcept {
+    return static_cast<std::size_t>(row_offsets[j].back());
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/permutation.hpp>
 
@@ -56,10 +57,7 @@ class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
     /// Whatever the epoch is.
-    void draw(std::uint64_t, std::uint64_t, std::uint64_t first,
-              std::span<std::uint64_t> out) const noexcept {
-        std::iota(out.begin(), out.end(), first);
-    }
+    void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
     /// The same for all of them.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
@@ -77,10 +75,7 @@ public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
     /// One look-up of a permutation a sample; no allocation. Throws: misuse for a position that is not below n, or n >
     /// 2^63.
-    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        keyed_permutation const at{n, epoch_key(seed_, epoch)};
-        for (std::uint64_t& sample : out) sample = at(first++);
-    }
+    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
@@ -99,40 +94,15 @@ private:
 class block_shuffle_sampler {
 public:
     /// Throws: misuse for blocks of no samples.
-    block_shuffle_sampler(std::uint64_t seed, std::uint64_t block) : seed_{seed}, block_{block} {
-        if (block == 0) throw misuse{"a block_shuffle_sampler was given blocks of 0 samples"};
-    }
+    block_shuffle_sampler(std::uint64_t seed, std::uint64_t block);
 
     /// Throws: misuse when n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
     /// A look-up of a permutation a sample, and one for each block that is begun; no allocation.
     /// Throws: misuse when n > 2^63.
-    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        if (out.empty()) return;
-        std::uint64_t const key = epoch_key(seed_, epoch);
-        std::uint64_t const begin = keyed_permutation{n, detail::mixed(key ^ detail::golden)}(0);
-        std::uint64_t const whole = n / block_;  // blocks; what is over comes last
-        keyed_permutation const blocks{whole, key};
-        while (!out.empty()) {
-            std::uint64_t const turn = first / block_;
-            std::uint64_t const in_block = first % block_;
-            std::uint64_t const at = turn < whole ? blocks(turn) : whole;
-            std::uint64_t const length = std::min(block_, n - at * block_);
-            keyed_permutation const inside{length, key + detail::mixed(at + 1)};
-            std::size_t const here =
-                static_cast<std::size_t>(std::min<std::uint64_t>(length - in_block, out.size()));
-            for (std::size_t i = 0; i != here; ++i) {
-                std::uint64_t const sample = at * block_ + inside(in_block + i);
-                out[i] = sample < n - begin ? sample + begin : sample - (n - begin);  // around the end
-            }
-            first += here;
-            out = out.subspan(here);
-        }
-    }
+    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of seed and block.
-    [[nodiscard]] std::uint64_t fingerprint() const noexcept {
-        return detail::fingerprint_of({3, seed_, block_});
-    }
+    [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     std::uint64_t seed_, block_;
@@ -145,31 +115,12 @@ private:
 class subset_sampler {
 public:
     /// Indices of the source's samples, 8 bytes each, shared by copies. Without a seed in that order in each epoch.
-    explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {})
-        : samples_{std::make_shared<std::vector<std::uint64_t> const>(std::move(samples))}, seed_{seed} {
-        fingerprint_ = detail::fingerprint_of({4, seed ? *seed : 0, seed.has_value()});
-        for (std::uint64_t const sample : *samples_) {
-            end_ = std::max(end_, sample == ~std::uint64_t{0} ? sample : sample + 1);
-            fingerprint_ = detail::fingerprint_of({fingerprint_, sample});
-        }
-    }
+    explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {});
 
     /// Throws: misuse when one of them is not below n.
-    [[nodiscard]] std::uint64_t size(std::uint64_t n) const {
-        if (end_ > n)
-            throw misuse{"a subset_sampler names sample " + std::to_string(end_ - 1) + " of " +
-                         std::to_string(n)};
-        return samples_->size();
-    }
+    [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// A look-up a sample, with a seed one of a permutation, too. first + out.size() is size() at most.
-    void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        if (!seed_) {
-            for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(first++)];
-            return;
-        }
-        keyed_permutation const at{samples_->size(), epoch_key(*seed_, epoch)};
-        for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(at(first++))];
-    }
+    void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of the seed and each of the samples.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
@@ -193,9 +144,7 @@ public:
     /// As of the sampler inside.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return inside_->size(n); }
     /// Likewise.
-    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const {
-        inside_->draw(n, epoch, first, out);
-    }
+    void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     [[nodiscard]] std::uint64_t fingerprint() const { return inside_->fingerprint(); }  ///< likewise
 
 private:
@@ -224,3 +173,87 @@ static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler
               sampler<subset_sampler> && sampler<any_sampler>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void sequential_sampler::draw(std::uint64_t, std::uint64_t, std::uint64_t first,
+                                           std::span<std::uint64_t> out) const noexcept {
+    std::iota(out.begin(), out.end(), first);
+}
+
+CUOTA_INLINE void shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
+                                        std::span<std::uint64_t> out) const {
+    keyed_permutation const at{n, epoch_key(seed_, epoch)};
+    for (std::uint64_t& sample : out) sample = at(first++);
+}
+
+CUOTA_INLINE block_shuffle_sampler::block_shuffle_sampler(std::uint64_t seed, std::uint64_t block)
+    : seed_{seed}, block_{block} {
+    if (block == 0) throw misuse{"a block_shuffle_sampler was given blocks of 0 samples"};
+}
+
+CUOTA_INLINE void block_shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
+                                              std::span<std::uint64_t> out) const {
+    if (out.empty()) return;
+    std::uint64_t const key = epoch_key(seed_, epoch);
+    std::uint64_t const begin = keyed_permutation{n, detail::mixed(key ^ detail::golden)}(0);
+    std::uint64_t const whole = n / block_;  // blocks; what is over comes last
+    keyed_permutation const blocks{whole, key};
+    while (!out.empty()) {
+        std::uint64_t const turn = first / block_;
+        std::uint64_t const in_block = first % block_;
+        std::uint64_t const at = turn < whole ? blocks(turn) : whole;
+        std::uint64_t const length = std::min(block_, n - at * block_);
+        keyed_permutation const inside{length, key + detail::mixed(at + 1)};
+        std::size_t const here =
+            static_cast<std::size_t>(std::min<std::uint64_t>(length - in_block, out.size()));
+        for (std::size_t i = 0; i != here; ++i) {
+            std::uint64_t const sample = at * block_ + inside(in_block + i);
+            out[i] = sample < n - begin ? sample + begin : sample - (n - begin);  // around the end
+        }
+        first += here;
+        out = out.subspan(here);
+    }
+}
+
+CUOTA_INLINE std::uint64_t block_shuffle_sampler::fingerprint() const noexcept {
+    return detail::fingerprint_of({3, seed_, block_});
+}
+
+CUOTA_INLINE subset_sampler::subset_sampler(std::vector<std::uint64_t> samples,
+                                            std::optional<std::uint64_t> seed)
+    : samples_{std::make_shared<std::vector<std::uint64_t> const>(std::move(samples))}, seed_{seed} {
+    fingerprint_ = detail::fingerprint_of({4, seed ? *seed : 0, seed.has_value()});
+    for (std::uint64_t const sample : *samples_) {
+        end_ = std::max(end_, sample == ~std::uint64_t{0} ? sample : sample + 1);
+        fingerprint_ = detail::fingerprint_of({fingerprint_, sample});
+    }
+}
+
+CUOTA_INLINE std::uint64_t subset_sampler::size(std::uint64_t n) const {
+    if (end_ > n)
+        throw misuse{"a subset_sampler names sample " + std::to_string(end_ - 1) + " of " +
+                     std::to_string(n)};
+    return samples_->size();
+}
+
+CUOTA_INLINE void subset_sampler::draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
+                                       std::span<std::uint64_t> out) const {
+    if (!seed_) {
+        for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(first++)];
+        return;
+    }
+    keyed_permutation const at{samples_->size(), epoch_key(*seed_, epoch)};
+    for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(at(first++))];
+}
+
+CUOTA_INLINE void any_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
+                                    std::span<std::uint64_t> out) const {
+    inside_->draw(n, epoch, first, out);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
@@ -103,9 +104,7 @@ std::string room_complaint(std::span<field const> fields, std::size_t samples, R
     return {};
 }
 
-[[nodiscard]] inline std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
-    return "it has " + std::to_string(size) + " samples; a gather asked for sample " + std::to_string(sample);
-}
+[[nodiscard]] std::string sample_complaint(std::uint64_t size, std::uint64_t sample);
 
 /// What is wrong with the arguments of a gather; empty when nothing is. Allocates only when something is.
 template <source S>
@@ -143,11 +142,7 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
 }
 
 /// How many of the samples, from the first on, follow each other in the source. There is one.
-[[nodiscard]] inline std::size_t run_length(std::span<std::uint64_t const> samples) noexcept {
-    std::size_t n = 1;
-    while (n != samples.size() && samples[n] == samples[0] + n) ++n;
-    return n;
-}
+[[nodiscard]] std::size_t run_length(std::span<std::uint64_t const> samples) noexcept;
 
 }  // namespace detail
 
@@ -179,3 +174,21 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
+    return "it has " + std::to_string(size) + " samples; a gather asked for sample " + std::to_string(sample);
+}
+
+CUOTA_INLINE std::size_t run_length(std::span<std::uint64_t const> samples) noexcept {
+    std::size_t n = 1;
+    while (n != samples.size() && samples[n] == samples[0] + n) ++n;
+    return n;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

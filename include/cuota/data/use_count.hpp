@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <mutex>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/pressure.hpp>
 
 namespace cuota::inline v0::detail {
@@ -21,57 +22,23 @@ namespace cuota::inline v0::detail {
 class use_count {
 public:
     /// A use that need not be the first: waits for a giving back that is under way. Ends with drop.
-    void start() noexcept {
-        std::unique_lock lock{guard_};
-        bool const may_wait = !reclaiming::is_on();
-        changed_.wait(lock, [&] { return now_ == nobody_gives || (now_ == refunding && !may_wait); });
-        ++uses_;
-    }
+    void start() noexcept;
     /// One more, while there is one.
-    void add() noexcept {
-        std::scoped_lock const lock{guard_};
-        ++uses_;
-    }
-    void drop() noexcept {
-        std::scoped_lock const lock{guard_};
-        --uses_;
-    }
+    void add() noexcept;
+    void drop() noexcept;
 
     /// A use that is over soon and runs no code of a program's, so that a giving back waits for it. While there is
     /// a use; ends with drop_brief, or, if there still is a use, becomes one that lasts.
-    void add_brief() noexcept {
-        std::scoped_lock const lock{guard_};
-        ++brief_;
-    }
-    void drop_brief() noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            --brief_;
-        }
-        changed_.notify_all();
-    }
-    void keep_brief() noexcept {
-        std::scoped_lock const lock{guard_};
-        --brief_;
-        ++uses_;
-    }
+    void add_brief() noexcept;
+    void drop_brief() noexcept;
+    void keep_brief() noexcept;
 
     /// True when it could be given back now. Waits for a giving back that is under way.
-    [[nodiscard]] bool is_idle() const noexcept {
-        std::unique_lock lock{guard_};
-        if (!reclaiming::is_on()) changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
-        return uses_ == 0 && now_ != freeing;
-    }
+    [[nodiscard]] bool is_idle() const noexcept;
 
     /// As is_idle, when brief uses are over; then the caller alone has it until `freed`, and nobody else gives back
     /// until `refunded`. Not for who is giving back already.
-    [[nodiscard]] bool try_give() noexcept {
-        std::unique_lock lock{guard_};
-        changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
-        if (uses_ != 0) return false;
-        now_ = freeing;
-        return true;
-    }
+    [[nodiscard]] bool try_give() noexcept;
     /// From here on it may be used again.
     void freed() noexcept { go_on_to(refunding); }
     void refunded() noexcept { go_on_to(nobody_gives); }
@@ -79,13 +46,7 @@ public:
 private:
     enum step { nobody_gives, freeing, refunding };
 
-    void go_on_to(step next) noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            now_ = next;
-        }
-        changed_.notify_all();
-    }
+    void go_on_to(step next) noexcept;
 
     mutable std::mutex guard_;
     mutable std::condition_variable changed_;
@@ -95,3 +56,69 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void use_count::start() noexcept {
+    std::unique_lock lock{guard_};
+    bool const may_wait = !reclaiming::is_on();
+    changed_.wait(lock, [&] { return now_ == nobody_gives || (now_ == refunding && !may_wait); });
+    ++uses_;
+}
+
+CUOTA_INLINE void use_count::add() noexcept {
+    std::scoped_lock const lock{guard_};
+    ++uses_;
+}
+
+CUOTA_INLINE void use_count::drop() noexcept {
+    std::scoped_lock const lock{guard_};
+    --uses_;
+}
+
+CUOTA_INLINE void use_count::add_brief() noexcept {
+    std::scoped_lock const lock{guard_};
+    ++brief_;
+}
+
+CUOTA_INLINE void use_count::drop_brief() noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        --brief_;
+    }
+    changed_.notify_all();
+}
+
+CUOTA_INLINE void use_count::keep_brief() noexcept {
+    std::scoped_lock const lock{guard_};
+    --brief_;
+    ++uses_;
+}
+
+CUOTA_INLINE bool use_count::is_idle() const noexcept {
+    std::unique_lock lock{guard_};
+    if (!reclaiming::is_on()) changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
+    return uses_ == 0 && now_ != freeing;
+}
+
+CUOTA_INLINE bool use_count::try_give() noexcept {
+    std::unique_lock lock{guard_};
+    changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
+    if (uses_ != 0) return false;
+    now_ = freeing;
+    return true;
+}
+
+CUOTA_INLINE void use_count::go_on_to(step next) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        now_ = next;
+    }
+    changed_.notify_all();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/pressure.hpp>
 
@@ -53,50 +54,24 @@ public:
     /// under `held()`, and nothing is charged.
     /// Throws: cuda_error; misuse for a share outside 0 to 1.
     [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0,
-                                          std::chrono::nanoseconds good_for = std::chrono::milliseconds{10}) {
-        if (!(share >= 0.0 && share <= 1.0))
-            throw misuse{"budget::of_device: a share of " + std::to_string(share) +
-                         " is not between 0 and 1"};
-        std::size_t const total = where.memory().total;
-        std::size_t const most =
-            std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
-        budget made{"device " + std::to_string(where.ordinal()), most};
-        auto driver = std::make_unique<detail::device_limit>(where, most, keep_free, good_for);
-        made.node_->set_limit(driver->limit_now(*made.node_));
-        made.node_->set_outer_limit(std::move(driver));
-        return made;
-    }
+                                          std::chrono::nanoseconds good_for = std::chrono::milliseconds{10});
 
     /// For a budget of a device: takes what is in use there and not cuota's, as of now, for the CUDA context's and the
     /// libraries' share; later refusals tell it apart from what came after. Call it when they have started, and before
     /// other programs do. Returns the bytes. Throws: cuda_error; misuse for a budget that is of no device.
-    std::size_t learn_overhead() {
-        if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
-            return driver->learn_overhead();
-        throw misuse{"budget " + name() + ": learn_overhead is for a budget of a device"};
-    }
+    std::size_t learn_overhead();
 
     /// Takes bytes of the budget, here and at every ancestor. The tag names who asks, should it be refused; what is held
     /// has the names that reservations, pools and `budgeted` give it.
     /// Throws: budget_exceeded with the facts; nothing is charged then. May give back caches first.
-    void charge(std::size_t bytes, tag name = {}, place where = place::here()) {
-        detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
-    }
+    void charge(std::size_t bytes, tag name = {}, place where = place::here());
 
     /// As charge, but answers instead of throwing, at once and without reclaiming anything.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
 
     /// Gives back bytes that were charged here. More than is still charged here (what budgets inside it hold is
     /// theirs) is a misuse that goes to the error sink, and changes nothing.
-    void refund(std::size_t bytes, place where = place::here()) noexcept {
-        if (node_->try_refund(bytes)) [[likely]]
-            return;
-        report_failure_of([&] {
-            throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " +
-                             bytes_text(node_->charged_here()) + " of charges are left to refund",
-                         where};
-        });
-    }
+    void refund(std::size_t bytes, place where = place::here()) noexcept;
 
     /// Takes bytes now, to be spent through the reservation's own budget; the unused part returns with its scope.
     /// The tag names that budget, and in refusals what is not spent of it.
@@ -120,10 +95,7 @@ public:
     /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const { return node_->last_refusal(); }
     /// The one that it is inside of; nothing for a root.
-    [[nodiscard]] std::optional<budget> parent() const {
-        if (!node_->parent()) return std::nullopt;
-        return budget{node_->parent()};
-    }
+    [[nodiscard]] std::optional<budget> parent() const;
 
     /// Whether both are one account.
     friend bool operator==(budget const&, budget const&) noexcept = default;
@@ -147,34 +119,19 @@ namespace detail {
 /// What a reservation shares with the account: who holds what it has not spent.
 class prepayment final : public stakeholder {
 public:
-    prepayment(shared<ledger> from, label const& who)
-        : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))},
-          who_{who} {
-        node_->parent()->join(*this);
-    }
+    prepayment(shared<ledger> from, label const& who);
     ~prepayment() { end(); }
 
     /// Gives back what is not spent, now, though the account may be looking at this one just then.
-    void end() noexcept {
-        if (std::exchange(ended_, true)) return;
-        node_->parent()->leave(*this);
-        node_->settle();
-    }
+    void end() noexcept;
 
-    void fund(std::size_t bytes, place where) {
-        charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
-        charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
-    }
+    void fund(std::size_t bytes, place where);
     [[nodiscard]] shared<ledger> const& node() const noexcept { return node_; }
 
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
-    void holdings(std::vector<holding>& into) const override {
-        budget_facts const now = node_->now();
-        tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
-        if (now.free() != 0) into.push_back({name, who_.where, now.free()});
-    }
+    void holdings(std::vector<holding>& into) const override;
 
 private:
     shared<ledger> node_;
@@ -197,13 +154,7 @@ class reservation {
 public:
     reservation(reservation&&) noexcept = default;  ///< takes over what is reserved; budgets of it stay good
     /// Ends what it was, and takes over the other.
-    reservation& operator=(reservation&& other) noexcept {
-        if (this != &other) {
-            end();
-            state_ = std::move(other.state_);
-        }
-        return *this;
-    }
+    reservation& operator=(reservation&& other) noexcept;
     ~reservation() { end(); }
 
     /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
@@ -216,34 +167,126 @@ public:
     void grow(std::size_t more, place where = place::here()) { state().fund(more, where); }
 
     /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
-    void shrink(std::size_t less, place where = place::here()) {
-        budget const prepaid = as_budget();
-        if (!state().node()->try_unfund(less))
-            throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " +
-                             bytes_text(less) + ": " + bytes_text(prepaid.held()) + " of it are in use",
-                         where};
-    }
+    void shrink(std::size_t less, place where = place::here());
 
 private:
     friend class budget;
-    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who)
-        : state_{shared<detail::prepayment>::make(from, who)} {
-        state_->fund(bytes, who.where);
-    }
-    [[nodiscard]] detail::prepayment& state() const {
-        if (!state_) throw misuse{"a reservation was used after it was moved from"};
-        return *state_;
-    }
+    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who);
+    [[nodiscard]] detail::prepayment& state() const;
 
-    void end() noexcept {
-        if (state_) state_->end();
-    }
+    void end() noexcept;
 
     shared<detail::prepayment> state_;
 };
 
-inline reservation budget::reserve(std::size_t bytes, tag name, place where) {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
+                                      std::chrono::nanoseconds good_for) {
+    if (!(share >= 0.0 && share <= 1.0))
+        throw misuse{"budget::of_device: a share of " + std::to_string(share) + " is not between 0 and 1"};
+    std::size_t const total = where.memory().total;
+    std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
+    budget made{"device " + std::to_string(where.ordinal()), most};
+    auto driver = std::make_unique<detail::device_limit>(where, most, keep_free, good_for);
+    made.node_->set_limit(driver->limit_now(*made.node_));
+    made.node_->set_outer_limit(std::move(driver));
+    return made;
+}
+
+CUOTA_INLINE std::size_t budget::learn_overhead() {
+    if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
+        return driver->learn_overhead();
+    throw misuse{"budget " + name() + ": learn_overhead is for a budget of a device"};
+}
+
+CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
+    detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
+}
+
+CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
+    if (node_->try_refund(bytes)) [[likely]]
+        return;
+    report_failure_of([&] {
+        throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " +
+                         bytes_text(node_->charged_here()) + " of charges are left to refund",
+                     where};
+    });
+}
+
+CUOTA_INLINE std::optional<budget> budget::parent() const {
+    if (!node_->parent()) return std::nullopt;
+    return budget{node_->parent()};
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE prepayment::prepayment(shared<ledger> from, label const& who)
+    : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))}, who_{who} {
+    node_->parent()->join(*this);
+}
+
+CUOTA_INLINE void prepayment::end() noexcept {
+    if (std::exchange(ended_, true)) return;
+    node_->parent()->leave(*this);
+    node_->settle();
+}
+
+CUOTA_INLINE void prepayment::fund(std::size_t bytes, place where) {
+    charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
+    charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
+}
+
+CUOTA_INLINE void prepayment::holdings(std::vector<holding>& into) const {
+    budget_facts const now = node_->now();
+    tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
+    if (now.free() != 0) into.push_back({name, who_.where, now.free()});
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE reservation& reservation::operator=(reservation&& other) noexcept {
+    if (this != &other) {
+        end();
+        state_ = std::move(other.state_);
+    }
+    return *this;
+}
+
+CUOTA_INLINE void reservation::shrink(std::size_t less, place where) {
+    budget const prepaid = as_budget();
+    if (!state().node()->try_unfund(less))
+        throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " +
+                         bytes_text(less) + ": " + bytes_text(prepaid.held()) + " of it are in use",
+                     where};
+}
+
+CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who)
+    : state_{shared<detail::prepayment>::make(from, who)} {
+    state_->fund(bytes, who.where);
+}
+
+CUOTA_INLINE detail::prepayment& reservation::state() const {
+    if (!state_) throw misuse{"a reservation was used after it was moved from"};
+    return *state_;
+}
+
+CUOTA_INLINE void reservation::end() noexcept {
+    if (state_) state_->end();
+}
+
+CUOTA_INLINE reservation budget::reserve(std::size_t bytes, tag name, place where) {
     return reservation{node_, bytes, label{name, where}};
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/budget.hpp>
@@ -40,22 +41,16 @@ namespace cuota::inline v0 {
 class addresses_only {
 public:
     /// granule: what requests are rounded up to, as those of the source that it stands for.
-    explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here())
-        : state_{shared<state>::make(checked(granule, where))} {}
+    explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
 
     /// An address for every stream, as allocate_sync.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return allocate_sync(bytes, alignment, who);
-    }
+                                 label const& who = {});
     /// Nothing: an address is not given again.
     void deallocate(stream_ref, void*, std::size_t, std::size_t = default_alignment) noexcept {}
     /// An address that was never given before; null for zero bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        detail::check_alignment(alignment, who);
-        return bytes == 0 ? nullptr : state_->take(bytes, who);
-    }
+                                      label const& who = {});
     /// Nothing, likewise.
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
@@ -69,19 +64,8 @@ private:
     struct state final : ref_counted {
         explicit state(std::size_t g) noexcept : granule{g} {}
 
-        [[nodiscard]] void* take(std::size_t bytes, label const& who) {
-            std::size_t const step = granule < default_alignment ? default_alignment : granule;
-            std::size_t const size = round_up(bytes, step);
-            std::scoped_lock const lock{guard};
-            if (size > end - next) refuse(bytes, who);
-            return std::bit_cast<void*>(std::exchange(next, next + size));
-        }
-        [[noreturn]] void refuse(std::size_t bytes, label const& who) const {
-            refusal r = detail::driver_refusal(bytes, granule, who,
-                                               "a dry run has addresses for " + bytes_text(end - begin));
-            r.would_fit = round_down(end - next, granule);
-            throw out_of_memory{std::move(r)};
-        }
+        [[nodiscard]] void* take(std::size_t bytes, label const& who);
+        [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
 
         // The upper half of what 64 bits can say belongs to the system. Bit 55 set, since the bits above it are no
         // part of an address on some machines; the very last addresses are left out, so that no sum wraps.
@@ -93,10 +77,7 @@ private:
         std::uintptr_t next = begin;
     };
 
-    [[nodiscard]] static std::size_t checked(std::size_t granule, place where) {
-        if (is_power_of_two(granule)) return granule;
-        throw misuse{"a granule of " + bytes_text(granule) + " is no power of two", where};
-    }
+    [[nodiscard]] static std::size_t checked(std::size_t granule, place where);
 
     shared<state> state_;
 };
@@ -181,3 +162,44 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE addresses_only::addresses_only(std::size_t granule, place where)
+    : state_{shared<state>::make(checked(granule, where))} {}
+
+CUOTA_INLINE void* addresses_only::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
+                                            label const& who) {
+    return allocate_sync(bytes, alignment, who);
+}
+
+CUOTA_INLINE void* addresses_only::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    detail::check_alignment(alignment, who);
+    return bytes == 0 ? nullptr : state_->take(bytes, who);
+}
+
+CUOTA_INLINE void* addresses_only::state::take(std::size_t bytes, label const& who) {
+    std::size_t const step = granule < default_alignment ? default_alignment : granule;
+    std::size_t const size = round_up(bytes, step);
+    std::scoped_lock const lock{guard};
+    if (size > end - next) refuse(bytes, who);
+    return std::bit_cast<void*>(std::exchange(next, next + size));
+}
+
+CUOTA_INLINE void addresses_only::state::refuse(std::size_t bytes, label const& who) const {
+    refusal r =
+        detail::driver_refusal(bytes, granule, who, "a dry run has addresses for " + bytes_text(end - begin));
+    r.would_fit = round_down(end - next, granule);
+    throw out_of_memory{std::move(r)};
+}
+
+CUOTA_INLINE std::size_t addresses_only::checked(std::size_t granule, place where) {
+    if (is_power_of_two(granule)) return granule;
+    throw misuse{"a granule of " + bytes_text(granule) + " is no power of two", where};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

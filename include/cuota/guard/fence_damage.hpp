@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/survivors.hpp>
@@ -31,17 +32,7 @@ struct fence_damage {
     bool was_given_back = false;         ///< seen when the block was given back; else it is still alive
 
     /// "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
-    [[nodiscard]] std::string text() const {
-        std::string text = detail::survivors::line_of(name, where, bytes) + ": " + count_text(count) +
-                           (count == 1 ? " byte" : " bytes") + " written " +
-                           (offset < 0 ? "in front of its begin" : "behind its end") + ", from offset " +
-                           std::to_string(offset) + ':';
-        for (unsigned char const byte : found) {
-            constexpr char const* digits = "0123456789abcdef";
-            text += {' ', digits[byte >> 4], digits[byte & 15]};
-        }
-        return was_given_back ? text + " (seen when it was given back)" : text;
-    }
+    [[nodiscard]] std::string text() const;
 };
 
 /// Somebody wrote beyond a block. The message names the blocks; `damage()` is the same as data.
@@ -49,23 +40,48 @@ struct fence_damage {
 class fence_broken : public misuse {
 public:
     /// title: of the resource; found: one or more. Throws: std::bad_alloc.
-    fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {})
-        : misuse{title + ": " + text_of(found), where},
-          found_{std::make_shared<std::vector<fence_damage> const>(std::move(found))} {}
+    fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {});
 
     /// One for each block, as they were found.
     [[nodiscard]] std::vector<fence_damage> const& damage() const noexcept { return *found_; }
 
 private:
-    static std::string text_of(std::vector<fence_damage> const& found) {
-        constexpr std::size_t shown = 4;
-        std::string text;
-        for (std::size_t i = 0; i != std::min(found.size(), shown); ++i)
-            text += (i == 0 ? "" : "; ") + found[i].text();
-        if (found.size() > shown) text += "; and " + count_text(found.size() - shown) + " more blocks";
-        return text;
-    }
+    static std::string text_of(std::vector<fence_damage> const& found);
     std::shared_ptr<std::vector<fence_damage> const> found_;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string fence_damage::text() const {
+    std::string text = detail::survivors::line_of(name, where, bytes) + ": " + count_text(count) +
+                       (count == 1 ? " byte" : " bytes") + " written " +
+                       (offset < 0 ? "in front of its begin" : "behind its end") + ", from offset " +
+                       std::to_string(offset) + ':';
+    for (unsigned char const byte : found) {
+        constexpr char const* digits = "0123456789abcdef";
+        text += {' ', digits[byte >> 4], digits[byte & 15]};
+    }
+    return was_given_back ? text + " (seen when it was given back)" : text;
+}
+
+CUOTA_INLINE fence_broken::fence_broken(std::string const& title, std::vector<fence_damage> found,
+                                        place where)
+    : misuse{title + ": " + text_of(found), where},
+      found_{std::make_shared<std::vector<fence_damage> const>(std::move(found))} {}
+
+CUOTA_INLINE std::string fence_broken::text_of(std::vector<fence_damage> const& found) {
+    constexpr std::size_t shown = 4;
+    std::string text;
+    for (std::size_t i = 0; i != std::min(found.size(), shown); ++i)
+        text += (i == 0 ? "" : "; ") + found[i].text();
+    if (found.size() > shown) text += "; and " + count_text(found.size() - shown) + " more blocks";
+    return text;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -84,16 +84,10 @@ public:
     static constexpr unsigned char fresh = 0xCD;     // in a block that nobody has written to
     static constexpr unsigned char stale = 0xDD;     // in what was given back
 
-    fence_keeper(fence_options wanted, bool is_for_host, place where)
-        : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
-        if (wanted.zone == 0) throw misuse{live_.title() + ": a fence has one byte or more", where};
-    }
+    fence_keeper(fence_options wanted, bool is_for_host, place where);
     fence_keeper(fence_keeper const&) = delete;
     fence_keeper& operator=(fence_keeper const&) = delete;
-    ~fence_keeper() {
-        report_failure_of([this] { throw_if_any(collect(true), {}); });
-        for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
-    }
+    ~fence_keeper();
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
@@ -103,9 +97,7 @@ public:
         lease(fence_keeper& of, fence& f) noexcept : of_{of}, fence_{&f} {}
         lease(lease const&) = delete;
         lease& operator=(lease const&) = delete;
-        ~lease() {
-            if (fence_) of_.recycle(*fence_);
-        }
+        ~lease();
         [[nodiscard]] fence* operator->() const noexcept { return fence_; }
         [[nodiscard]] fence& operator*() const noexcept { return *fence_; }
         fence* keep() noexcept { return std::exchange(fence_, nullptr); }
@@ -117,132 +109,27 @@ public:
 
     /// Measured out for a block. total is 0 when that is more than can be said. Throws: std::bad_alloc; out_of_memory,
     /// cuda_error of pinned memory.
-    lease acquire(std::size_t bytes, std::size_t alignment, label const& who) {
-        fence& f = take_free();
-        f.bytes = bytes;
-        f.alignment = alignment;
-        f.name = who.name;
-        f.where = who.where;
-        auto const front = checked_round_up(wanted_.zone, alignment);
-        auto const block = checked_add(bytes, wanted_.zone);
-        f.front = front.value_or(0);
-        f.total = front && block ? checked_add(*front, *block).value_or(0) : 0;
-        return {*this, f};
-    }
+    lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
 
     /// Puts up the fences in what upstream gave. Throws: cuda_error; nothing is enqueued any more then that is not over.
-    void put_up(fence& f, call_order const& order, void* base) {
-        f.at = static_cast<unsigned char*>(base) + f.front;
-        std::size_t const zone = wanted_.zone;
-        on_stream_of(order, f.at, [&](stream_ref s) {
-            rt::fill_bytes(f.at - zone, standing, zone, s, f.where);
-            rt::fill_bytes(f.at + f.bytes, standing, zone, s, f.where);
-            if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
-            f.home = s.device();
-            f.done.emplace(s);
-            if (is_for_host_) s.synchronize();  // whoever writes to it on the host must come after
-        });
-    }
+    void put_up(fence& f, call_order const& order, void* base);
 
     /// Looks at the fences of a block that is no longer in live(), in order; what is found is told later, by collect. What
     /// cannot be looked at is reported.
-    void take_down(fence& f, call_order const& order) noexcept {
-        bool const is_seen = report_failure_of([&] {
-            on_stream_of(order, f.at, [&](stream_ref s) {
-                if (s.is_capturing())
-                    throw misuse{live_.title() +
-                                     ": given back into a capture, so its fences were not looked at: " +
-                                     survivors::line_of(f.name, {}, f.bytes),
-                                 f.where};
-                at_home(f, s, [&](stream_ref own) {
-                    look_at(f, own);
-                    f.done->record(own);
-                    if (!wanted_.poison) return;
-                    report_failure_of([&] {
-                        rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
-                    });
-                });
-            });
-        });
-        if (!is_seen) return recycle(f);
-        std::scoped_lock const lock{guard_};
-        f.next = nullptr;
-        (last_pending_ ? last_pending_->next : first_pending_) = &f;
-        last_pending_ = &f;
-    }
+    void take_down(fence& f, call_order const& order) noexcept;
 
     /// Reports what is known by now of blocks that were given back.
-    void report_known() noexcept {
-        report_failure_of([this] { throw_if_any(collect(false), {}); });
-    }
+    void report_known() noexcept;
 
     /// Looks at all that are alive, or at the one at p, after the work that is in s, and waits; and for all that were given
     /// back. Throws: fence_broken; misuse when there is none at p; cuda_error, std::bad_alloc.
-    void verify(stream_ref s, void const* p, place where) {
-        std::vector<fence_damage> found = collect(true);
-        bool is_known = p == nullptr;
-        auto const look_at_all = [&] {
-            auto const each = [&](auto action) {
-                live_.for_each([&](live_record const& r) {
-                    if (!p || r.at == p) action(*static_cast<fence*>(r.extra));
-                });
-            };
-            try {
-                std::vector<fence const*> here;  // on the stream's device
-                device const on = s.device();
-                each([&](fence& f) {
-                    is_known = true;
-                    if (f.home == on) here.push_back(&f);
-                    else at_home(f, s, [&](stream_ref own) { look_at(f, own); });
-                });
-                for (std::span<fence const* const> rest = here; !rest.empty();) {
-                    std::size_t const next = std::min(rest.size(), copy_fences::most);
-                    look(rest.first(next), s);
-                    rest = rest.subspan(next);
-                }
-                s.synchronize();
-            } catch (...) {
-                rt::drain(s);
-                throw;
-            }
-            each([&](fence& f) { add_damage(f, false, found); });
-        };
-        try {
-            live_.at_rest(look_at_all);
-        } catch (...) {  // as in collect
-            if (found.empty()) throw;
-        }
-        throw_if_any(std::move(found), where);
-        if (!is_known) throw misuse{live_.title() + ": there is no block to look at at that address", where};
-    }
+    void verify(stream_ref s, void const* p, place where);
 
 private:
-    void look_at(fence const& f, stream_ref s) const {
-        fence const* const one[] = {&f};
-        look(one, s);
-    }
+    void look_at(fence const& f, stream_ref s) const;
     // At some of the stream's device, as many as go together. Not before they stand: s may be another stream than those
     // they were put up in.
-    void look(std::span<fence const* const> some, stream_ref s) const {
-        std::size_t const zone = wanted_.zone;
-        for (fence const* const f : some) s.wait(*f->done);
-        if (is_for_host_ || !rt::can_run<copy_fences>()) {
-            for (fence const* const f : some) {
-                rt::copy_anywhere(f->seen, f->at - zone, zone, s, f->where);
-                rt::copy_anywhere(f->seen + zone, f->at + f->bytes, zone, s, f->where);
-            }
-            return;
-        }
-        copy_fences all{zone, {}};
-        std::optional<rt::borrowed_range> read[2 * copy_fences::most];
-        for (std::size_t i = 0; i != some.size(); ++i) {
-            fence const& f = *some[i];
-            all.of[i] = {f.at - zone, f.at + f.bytes, f.seen};
-            read[2 * i].emplace(s, all.of[i].front, zone, false);
-            read[2 * i + 1].emplace(s, all.of[i].behind, zone, false);
-        }
-        for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front()->where);
-    }
+    void look(std::span<fence const* const> some, stream_ref s) const;
 
     // act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.
     template <class F>
@@ -289,73 +176,15 @@ private:
     }
 
     /// The damage of blocks that were given back and whose look is over, or, if it waits, of all of them.
-    [[nodiscard]] std::vector<fence_damage> collect(bool waits) {
-        std::vector<fence_damage> found;
-        std::scoped_lock const lock{guard_};
-        try {
-            while (fence* const f = first_pending_) {
-                if (waits) f->done->synchronize();
-                else if (!f->done->is_done()) break;
-                add_damage(*f, true, found);
-                first_pending_ = f->next;
-                if (!first_pending_) last_pending_ = nullptr;
-                f->next = std::exchange(free_, f);
-            }
-        } catch (...) {  // what fails does so again; what was found is told but once
-            if (found.empty()) throw;
-        }
-        return found;
-    }
-    void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const {
-        unsigned char const* const begin = f.seen;
-        unsigned char const* const end = begin + 2 * wanted_.zone;
-        auto const is_damage = [](unsigned char byte) { return byte != standing; };
-        unsigned char const* const first = std::find_if(begin, end, is_damage);
-        if (first == end) return;
-        auto const index = static_cast<std::size_t>(first - begin);
-        std::size_t const zone = wanted_.zone;
-        bool const is_behind = index >= zone;
-        unsigned char const* const fence_end = is_behind ? end : begin + zone;
-        fence_damage d{f.name, f.where, f.at, f.bytes, 0, 0, {}, was_given_back};
-        d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - zone) : index) -
-                   (is_behind ? 0 : static_cast<std::ptrdiff_t>(zone));
-        d.count = static_cast<std::size_t>(std::count_if(first, end, is_damage));
-        d.found.assign(first, first + std::min<std::ptrdiff_t>(16, fence_end - first));
-        to.push_back(std::move(d));
-    }
-    void throw_if_any(std::vector<fence_damage> found, place where) const {
-        if (!found.empty()) throw fence_broken{live_.title(), std::move(found), where};
-    }
+    [[nodiscard]] std::vector<fence_damage> collect(bool waits);
+    void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
+    void throw_if_any(std::vector<fence_damage> found, place where) const;
 
-    [[nodiscard]] std::size_t per_page() const noexcept {
-        return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.zone, 1, 64);
-    }
-    [[nodiscard]] std::size_t page_bytes() const {
-        return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.zone});
-    }
-    [[nodiscard]] fence& take_free() {
-        std::scoped_lock const lock{guard_};
-        if (!free_) add_page();
-        return *std::exchange(free_, free_->next);
-    }
-    void add_page() {
-        std::size_t const count = per_page();
-        fences_.reserve(fences_.size() + 1);
-        pages_.reserve(pages_.size() + 1);
-        auto more = std::make_unique<fence[]>(count);
-        auto* const page =
-            static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
-        pages_.push_back(page);
-        for (std::size_t i = 0; i != count; ++i) {
-            more[i].seen = page + 2 * wanted_.zone * i;
-            more[i].next = std::exchange(free_, &more[i]);
-        }
-        fences_.push_back(std::move(more));
-    }
-    void recycle(fence& f) noexcept {
-        std::scoped_lock const lock{guard_};
-        f.next = std::exchange(free_, &f);
-    }
+    [[nodiscard]] std::size_t per_page() const noexcept;
+    [[nodiscard]] std::size_t page_bytes() const;
+    [[nodiscard]] fence& take_free();
+    void add_page();
+    void recycle(fence& f) noexcept;
 
     fence_options const wanted_;
     bool const is_for_host_;
@@ -371,3 +200,219 @@ private:
 }  // namespace detail
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
+    : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
+    if (wanted.zone == 0) throw misuse{live_.title() + ": a fence has one byte or more", where};
+}
+
+CUOTA_INLINE fence_keeper::~fence_keeper() {
+    report_failure_of([this] { throw_if_any(collect(true), {}); });
+    for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
+}
+
+CUOTA_INLINE fence_keeper::lease::~lease() {
+    if (fence_) of_.recycle(*fence_);
+}
+
+CUOTA_INLINE auto fence_keeper::acquire(std::size_t bytes, std::size_t alignment, label const& who) -> lease {
+    fence& f = take_free();
+    f.bytes = bytes;
+    f.alignment = alignment;
+    f.name = who.name;
+    f.where = who.where;
+    auto const front = checked_round_up(wanted_.zone, alignment);
+    auto const block = checked_add(bytes, wanted_.zone);
+    f.front = front.value_or(0);
+    f.total = front && block ? checked_add(*front, *block).value_or(0) : 0;
+    return {*this, f};
+}
+
+CUOTA_INLINE void fence_keeper::put_up(fence& f, call_order const& order, void* base) {
+    f.at = static_cast<unsigned char*>(base) + f.front;
+    std::size_t const zone = wanted_.zone;
+    on_stream_of(order, f.at, [&](stream_ref s) {
+        rt::fill_bytes(f.at - zone, standing, zone, s, f.where);
+        rt::fill_bytes(f.at + f.bytes, standing, zone, s, f.where);
+        if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
+        f.home = s.device();
+        f.done.emplace(s);
+        if (is_for_host_) s.synchronize();  // whoever writes to it on the host must come after
+    });
+}
+
+CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noexcept {
+    bool const is_seen = report_failure_of([&] {
+        on_stream_of(order, f.at, [&](stream_ref s) {
+            if (s.is_capturing())
+                throw misuse{live_.title() +
+                                 ": given back into a capture, so its fences were not looked at: " +
+                                 survivors::line_of(f.name, {}, f.bytes),
+                             f.where};
+            at_home(f, s, [&](stream_ref own) {
+                look_at(f, own);
+                f.done->record(own);
+                if (!wanted_.poison) return;
+                report_failure_of([&] {
+                    rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
+                });
+            });
+        });
+    });
+    if (!is_seen) return recycle(f);
+    std::scoped_lock const lock{guard_};
+    f.next = nullptr;
+    (last_pending_ ? last_pending_->next : first_pending_) = &f;
+    last_pending_ = &f;
+}
+
+CUOTA_INLINE void fence_keeper::report_known() noexcept {
+    report_failure_of([this] { throw_if_any(collect(false), {}); });
+}
+
+CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where) {
+    std::vector<fence_damage> found = collect(true);
+    bool is_known = p == nullptr;
+    auto const look_at_all = [&] {
+        auto const each = [&](auto action) {
+            live_.for_each([&](live_record const& r) {
+                if (!p || r.at == p) action(*static_cast<fence*>(r.extra));
+            });
+        };
+        try {
+            std::vector<fence const*> here;  // on the stream's device
+            device const on = s.device();
+            each([&](fence& f) {
+                is_known = true;
+                if (f.home == on) here.push_back(&f);
+                else at_home(f, s, [&](stream_ref own) { look_at(f, own); });
+            });
+            for (std::span<fence const* const> rest = here; !rest.empty();) {
+                std::size_t const next = std::min(rest.size(), copy_fences::most);
+                look(rest.first(next), s);
+                rest = rest.subspan(next);
+            }
+            s.synchronize();
+        } catch (...) {
+            rt::drain(s);
+            throw;
+        }
+        each([&](fence& f) { add_damage(f, false, found); });
+    };
+    try {
+        live_.at_rest(look_at_all);
+    } catch (...) {  // as in collect
+        if (found.empty()) throw;
+    }
+    throw_if_any(std::move(found), where);
+    if (!is_known) throw misuse{live_.title() + ": there is no block to look at at that address", where};
+}
+
+CUOTA_INLINE void fence_keeper::look_at(fence const& f, stream_ref s) const {
+    fence const* const one[] = {&f};
+    look(one, s);
+}
+
+CUOTA_INLINE void fence_keeper::look(std::span<fence const* const> some, stream_ref s) const {
+    std::size_t const zone = wanted_.zone;
+    for (fence const* const f : some) s.wait(*f->done);
+    if (is_for_host_ || !rt::can_run<copy_fences>()) {
+        for (fence const* const f : some) {
+            rt::copy_anywhere(f->seen, f->at - zone, zone, s, f->where);
+            rt::copy_anywhere(f->seen + zone, f->at + f->bytes, zone, s, f->where);
+        }
+        return;
+    }
+    copy_fences all{zone, {}};
+    std::optional<rt::borrowed_range> read[2 * copy_fences::most];
+    for (std::size_t i = 0; i != some.size(); ++i) {
+        fence const& f = *some[i];
+        all.of[i] = {f.at - zone, f.at + f.bytes, f.seen};
+        read[2 * i].emplace(s, all.of[i].front, zone, false);
+        read[2 * i + 1].emplace(s, all.of[i].behind, zone, false);
+    }
+    for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front()->where);
+}
+
+CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
+    std::vector<fence_damage> found;
+    std::scoped_lock const lock{guard_};
+    try {
+        while (fence* const f = first_pending_) {
+            if (waits) f->done->synchronize();
+            else if (!f->done->is_done()) break;
+            add_damage(*f, true, found);
+            first_pending_ = f->next;
+            if (!first_pending_) last_pending_ = nullptr;
+            f->next = std::exchange(free_, f);
+        }
+    } catch (...) {  // what fails does so again; what was found is told but once
+        if (found.empty()) throw;
+    }
+    return found;
+}
+
+CUOTA_INLINE void fence_keeper::add_damage(fence const& f, bool was_given_back,
+                                           std::vector<fence_damage>& to) const {
+    unsigned char const* const begin = f.seen;
+    unsigned char const* const end = begin + 2 * wanted_.zone;
+    auto const is_damage = [](unsigned char byte) { return byte != standing; };
+    unsigned char const* const first = std::find_if(begin, end, is_damage);
+    if (first == end) return;
+    auto const index = static_cast<std::size_t>(first - begin);
+    std::size_t const zone = wanted_.zone;
+    bool const is_behind = index >= zone;
+    unsigned char const* const fence_end = is_behind ? end : begin + zone;
+    fence_damage d{f.name, f.where, f.at, f.bytes, 0, 0, {}, was_given_back};
+    d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - zone) : index) -
+               (is_behind ? 0 : static_cast<std::ptrdiff_t>(zone));
+    d.count = static_cast<std::size_t>(std::count_if(first, end, is_damage));
+    d.found.assign(first, first + std::min<std::ptrdiff_t>(16, fence_end - first));
+    to.push_back(std::move(d));
+}
+
+CUOTA_INLINE void fence_keeper::throw_if_any(std::vector<fence_damage> found, place where) const {
+    if (!found.empty()) throw fence_broken{live_.title(), std::move(found), where};
+}
+
+CUOTA_INLINE std::size_t fence_keeper::per_page() const noexcept {
+    return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.zone, 1, 64);
+}
+
+CUOTA_INLINE std::size_t fence_keeper::page_bytes() const {
+    return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.zone});
+}
+
+CUOTA_INLINE fence& fence_keeper::take_free() {
+    std::scoped_lock const lock{guard_};
+    if (!free_) add_page();
+    return *std::exchange(free_, free_->next);
+}
+
+CUOTA_INLINE void fence_keeper::add_page() {
+    std::size_t const count = per_page();
+    fences_.reserve(fences_.size() + 1);
+    pages_.reserve(pages_.size() + 1);
+    auto more = std::make_unique<fence[]>(count);
+    auto* const page =
+        static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
+    pages_.push_back(page);
+    for (std::size_t i = 0; i != count; ++i) {
+        more[i].seen = page + 2 * wanted_.zone * i;
+        more[i].next = std::exchange(free_, &more[i]);
+    }
+    fences_.push_back(std::move(more));
+}
+
+CUOTA_INLINE void fence_keeper::recycle(fence& f) noexcept {
+    std::scoped_lock const lock{guard_};
+    f.next = std::exchange(free_, &f);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

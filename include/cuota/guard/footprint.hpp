@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
@@ -74,25 +75,14 @@ public:
         place where{};                  ///< the call that added it
 
         /// What it takes. Bytes; `unlimited`: more than can be said.
-        [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept {
-            return total(batch, std::max(granule, std::size_t{1}));
-        }
+        [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
         /// As bytes, without the rounding.
         [[nodiscard]] std::size_t asked(std::size_t batch) const noexcept { return total(batch, 1); }
         /// Whether a larger batch makes it larger.
-        [[nodiscard]] bool grows() const noexcept {
-            return per_sample && count != 0 && unit_bytes != 0 && copies != 0;
-        }
+        [[nodiscard]] bool grows() const noexcept;
 
     private:
-        [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept {
-            if (copies == 0 || unit_bytes == 0) return 0;
-            auto bytes = checked_mul(count, per_sample ? batch : 1);
-            if (bytes) bytes = checked_mul(*bytes, unit_bytes);
-            if (bytes) bytes = checked_round_up(*bytes, rounding);
-            if (bytes) bytes = checked_mul(*bytes, copies);
-            return bytes.value_or(unlimited);
-        }
+        [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
     };
 
     /// Of parts that come straight from the device.
@@ -100,11 +90,7 @@ public:
     /// Of parts that come from this source.
     explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
     /// Of parts that are rounded up to a multiple of `granule`. Throws: misuse when that is no power of two.
-    [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here()) {
-        footprint plan;
-        plan.granule_ = checked(granule, where);
-        return plan;
-    }
+    [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here());
 
     /// `times` allocations of `count` elements.
     template <class T>
@@ -118,35 +104,19 @@ public:
         return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
     }
     /// Any part, for element sizes known when it runs. Throws: misuse for a granule that is no power of two.
-    footprint& add(part p) {
-        p.granule = p.granule == 0 ? granule_ : checked(p.granule, p.where);
-        parts_.push_back(p);
-        return *this;
-    }
+    footprint& add(part p);
     /// All parts of another plan, each with its own granule.
-    footprint& add(footprint const& other) {
-        std::vector<part> parts = other.parts_;
-        parts_.insert(parts_.end(), parts.begin(), parts.end());
-        return *this;
-    }
+    footprint& add(footprint const& other);
 
     /// In the order in which they were added, each with its granule. Until parts are added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Whether a larger batch takes more.
-    [[nodiscard]] bool grows() const noexcept {
-        for (part const& p : parts_)
-            if (p.grows()) return true;
-        return false;
-    }
+    [[nodiscard]] bool grows() const noexcept;
 
     /// What it takes at a batch; 0 samples leave the fixed parts. `unlimited`: more than can be said.
-    [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept {
-        return sum([&](part const& p) { return p.bytes(batch); });
-    }
+    [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
     /// Whether the budget and all its ancestors have the room now, without what caches could give back.
-    [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept {
-        return fits_in(b.room(), bytes(batch));
-    }
+    [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept;
 
     /// Throws budget_exceeded, with the parts and the largest batch that fits as its cause, when `fits` is false.
     /// Charges nothing and asks no cache: what it found may be gone when the plan runs. `reserve` holds it.
@@ -154,55 +124,28 @@ public:
 
     /// Takes the plan's bytes of the budget; caches are asked for what is missing, as for any charge.
     /// Throws: budget_exceeded; nothing is charged then.
-    [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const {
-        std::size_t const cost = bytes(batch);
-        if (cost == unlimited) check(b, batch, where);  // a budget without a limit would count it
-        return b.reserve(cost, "plan", where);
-    }
+    [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const;
 
     /// The same for a plan that does not depend on the batch. Throws: misuse when it does.
     [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
     /// Likewise: whether the room is there now.
-    [[nodiscard]] bool fits(budget const& b, place where = place::here()) const {
-        return fits(b, no_batch(where));
-    }
+    [[nodiscard]] bool fits(budget const& b, place where = place::here()) const;
     /// Likewise. Throws: budget_exceeded; misuse when it depends on the batch.
     void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
     /// Likewise. Throws: budget_exceeded, and nothing is charged; misuse when it depends on the batch.
-    [[nodiscard]] reservation reserve(budget b, place where = place::here()) const {
-        return reserve(std::move(b), no_batch(where), where);
-    }
+    [[nodiscard]] reservation reserve(budget b, place where = place::here()) const;
 
     /// The largest batch that the budget and all its ancestors have room for now.
-    [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept {
-        return largest_batch_in(b.room());
-    }
+    [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept;
     /// The largest batch that fits into `room` bytes.
-    [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept {
-        if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
-        if (!grows()) return {unlimited, bytes(0), unlimited, room};
-        // More samples never take less, and no room holds `unlimited` of them: each is a byte at least.
-        std::size_t fitting = 0;
-        std::size_t too_large = unlimited;
-        while (too_large - fitting > 1) {
-            std::size_t const middle = fitting + (too_large - fitting) / 2;
-            (fits_in(room, bytes(middle)) ? fitting : too_large) = middle;
-        }
-        return {fitting, bytes(fitting), bytes(too_large), room};
-    }
+    [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept;
 
     /// The parts on one screen, the largest first, each with its bytes and its share. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:
-    [[nodiscard]] static bool fits_in(std::size_t room, std::size_t bytes) noexcept {
-        return bytes != unlimited && bytes <= room;
-    }
-    [[nodiscard]] static std::size_t checked(std::size_t granule, place where) {
-        if (is_power_of_two(granule)) return granule;
-        throw misuse{"a footprint cannot round to " + bytes_text(granule) + ": a granule is a power of two",
-                     where};
-    }
+    [[nodiscard]] static bool fits_in(std::size_t room, std::size_t bytes) noexcept;
+    [[nodiscard]] static std::size_t checked(std::size_t granule, place where);
     template <class Bytes>
     [[nodiscard]] std::size_t sum(Bytes bytes_of) const noexcept {
         std::optional<std::size_t> total = 0;
@@ -210,27 +153,11 @@ private:
             if (total) total = checked_add(*total, bytes_of(p));
         return total.value_or(unlimited);
     }
-    [[nodiscard]] std::size_t no_batch(place where) const {
-        if (grows()) throw misuse{"a footprint grows with the batch, and no batch was named", where};
-        return 0;
-    }
+    [[nodiscard]] std::size_t no_batch(place where) const;
     // What every sum of parts is a multiple of: room rounded down to it holds as much.
-    [[nodiscard]] std::size_t smallest_granule() const noexcept {
-        std::size_t least = parts_.empty() ? granule_ : parts_.front().granule;
-        for (part const& p : parts_) least = std::min(least, p.granule);
-        return least;
-    }
+    [[nodiscard]] std::size_t smallest_granule() const noexcept;
     // The `most` largest, the largest first; of equal ones the earlier.
-    [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const {
-        std::vector<part> found;
-        for (part const& p : parts_) {
-            found.push_back(p);
-            for (std::size_t i = found.size() - 1; i != 0 && found[i - 1].bytes(batch) < p.bytes(batch); --i)
-                std::swap(found[i - 1], found[i]);
-            if (found.size() > most) found.pop_back();
-        }
-        return found;
-    }
+    [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
     [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
 
     std::vector<part> parts_;
@@ -239,33 +166,165 @@ private:
 
 namespace detail {
 
-[[nodiscard]] inline std::string planned_text(std::size_t bytes) {
-    return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
-}
+[[nodiscard]] std::string planned_text(std::size_t bytes);
 
 [[nodiscard]] inline std::string tag_text(tag name) { return name.is_empty() ? "untagged" : name.text(); }
 
 /// "2 x 1'000'000 floats per sample"
-[[nodiscard]] inline std::string shape_text(footprint::part const& p) {
+[[nodiscard]] std::string shape_text(footprint::part const& p);
+
+[[nodiscard]] std::string rest_text(char const* joint, std::size_t parts);
+
+[[nodiscard]] std::string share_text(std::size_t part, std::size_t total);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t footprint::part::bytes(std::size_t batch) const noexcept {
+    return total(batch, std::max(granule, std::size_t{1}));
+}
+
+CUOTA_INLINE bool footprint::part::grows() const noexcept {
+    return per_sample && count != 0 && unit_bytes != 0 && copies != 0;
+}
+
+CUOTA_INLINE std::size_t footprint::part::total(std::size_t batch, std::size_t rounding) const noexcept {
+    if (copies == 0 || unit_bytes == 0) return 0;
+    auto bytes = checked_mul(count, per_sample ? batch : 1);
+    if (bytes) bytes = checked_mul(*bytes, unit_bytes);
+    if (bytes) bytes = checked_round_up(*bytes, rounding);
+    if (bytes) bytes = checked_mul(*bytes, copies);
+    return bytes.value_or(unlimited);
+}
+
+CUOTA_INLINE footprint footprint::with_granule(std::size_t granule, place where) {
+    footprint plan;
+    plan.granule_ = checked(granule, where);
+    return plan;
+}
+
+CUOTA_INLINE footprint& footprint::add(part p) {
+    p.granule = p.granule == 0 ? granule_ : checked(p.granule, p.where);
+    parts_.push_back(p);
+    return *this;
+}
+
+CUOTA_INLINE footprint& footprint::add(footprint const& other) {
+    std::vector<part> parts = other.parts_;
+    parts_.insert(parts_.end(), parts.begin(), parts.end());
+    return *this;
+}
+
+CUOTA_INLINE bool footprint::grows() const noexcept {
+    for (part const& p : parts_)
+        if (p.grows()) return true;
+    return false;
+}
+
+CUOTA_INLINE std::size_t footprint::bytes(std::size_t batch) const noexcept {
+    return sum([&](part const& p) { return p.bytes(batch); });
+}
+
+CUOTA_INLINE bool footprint::fits(budget const& b, std::size_t batch) const noexcept {
+    return fits_in(b.room(), bytes(batch));
+}
+
+CUOTA_INLINE reservation footprint::reserve(budget b, std::size_t batch, place where) const {
+    std::size_t const cost = bytes(batch);
+    if (cost == unlimited) check(b, batch, where);  // a budget without a limit would count it
+    return b.reserve(cost, "plan", where);
+}
+
+CUOTA_INLINE bool footprint::fits(budget const& b, place where) const { return fits(b, no_batch(where)); }
+
+CUOTA_INLINE reservation footprint::reserve(budget b, place where) const {
+    return reserve(std::move(b), no_batch(where), where);
+}
+
+CUOTA_INLINE batch_fit footprint::largest_batch(budget const& b) const noexcept {
+    return largest_batch_in(b.room());
+}
+
+CUOTA_INLINE batch_fit footprint::largest_batch_in(std::size_t room) const noexcept {
+    if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
+    if (!grows()) return {unlimited, bytes(0), unlimited, room};
+    // More samples never take less, and no room holds `unlimited` of them: each is a byte at least.
+    std::size_t fitting = 0;
+    std::size_t too_large = unlimited;
+    while (too_large - fitting > 1) {
+        std::size_t const middle = fitting + (too_large - fitting) / 2;
+        (fits_in(room, bytes(middle)) ? fitting : too_large) = middle;
+    }
+    return {fitting, bytes(fitting), bytes(too_large), room};
+}
+
+CUOTA_INLINE bool footprint::fits_in(std::size_t room, std::size_t bytes) noexcept {
+    return bytes != unlimited && bytes <= room;
+}
+
+CUOTA_INLINE std::size_t footprint::checked(std::size_t granule, place where) {
+    if (is_power_of_two(granule)) return granule;
+    throw misuse{"a footprint cannot round to " + bytes_text(granule) + ": a granule is a power of two",
+                 where};
+}
+
+CUOTA_INLINE std::size_t footprint::no_batch(place where) const {
+    if (grows()) throw misuse{"a footprint grows with the batch, and no batch was named", where};
+    return 0;
+}
+
+CUOTA_INLINE std::size_t footprint::smallest_granule() const noexcept {
+    std::size_t least = parts_.empty() ? granule_ : parts_.front().granule;
+    for (part const& p : parts_) least = std::min(least, p.granule);
+    return least;
+}
+
+CUOTA_INLINE auto footprint::largest(std::size_t most, std::size_t batch) const -> std::vector<part> {
+    std::vector<part> found;
+    for (part const& p : parts_) {
+        found.push_back(p);
+        for (std::size_t i = found.size() - 1; i != 0 && found[i - 1].bytes(batch) < p.bytes(batch); --i)
+            std::swap(found[i - 1], found[i]);
+        if (found.size() > most) found.pop_back();
+    }
+    return found;
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string planned_text(std::size_t bytes) {
+    return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
+}
+
+CUOTA_INLINE std::string shape_text(footprint::part const& p) {
     return (p.copies == 1 ? "" : count_text(p.copies) + " x ") + count_text(p.count) + ' ' + p.unit +
            (std::string_view{p.unit} == "elements" ? " of " + bytes_text(p.unit_bytes) : "") +
            (p.per_sample ? " per sample" : "");
 }
 
-[[nodiscard]] inline std::string rest_text(char const* joint, std::size_t parts) {
+CUOTA_INLINE std::string rest_text(char const* joint, std::size_t parts) {
     return parts == 0 ? "" : joint + count_text(parts) + " more";
 }
 
-[[nodiscard]] inline std::string share_text(std::size_t part, std::size_t total) {
+CUOTA_INLINE std::string share_text(std::size_t part, std::size_t total) {
     double const share = total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
     char text[16];
     std::snprintf(text, sizeof text, "%5.1f %%", 100 * share);
     return text;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-inline std::string batch_fit::text() const {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string batch_fit::text() const {
     std::string const of_room =
         detail::planned_text(bytes) + " of " + (room == unlimited ? "no limit" : bytes_text(room));
     if (!fixed_part_fits()) return "not even the fixed part fits: " + of_room;
@@ -275,7 +334,7 @@ inline std::string batch_fit::text() const {
     return "a batch of " + count_text(batch) + " fits: " + of_room + ", and " + count_text(batch + 1) + next;
 }
 
-inline std::string footprint::text(std::size_t batch) const {
+CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     std::vector<part> const shown = largest(16, batch);
     std::size_t const total = bytes(batch);
     std::size_t width = 0;
@@ -291,7 +350,7 @@ inline std::string footprint::text(std::size_t batch) const {
 }
 
 // A line of a refusal, which has some 98 columns.
-inline std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
+CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
     std::vector<part> const shown = largest(2, batch);
     std::string text;
     for (part const& p : shown)
@@ -305,7 +364,7 @@ inline std::string footprint::cause(std::size_t batch, batch_fit const& fit) con
     return text + "; " + count_text(fit.batch) + " would fit, " + count_text(fit.batch + 1) + " would not";
 }
 
-inline void footprint::check(budget const& b, std::size_t batch, place where) const {
+CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, place where) const {
     std::size_t const cost = bytes(batch);
     if (fits_in(b.room(), cost)) return;
     std::size_t const asked = sum([&](part const& p) { return p.asked(batch); });
@@ -320,3 +379,5 @@ inline void footprint::check(budget const& b, std::size_t batch, place where) co
 }
 
 }  // namespace cuota::inline v0
+
+#endif

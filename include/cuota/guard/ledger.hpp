@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -24,67 +25,25 @@ class ledger final : public ledger_node {
 public:
     ledger(std::string name, std::size_t limit, shared<ledger> parent)
         : ledger{std::move(name), limit, std::move(parent), false} {}
-    ~ledger() {
-        {
-            ledger_change const change{*tree_};
-            collect([this](stock& s) { return s.node() == this; }, this_thread_record());
-            leave_tree();
-        }
-        // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
-        if (parent_ && own_ != 0)
-            report_failure_of([this] {
-                throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
-                             " were charged to it and not refunded; " + parent_->name_ +
-                             " keeps them charged"};
-            });
-    }
+    ~ledger();
 
     /// A node whose limit, 0 at first, is what its parent is charged for it.
-    [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent) {
-        return shared<ledger>::adopt(new ledger{std::move(name), 0, std::move(parent), true});
-    }
+    [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent);
     [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
 
     /// Charges this node and its ancestors, or none of them. Exact under any number of threads: no node is over its
     /// limit for an instant, and false means that at one instant since the call the bytes did not fit.
     /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
-    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
-        stock* const mine = me ? &stock_of(*me) : nullptr;
-        if (mine && mine->try_use(*me, bytes)) [[likely]]
-            return true;
-        return !will_not_fit(bytes, mine, me) && try_charge_by_lock(bytes);
-    }
+    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
     /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
-    [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
-        return me && stock_of(*me).try_use(*me, bytes);
-    }
+    [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept;
 
     /// As try_charge, always by the tree's lock; says who refused.
-    [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept {
-        ledger_change const change{*tree_};
-        plan const p = plan_for(bytes, this_thread());
-        if (ledger_node* const refuser = refuser_of(p.need, p.from))
-            return {refuser, p.need - refuser->room_here()};
-        if (p.from) {
-            p.from->extend(p.need, bytes);
-            for (ledger_node* node = this; node; node = node->next()) node->lent_ += p.need;
-        } else {
-            own_ += bytes;
-        }
-        take(p.need, p.from, who);
-        return {};
-    }
+    [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
     /// False when more would be given back than was charged here and is still held: then nothing changed.
-    [[nodiscard]] bool try_refund(std::size_t bytes) noexcept {
-        thread_record* const me = this_thread();
-        if (me && stock_of(*me).try_put_back(*me, bytes)) [[likely]]
-            return true;
-        return refund_by_lock(bytes, me);
-    }
+    [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
 private:
     static constexpr std::size_t stocks = 16;  // threads beyond that many share, and mostly go by the lock
@@ -95,8 +54,7 @@ private:
         std::size_t need;
     };
 
-    ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid)
-        : ledger_node{std::move(name), limit, parent.get(), is_prepaid}, parent_{std::move(parent)} {}
+    ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid);
 
     [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
 
@@ -143,19 +101,7 @@ private:
         return true;
     }
 
-    [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept {
-        if (!me) return {nullptr, bytes};
-        stock& mine = stock_of(*me);
-        std::size_t const most = tree_->outer ? tree_->outer->most_in_stock() : unlimited;
-        if (mine.is_of(*me)) {
-            std::size_t const need = bytes - std::min(bytes, mine.idle());
-            return need <= most - std::min(most, mine.grant()) ? plan{&mine, need} : plan{nullptr, bytes};
-        }
-        if (bytes > most || mine.is_open() || !mine.pays() || !may_lend()) return {nullptr, bytes};
-        mine.open(*this, *me);
-        mine.next_open() = std::exchange(tree_->open, &mine);
-        return {&mine, bytes};
-    }
+    [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
 
     shared<ledger> const parent_;
     published<ledger_node const*> tightest_ = this;  // refused last, of this and its ancestors: a hint
@@ -163,3 +109,81 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE ledger::~ledger() {
+    {
+        ledger_change const change{*tree_};
+        collect([this](stock& s) { return s.node() == this; }, this_thread_record());
+        leave_tree();
+    }
+    // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
+    if (parent_ && own_ != 0)
+        report_failure_of([this] {
+            throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
+                         " were charged to it and not refunded; " + parent_->name_ + " keeps them charged"};
+        });
+}
+
+CUOTA_INLINE shared<ledger> ledger::prepaid(std::string name, shared<ledger> parent) {
+    return shared<ledger>::adopt(new ledger{std::move(name), 0, std::move(parent), true});
+}
+
+CUOTA_INLINE bool ledger::try_charge(std::size_t bytes) noexcept {
+    thread_record* const me = this_thread();
+    stock* const mine = me ? &stock_of(*me) : nullptr;
+    if (mine && mine->try_use(*me, bytes)) [[likely]]
+        return true;
+    return !will_not_fit(bytes, mine, me) && try_charge_by_lock(bytes);
+}
+
+CUOTA_INLINE bool ledger::try_charge_alone(std::size_t bytes) noexcept {
+    thread_record* const me = this_thread();
+    return me && stock_of(*me).try_use(*me, bytes);
+}
+
+CUOTA_INLINE auto ledger::charge_or_say(std::size_t bytes, label const* who) noexcept -> outcome {
+    ledger_change const change{*tree_};
+    plan const p = plan_for(bytes, this_thread());
+    if (ledger_node* const refuser = refuser_of(p.need, p.from))
+        return {refuser, p.need - refuser->room_here()};
+    if (p.from) {
+        p.from->extend(p.need, bytes);
+        for (ledger_node* node = this; node; node = node->next()) node->lent_ += p.need;
+    } else {
+        own_ += bytes;
+    }
+    take(p.need, p.from, who);
+    return {};
+}
+
+CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {
+    thread_record* const me = this_thread();
+    if (me && stock_of(*me).try_put_back(*me, bytes)) [[likely]]
+        return true;
+    return refund_by_lock(bytes, me);
+}
+
+CUOTA_INLINE ledger::ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid)
+    : ledger_node{std::move(name), limit, parent.get(), is_prepaid}, parent_{std::move(parent)} {}
+
+CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_record* me) noexcept -> plan {
+    if (!me) return {nullptr, bytes};
+    stock& mine = stock_of(*me);
+    std::size_t const most = tree_->outer ? tree_->outer->most_in_stock() : unlimited;
+    if (mine.is_of(*me)) {
+        std::size_t const need = bytes - std::min(bytes, mine.idle());
+        return need <= most - std::min(most, mine.grant()) ? plan{&mine, need} : plan{nullptr, bytes};
+    }
+    if (bytes > most || mine.is_open() || !mine.pays() || !may_lend()) return {nullptr, bytes};
+    mine.open(*this, *me);
+    mine.next_open() = std::exchange(tree_->open, &mine);
+    return {&mine, bytes};
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

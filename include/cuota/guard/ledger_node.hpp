@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -44,87 +45,34 @@ public:
     };
 
     /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
-    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept {
-        ledger_change const change{*tree_};
-        collect_under(*this, nullptr);
-        std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
-        return bytes - std::min(bytes, room_here()) + over;
-    }
+    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
 
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
-    void look_if_stale() noexcept {
-        if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
-    }
+    void look_if_stale() noexcept;
     /// Asks it again before a refusal. True when that may have changed something.
-    [[nodiscard]] bool look_again(outcome const& met) noexcept {
-        return tree_->outer && met.refuser == &root() && tree_->outer->look(root());
-    }
+    [[nodiscard]] bool look_again(outcome const& met) noexcept;
     /// For an outer limit: a new limit, which may be under what is held; then nothing more is charged.
-    bool set_limit(std::size_t bytes) noexcept {
-        ledger_change const change{*tree_};
-        bool const is_higher = bytes > limit_;
-        limit_ = bytes;
-        if (taken_ > limit_) collect_under(*this, nullptr);
-        tell();
-        return is_higher;
-    }
+    bool set_limit(std::size_t bytes) noexcept;
     void set_outer_limit(std::unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
     /// Charges the parent of a prepaid node and makes the bytes spendable here.
-    [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept {
-        ledger_change const change{*tree_};
-        if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
-            return {refuser, bytes - refuser->room_here()};
-        limit_ += bytes;
-        tell();
-        above_->take(bytes, nullptr, who);
-        return {};
-    }
+    [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
     /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
-    [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept {
-        ledger_change const change{*tree_};
-        collect_under(*this, nullptr);
-        if (bytes > room_here()) return false;
-        shrink(bytes);
-        return true;
-    }
+    [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
     /// A prepaid node gives back what nobody uses, now, and from now on what is refunded.
-    void settle() noexcept {
-        ledger_change const change{*tree_};
-        collect_under(*this, nullptr);
-        settled_ = true;
-        shrink(room_here());
-    }
+    void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
     [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< its parent; null for a root
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
     /// What was charged to this node itself and not refunded. Bytes.
-    [[nodiscard]] std::size_t charged_here() const noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        std::size_t used = 0;
-        for (stock* s = tree_->open; s; s = s->next_open())
-            if (s->node() == this) used += s->used();
-        return own_ + used;
-    }
+    [[nodiscard]] std::size_t charged_here() const noexcept;
     /// Exact while no other thread charges; else each thread's part is of its own moment.
-    [[nodiscard]] budget_facts now() const {
-        std::scoped_lock const lock{tree_->guard};
-        return facts_with(held());
-    }
+    [[nodiscard]] budget_facts now() const;
     /// The most that can be charged here at this moment, by every node up to the root.
-    [[nodiscard]] std::size_t room() const noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        std::size_t room = unlimited;
-        for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
-        return room;
-    }
-    void reset_peak() noexcept {
-        ledger_change const change{*tree_};
-        collect_under(*this, nullptr);
-        peak_ = taken_;
-    }
+    [[nodiscard]] std::size_t room() const noexcept;
+    void reset_peak() noexcept;
 
     /// Calls `see(node, its facts)` from here up to the root, all of one instant; returns the node that would refuse
     /// `bytes` then, if any.
@@ -143,49 +91,18 @@ public:
     /// Those who hold bytes that `concerns(node)`.
     template <class Concerns>
     [[nodiscard]] std::vector<stake> stakeholders(Concerns concerns) const;
-    void join(stakeholder& s) {
-        {
-            std::scoped_lock const lock{tree_->guard};
-            tree_->stakeholders.emplace_back(this, &s);
-        }
-        tell_observers([&](budget_observer& o) { o.joined(*this, s); });
-    }
-    void leave(stakeholder& s) noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
-    }
+    void join(stakeholder& s);
+    void leave(stakeholder& s) noexcept;
 
     /// From now on `o` is told of each change here, and first of what is. No stock is open below: all changes go by
     /// the lock, and what is taken is what is held.
-    void join(onlooker& o) noexcept {
-        ledger_change const change{*tree_};
-        collect_under(*this, nullptr);
-        o.next_here = std::exchange(onlookers_, &o);
-        tell(o, nullptr);
-    }
-    void leave(onlooker& o) noexcept {
-        std::scoped_lock const lock{tree_->guard};
-        onlooker** at = &onlookers_;
-        while (*at != &o) at = &(*at)->next_here;
-        *at = o.next_here;
-    }
+    void join(onlooker& o) noexcept;
+    void leave(onlooker& o) noexcept;
 
     /// From now on `o` is told of what happens here and below. This node must live until it leaves.
-    void join(shared<budget_observer> o) {
-        std::scoped_lock const lock{tree_->guard};
-        tree_->observers.emplace_back(this, std::move(o));
-    }
+    void join(shared<budget_observer> o);
     /// What it is being told of on another thread may come after this.
-    void leave(budget_observer const& o) noexcept {
-        shared<budget_observer> last;  // must not go under the lock
-        std::scoped_lock const lock{tree_->guard};
-        auto const at = std::ranges::find_if(tree_->observers, [&](auto const& entry) {
-            return entry.first == this && entry.second.get() == &o;
-        });
-        if (at == tree_->observers.end()) return;
-        last = std::move(at->second);
-        tree_->observers.erase(at);
-    }
+    void leave(budget_observer const& o) noexcept;
     /// tell(observer) for all who are told of this node.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
@@ -210,50 +127,20 @@ public:
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
     /// Keeps the refusal here and at every ancestor, until the next one.
-    void remember(budget_exceeded const& refused) {
-        for (ledger_node* node = this; node; node = node->above_) {
-            std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
-            std::scoped_lock const lock{tree_->guard};
-            std::swap(node->last_refusal_, before);
-        }
-        tell_observers([&](budget_observer& o) { o.refused(*this, refused); });
-    }
-    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const {
-        std::scoped_lock const lock{tree_->guard};
-        return last_refusal_;
-    }
+    void remember(budget_exceeded const& refused);
+    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
 
-    [[nodiscard]] bool is_under(ledger_node const& ancestor) const noexcept {
-        for (ledger_node const* node = this; node; node = node->above_)
-            if (node == &ancestor) return true;
-        return false;
-    }
+    [[nodiscard]] bool is_under(ledger_node const& ancestor) const noexcept;
     /// As is_under, but what is refunded under a prepaid node stays there.
-    [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept {
-        for (ledger_node const* node = this; node; node = node->next())
-            if (node == &ancestor) return true;
-        return false;
-    }
+    [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
     /// True when what is refunded here is room there: what is under a prepaid node stays there, until that has ended;
     /// then it goes on to its parent. Under the tree's lock, as in stakeholders(concerns).
-    [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept {
-        ledger_node const* node = this;
-        while (node && node != &ancestor) node = node->settled_ ? node->above_ : node->next();
-        return node && !node->settled_;
-    }
+    [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept;
 
 protected:
     /// `above` lives as long as this does.
-    ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_prepaid)
-        : name_{std::move(name)},
-          limit_{limit},
-          prepaid_{is_prepaid},
-          above_{above},
-          tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {
-        std::scoped_lock const lock{tree_->guard};
-        tree_->nodes.push_back(this);
-    }
+    ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_prepaid);
     ~ledger_node() = default;
 
     /// Under the tree's lock, while what is above still is.
@@ -265,85 +152,31 @@ private:
     [[nodiscard]] ledger_node* next() const noexcept { return prepaid_ ? nullptr : above_; }
 
     // Of figures that may not belong together: then the answer means nothing. Where no limit is below what is held.
-    [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept {
-        return need > limit_ - (taken_ - lent_ + granted);
-    }
+    [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept;
 
     // All of these under the tree's lock.
 
-    [[nodiscard]] budget_facts facts_with(std::size_t held) const {
-        return {name_, limit_, held, peak_, prepaid_, settled_};
-    }
-    [[nodiscard]] std::size_t room_here() const noexcept {
-        return limit_ - std::min<std::size_t>(limit_, taken_);
-    }
+    [[nodiscard]] budget_facts facts_with(std::size_t held) const;
+    [[nodiscard]] std::size_t room_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
-    [[nodiscard]] std::size_t held() const noexcept {
-        std::size_t idle = 0;
-        for (stock* s = tree_->open; s; s = s->next_open())
-            if (s->node()->refunds_to(*this)) idle += s->idle();
-        return taken_ - std::min<std::size_t>(taken_, idle);
-    }
+    [[nodiscard]] std::size_t held() const noexcept;
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
-    [[nodiscard]] ledger_node& top() noexcept {
-        ledger_node* node = this;
-        while (ledger_node* const above = node->next()) node = above;
-        return *node;
-    }
+    [[nodiscard]] ledger_node& top() noexcept;
     // False where each charge is somebody's business: who looks on, or whom a settled node gives back to.
-    [[nodiscard]] bool may_lend() const noexcept {
-        ledger_node const* node = this;
-        for (; !node->onlookers_; node = node->next())
-            if (!node->next()) return !node->settled_;
-        return false;
-    }
+    [[nodiscard]] bool may_lend() const noexcept;
 
     // The first node that cannot take the bytes, not even with what is called in from stocks other than `mine`.
-    [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept {
-        std::size_t const granted = mine ? mine->grant() : 0;
-        for (ledger_node* node = this; node; node = node->next()) {
-            if (need <= node->room_here()) continue;
-            if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);
-            if (need > node->room_here()) return node;
-        }
-        return nullptr;
-    }
+    [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept;
 
     // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
-    void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept {
-        std::size_t const granted = mine ? mine->grant() : 0;
-        for (ledger_node* node = this; node; node = node->next()) node->taken_ += need;
-        for (ledger_node* node = this; node; node = node->next()) {
-            if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
-            node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
-            node->tell(who);
-        }
-    }
-    void drop(std::size_t bytes) noexcept {
-        for (ledger_node* node = this; node; node = node->next()) node->taken_ -= bytes;
-        if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
-        for (ledger_node* node = this; node; node = node->next()) node->tell();
-    }
-    void shrink(std::size_t bytes) noexcept {
-        limit_ -= bytes;
-        tell();
-        above_->drop(bytes);
-    }
+    void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
+    void drop(std::size_t bytes) noexcept;
+    void shrink(std::size_t bytes) noexcept;
 
-    void tell(label const* who = nullptr) noexcept {
-        for (onlooker* o = onlookers_; o; o = o->next_here) tell(*o, who);
-    }
-    void tell(onlooker& o, label const* who) noexcept {
-        if (!o.note({taken_, limit_, peak_, who})) return;
-        o.next_due = nullptr;
-        onlooker** at = &tree_->due;
-        while (*at) at = &(*at)->next_due;
-        *at = &o;
-    }
+    void tell(label const* who = nullptr) noexcept;
+    void tell(onlooker& o, label const* who) noexcept;
 
-    void collect_under(ledger_node const& node, stock const* but) noexcept {
-        collect([&](stock& s) { return &s != but && s.node()->refunds_to(node); }, this_thread());
-    }
+    void collect_under(ledger_node const& node, stock const* but) noexcept;
 
     // Closes the open stocks that `chosen`; what they hold ready is given back, what is used belongs to their node.
     template <class Chosen>
@@ -370,19 +203,9 @@ private:
             closed->node()->take_back(*closed);
         }
     }
-    void take_back(stock& s) noexcept {
-        own_ += s.used();
-        for (ledger_node* node = this; node; node = node->next()) {
-            node->taken_ -= s.idle();
-            node->lent_ -= s.grant();
-        }
-        s.clear();
-    }
+    void take_back(stock& s) noexcept;
 
-    [[nodiscard]] static std::uint64_t next_id() noexcept {
-        static constinit std::atomic<std::uint64_t> last = 0;
-        return last.fetch_add(1, std::memory_order_relaxed) + 1;
-    }
+    [[nodiscard]] static std::uint64_t next_id() noexcept;
 
     std::string const name_;
     std::uint64_t const id_ = next_id();
@@ -400,3 +223,265 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t ledger_node::missing_for(std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
+    return bytes - std::min(bytes, room_here()) + over;
+}
+
+CUOTA_INLINE void ledger_node::look_if_stale() noexcept {
+    if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
+}
+
+CUOTA_INLINE bool ledger_node::look_again(outcome const& met) noexcept {
+    return tree_->outer && met.refuser == &root() && tree_->outer->look(root());
+}
+
+CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    bool const is_higher = bytes > limit_;
+    limit_ = bytes;
+    if (taken_ > limit_) collect_under(*this, nullptr);
+    tell();
+    return is_higher;
+}
+
+CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcept -> outcome {
+    ledger_change const change{*tree_};
+    if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
+        return {refuser, bytes - refuser->room_here()};
+    limit_ += bytes;
+    tell();
+    above_->take(bytes, nullptr, who);
+    return {};
+}
+
+CUOTA_INLINE bool ledger_node::try_unfund(std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    if (bytes > room_here()) return false;
+    shrink(bytes);
+    return true;
+}
+
+CUOTA_INLINE void ledger_node::settle() noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    settled_ = true;
+    shrink(room_here());
+}
+
+CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
+    std::scoped_lock const lock{tree_->guard};
+    std::size_t used = 0;
+    for (stock* s = tree_->open; s; s = s->next_open())
+        if (s->node() == this) used += s->used();
+    return own_ + used;
+}
+
+CUOTA_INLINE budget_facts ledger_node::now() const {
+    std::scoped_lock const lock{tree_->guard};
+    return facts_with(held());
+}
+
+CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
+    std::scoped_lock const lock{tree_->guard};
+    std::size_t room = unlimited;
+    for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
+    return room;
+}
+
+CUOTA_INLINE void ledger_node::reset_peak() noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    peak_ = taken_;
+}
+
+CUOTA_INLINE void ledger_node::join(stakeholder& s) {
+    {
+        std::scoped_lock const lock{tree_->guard};
+        tree_->stakeholders.emplace_back(this, &s);
+    }
+    tell_observers([&](budget_observer& o) { o.joined(*this, s); });
+}
+
+CUOTA_INLINE void ledger_node::leave(stakeholder& s) noexcept {
+    std::scoped_lock const lock{tree_->guard};
+    std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
+}
+
+CUOTA_INLINE void ledger_node::join(onlooker& o) noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    o.next_here = std::exchange(onlookers_, &o);
+    tell(o, nullptr);
+}
+
+CUOTA_INLINE void ledger_node::leave(onlooker& o) noexcept {
+    std::scoped_lock const lock{tree_->guard};
+    onlooker** at = &onlookers_;
+    while (*at != &o) at = &(*at)->next_here;
+    *at = o.next_here;
+}
+
+CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
+    std::scoped_lock const lock{tree_->guard};
+    tree_->observers.emplace_back(this, std::move(o));
+}
+
+CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
+    shared<budget_observer> last;  // must not go under the lock
+    std::scoped_lock const lock{tree_->guard};
+    auto const at = std::ranges::find_if(
+        tree_->observers, [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
+    if (at == tree_->observers.end()) return;
+    last = std::move(at->second);
+    tree_->observers.erase(at);
+}
+
+CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
+    for (ledger_node* node = this; node; node = node->above_) {
+        std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
+        std::scoped_lock const lock{tree_->guard};
+        std::swap(node->last_refusal_, before);
+    }
+    tell_observers([&](budget_observer& o) { o.refused(*this, refused); });
+}
+
+CUOTA_INLINE std::optional<budget_exceeded> ledger_node::last_refusal() const {
+    std::scoped_lock const lock{tree_->guard};
+    return last_refusal_;
+}
+
+CUOTA_INLINE bool ledger_node::is_under(ledger_node const& ancestor) const noexcept {
+    for (ledger_node const* node = this; node; node = node->above_)
+        if (node == &ancestor) return true;
+    return false;
+}
+
+CUOTA_INLINE bool ledger_node::refunds_to(ledger_node const& ancestor) const noexcept {
+    for (ledger_node const* node = this; node; node = node->next())
+        if (node == &ancestor) return true;
+    return false;
+}
+
+CUOTA_INLINE bool ledger_node::makes_room_in(ledger_node const& ancestor) const noexcept {
+    ledger_node const* node = this;
+    while (node && node != &ancestor) node = node->settled_ ? node->above_ : node->next();
+    return node && !node->settled_;
+}
+
+CUOTA_INLINE ledger_node::ledger_node(std::string name, std::size_t limit, ledger_node* above,
+                                      bool is_prepaid)
+    : name_{std::move(name)},
+      limit_{limit},
+      prepaid_{is_prepaid},
+      above_{above},
+      tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {
+    std::scoped_lock const lock{tree_->guard};
+    tree_->nodes.push_back(this);
+}
+
+CUOTA_INLINE bool ledger_node::surely_lacks(std::size_t need, std::size_t granted) const noexcept {
+    return need > limit_ - (taken_ - lent_ + granted);
+}
+
+CUOTA_INLINE budget_facts ledger_node::facts_with(std::size_t held) const {
+    return {name_, limit_, held, peak_, prepaid_, settled_};
+}
+
+CUOTA_INLINE std::size_t ledger_node::room_here() const noexcept {
+    return limit_ - std::min<std::size_t>(limit_, taken_);
+}
+
+CUOTA_INLINE std::size_t ledger_node::held() const noexcept {
+    std::size_t idle = 0;
+    for (stock* s = tree_->open; s; s = s->next_open())
+        if (s->node()->refunds_to(*this)) idle += s->idle();
+    return taken_ - std::min<std::size_t>(taken_, idle);
+}
+
+CUOTA_INLINE ledger_node& ledger_node::top() noexcept {
+    ledger_node* node = this;
+    while (ledger_node* const above = node->next()) node = above;
+    return *node;
+}
+
+CUOTA_INLINE bool ledger_node::may_lend() const noexcept {
+    ledger_node const* node = this;
+    for (; !node->onlookers_; node = node->next())
+        if (!node->next()) return !node->settled_;
+    return false;
+}
+
+CUOTA_INLINE ledger_node* ledger_node::refuser_of(std::size_t need, stock const* mine) noexcept {
+    std::size_t const granted = mine ? mine->grant() : 0;
+    for (ledger_node* node = this; node; node = node->next()) {
+        if (need <= node->room_here()) continue;
+        if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);
+        if (need > node->room_here()) return node;
+    }
+    return nullptr;
+}
+
+CUOTA_INLINE void ledger_node::take(std::size_t need, stock const* mine, label const* who) noexcept {
+    std::size_t const granted = mine ? mine->grant() : 0;
+    for (ledger_node* node = this; node; node = node->next()) node->taken_ += need;
+    for (ledger_node* node = this; node; node = node->next()) {
+        if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+        node->tell(who);
+    }
+}
+
+CUOTA_INLINE void ledger_node::drop(std::size_t bytes) noexcept {
+    for (ledger_node* node = this; node; node = node->next()) node->taken_ -= bytes;
+    if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
+    for (ledger_node* node = this; node; node = node->next()) node->tell();
+}
+
+CUOTA_INLINE void ledger_node::shrink(std::size_t bytes) noexcept {
+    limit_ -= bytes;
+    tell();
+    above_->drop(bytes);
+}
+
+CUOTA_INLINE void ledger_node::tell(label const* who) noexcept {
+    for (onlooker* o = onlookers_; o; o = o->next_here) tell(*o, who);
+}
+
+CUOTA_INLINE void ledger_node::tell(onlooker& o, label const* who) noexcept {
+    if (!o.note({taken_, limit_, peak_, who})) return;
+    o.next_due = nullptr;
+    onlooker** at = &tree_->due;
+    while (*at) at = &(*at)->next_due;
+    *at = &o;
+}
+
+CUOTA_INLINE void ledger_node::collect_under(ledger_node const& node, stock const* but) noexcept {
+    collect([&](stock& s) { return &s != but && s.node()->refunds_to(node); }, this_thread());
+}
+
+CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
+    own_ += s.used();
+    for (ledger_node* node = this; node; node = node->next()) {
+        node->taken_ -= s.idle();
+        node->lent_ -= s.grant();
+    }
+    s.clear();
+}
+
+CUOTA_INLINE std::uint64_t ledger_node::next_id() noexcept {
+    static constinit std::atomic<std::uint64_t> last = 0;
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/guard/budget_observer.hpp>
@@ -23,10 +24,7 @@ class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
     operator std::size_t() const noexcept { return n_.load(std::memory_order_acquire); }
-    figure& operator=(std::size_t n) noexcept {
-        n_.store(n, std::memory_order_release);
-        return *this;
-    }
+    figure& operator=(std::size_t n) noexcept;
     figure& operator+=(std::size_t more) noexcept { return *this = *this + more; }
     figure& operator-=(std::size_t less) noexcept { return *this = *this - less; }
 
@@ -62,22 +60,39 @@ struct ledger_tree final : ref_counted {
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
 class [[nodiscard]] ledger_change {
 public:
-    explicit ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
-        tree.guard.lock();
-        tree.version.step();
-    }
+    explicit ledger_change(ledger_tree& tree) noexcept;
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
-    ~ledger_change() {
-        tree_.version.step();
-        onlooker* const due = std::exchange(tree_.due, nullptr);
-        tree_.guard.unlock();
-        if (due) [[unlikely]]
-            deliver(due);  // the tree may be gone after it
-    }
+    ~ledger_change();
 
 private:
     ledger_tree& tree_;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE figure& figure::operator=(std::size_t n) noexcept {
+    n_.store(n, std::memory_order_release);
+    return *this;
+}
+
+CUOTA_INLINE ledger_change::ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
+    tree.guard.lock();
+    tree.version.step();
+}
+
+CUOTA_INLINE ledger_change::~ledger_change() {
+    tree_.version.step();
+    onlooker* const due = std::exchange(tree_.due, nullptr);
+    tree_.guard.unlock();
+    if (due) [[unlikely]]
+        deliver(due);  // the tree may be gone after it
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

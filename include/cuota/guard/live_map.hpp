@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/scatter.hpp>
 
@@ -33,45 +34,16 @@ struct alignas(64) live_record {
 class live_map {
 public:
     /// Room for one record more, until it is inserted or cancelled; false when the table has to grow for it.
-    [[nodiscard]] bool try_reserve() noexcept {
-        if (4 * (count_ + reserved_ + 1) > 3 * size_) return false;
-        ++reserved_;
-        return true;
-    }
+    [[nodiscard]] bool try_reserve() noexcept;
     /// Throws: std::bad_alloc; unchanged then.
-    void reserve() {
-        if (try_reserve()) return;
-        grow();
-        ++reserved_;
-    }
+    void reserve();
     void cancel() noexcept { --reserved_; }
 
     /// In room that was reserved.
-    void insert(live_record const& r) noexcept {
-        put(r);
-        ++count_;
-        --reserved_;
-    }
-    [[nodiscard]] live_record* find(void const* at) const noexcept {
-        if (size_ == 0) return nullptr;
-        for (std::size_t i = home_of(at); slots_[i].at; i = next(i))
-            if (slots_[i].at == at) return &slots_[i];
-        return nullptr;
-    }
+    void insert(live_record const& r) noexcept;
+    [[nodiscard]] live_record* find(void const* at) const noexcept;
     /// What find gave. It is remembered for a while among those that went; what stands behind it in its run moves up.
-    void erase(live_record& r) noexcept {
-        gone_[gone_next_] = r;
-        gone_next_ = (gone_next_ + 1) % kept;
-        auto hole = static_cast<std::size_t>(&r - slots_.get());
-        for (std::size_t i = next(hole); slots_[i].at; i = next(i)) {
-            bool const may_move = ((i - home_of(slots_[i].at)) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
-            if (!may_move) continue;
-            slots_[hole] = slots_[i];
-            hole = i;
-        }
-        slots_[hole].at = nullptr;
-        --count_;
-    }
+    void erase(live_record& r) noexcept;
 
     template <class Visit>
     void for_each(Visit visit) const {
@@ -89,26 +61,10 @@ public:
 private:
     static constexpr std::size_t kept = 32;
 
-    [[nodiscard]] std::size_t home_of(void const* at) const noexcept {
-        return static_cast<std::size_t>(scatter(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
-    }
+    [[nodiscard]] std::size_t home_of(void const* at) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
-    void put(live_record const& r) noexcept {
-        std::size_t i = home_of(r.at);
-        while (slots_[i].at) i = next(i);
-        slots_[i] = r;
-    }
-    void grow() {
-        std::size_t const before = size_;
-        std::size_t const now = before == 0 ? 64 : 2 * before;
-        auto fresh = std::make_unique<live_record[]>(now);
-        if (!gone_) gone_ = std::make_unique<live_record[]>(kept);
-        auto const old = std::exchange(slots_, std::move(fresh));
-        size_ = now;
-        shift_ = 64 - std::countr_zero(now);
-        for (std::size_t i = 0; i != before; ++i)
-            if (old[i].at) put(old[i]);
-    }
+    void put(live_record const& r) noexcept;
+    void grow();
 
     std::unique_ptr<live_record[]> slots_;
     std::unique_ptr<live_record[]> gone_;
@@ -120,3 +76,72 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool live_map::try_reserve() noexcept {
+    if (4 * (count_ + reserved_ + 1) > 3 * size_) return false;
+    ++reserved_;
+    return true;
+}
+
+CUOTA_INLINE void live_map::reserve() {
+    if (try_reserve()) return;
+    grow();
+    ++reserved_;
+}
+
+CUOTA_INLINE void live_map::insert(live_record const& r) noexcept {
+    put(r);
+    ++count_;
+    --reserved_;
+}
+
+CUOTA_INLINE live_record* live_map::find(void const* at) const noexcept {
+    if (size_ == 0) return nullptr;
+    for (std::size_t i = home_of(at); slots_[i].at; i = next(i))
+        if (slots_[i].at == at) return &slots_[i];
+    return nullptr;
+}
+
+CUOTA_INLINE void live_map::erase(live_record& r) noexcept {
+    gone_[gone_next_] = r;
+    gone_next_ = (gone_next_ + 1) % kept;
+    auto hole = static_cast<std::size_t>(&r - slots_.get());
+    for (std::size_t i = next(hole); slots_[i].at; i = next(i)) {
+        bool const may_move = ((i - home_of(slots_[i].at)) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
+        if (!may_move) continue;
+        slots_[hole] = slots_[i];
+        hole = i;
+    }
+    slots_[hole].at = nullptr;
+    --count_;
+}
+
+CUOTA_INLINE std::size_t live_map::home_of(void const* at) const noexcept {
+    return static_cast<std::size_t>(scatter(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
+}
+
+CUOTA_INLINE void live_map::put(live_record const& r) noexcept {
+    std::size_t i = home_of(r.at);
+    while (slots_[i].at) i = next(i);
+    slots_[i] = r;
+}
+
+CUOTA_INLINE void live_map::grow() {
+    std::size_t const before = size_;
+    std::size_t const now = before == 0 ? 64 : 2 * before;
+    auto fresh = std::make_unique<live_record[]>(now);
+    if (!gone_) gone_ = std::make_unique<live_record[]>(kept);
+    auto const old = std::exchange(slots_, std::move(fresh));
+    size_ = now;
+    shift_ = 64 - std::countr_zero(now);
+    for (std::size_t i = 0; i != before; ++i)
+        if (old[i].at) put(old[i]);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -45,19 +46,10 @@ struct usage_report {
     std::vector<holding> alive{};     ///< what was not given back, by tag and place, the largest first
 
     /// The bytes of what was not given back.
-    [[nodiscard]] std::size_t alive_bytes() const noexcept {
-        std::size_t bytes = 0;
-        for (holding const& h : alive) bytes += h.bytes;
-        return bytes;
-    }
+    [[nodiscard]] std::size_t alive_bytes() const noexcept;
     /// The peak as a plan that does not depend on a batch, a part for each tag, to check against a budget.
     /// Throws: std::bad_alloc.
-    [[nodiscard]] cuota::footprint footprint() const {
-        cuota::footprint plan = cuota::footprint::with_granule(granule);
-        for (tag_usage const& t : by_tag)
-            if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
-        return plan;
-    }
+    [[nodiscard]] cuota::footprint footprint() const;
     /// On one screen: the peak, the tags that made it up, and what was not given back. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
@@ -212,7 +204,26 @@ measured(Upstream) -> measured<Upstream>;
 static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
 static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
 
-inline std::string usage_report::text() const {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t usage_report::alive_bytes() const noexcept {
+    std::size_t bytes = 0;
+    for (holding const& h : alive) bytes += h.bytes;
+    return bytes;
+}
+
+CUOTA_INLINE cuota::footprint usage_report::footprint() const {
+    cuota::footprint plan = cuota::footprint::with_granule(granule);
+    for (tag_usage const& t : by_tag)
+        if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
+    return plan;
+}
+
+CUOTA_INLINE std::string usage_report::text() const {
     std::size_t const shown = std::min(by_tag.size(), std::size_t{16});
     std::size_t width = 12;
     for (std::size_t i = 0; i != shown; ++i)
@@ -229,3 +240,5 @@ inline std::string usage_report::text() const {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0::detail {
@@ -35,7 +36,15 @@ public:
 };
 
 /// Delivers for all of the list. What comes due meanwhile on this thread is delivered by the call that is under way.
-inline void deliver(onlooker* due) noexcept {
+void deliver(onlooker* due) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void deliver(onlooker* due) noexcept {
     static constinit thread_local onlooker** last = nullptr;
     if (last) {
         for (*last = due; *last;) last = &(*last)->next_due;
@@ -51,3 +60,5 @@ inline void deliver(onlooker* due) noexcept {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -79,10 +80,7 @@ public:
     reclaiming& operator=(reclaiming const&) = delete;
     ~reclaiming() { is_on() = before_; }
 
-    [[nodiscard]] static bool& is_on() noexcept {
-        static thread_local bool on = false;
-        return on;
-    }
+    [[nodiscard]] static bool& is_on() noexcept;
 
 private:
     bool before_;
@@ -91,54 +89,130 @@ private:
 /// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
 class reclaim_round {
 public:
-    explicit reclaim_round(std::vector<ledger_node::stake> asked) : left_{std::move(asked)} {
-        sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
-    }
+    explicit reclaim_round(std::vector<ledger_node::stake> asked);
 
     /// Returns what was given back: 0 at once when all together could not give what is missing.
-    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaimer_facts>& told) {
-        if (!can_give(missing)) return 0;
-        reclaiming const here;
-        std::size_t got = 0;
-        while (got < missing && !left_.empty()) {
-            auto const next = best_for(missing - got);
-            shared<stakeholder> const who = std::move(next->who);
-            left_.erase(next);
-            std::size_t const wanted = missing - got;
-            std::size_t const given = who->reclaim(wanted);
-            told.push_back({who->title(), wanted, given, 0});
-            got += given;
-        }
-        return got;
-    }
+    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaimer_facts>& told);
 
 private:
     using candidates = std::vector<ledger_node::stake>;
 
-    [[nodiscard]] bool can_give(std::size_t missing) const noexcept {
-        std::size_t sum = 0;
-        for (auto const& left : left_) sum = saturating_add(sum, left.who->reclaimable(missing));
-        return sum >= missing;
-    }
+    [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     // Of the highest priority: who covers it with the least excess, else who gives most.
-    [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept {
-        auto best = left_.begin();
-        std::size_t most = best->who->reclaimable(missing);
-        for (auto at = best + 1; at != left_.end() && at->who->priority() == best->who->priority(); ++at) {
-            std::size_t const gives = at->who->reclaimable(missing);
-            if (most >= missing ? gives >= missing && gives < most : gives > most) {
-                best = at;
-                most = gives;
-            }
-        }
-        return best;
-    }
+    [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept;
 
     candidates left_;
 };
 
 /// Holdings of one tag and place in one, the largest first.
-inline void sum_up(std::vector<holding>& holders) {
+void sum_up(std::vector<holding>& holders);
+
+/// Who could give back to a node, and how much each of them says.
+[[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to);
+[[nodiscard]] std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept;
+
+/// What a charge could get of a budget when caches have given what they can.
+[[nodiscard]] std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept;
+
+/// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
+[[nodiscard]] std::size_t most_at(ledger_node& node);
+
+/// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
+[[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request);
+
+/// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
+[[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
+                       std::vector<reclaimer_facts>& told);
+
+/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
+/// False when that was of no use: nothing is charged then.
+template <class Attempt>
+[[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
+                                 std::vector<reclaimer_facts>& told) {
+    node.look_if_stale();
+    for (;;) {
+        ledger_node::outcome const met = attempt();
+        if (!met.refuser) return true;
+        if (node.look_again(met)) continue;
+        // What is more than the whole limit will not fit whatever is given back.
+        if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
+        reclaim_round round{
+            node.stakeholders([&](ledger_node const& at) { return at.makes_room_in(*met.refuser); })};
+        // Not met.missing: what idles with other threads is not a cache's to give.
+        std::size_t const missing = met.refuser->missing_for(bytes);
+        if (missing != 0 && !ask(round, missing, node, told)) return false;
+    }
+}
+
+/// As try_charge_by, before it gives up.
+/// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
+template <class Attempt>
+void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request) {
+    std::vector<reclaimer_facts> told;
+    while (!try_charge_by(attempt, node, bytes, told)) {
+        refusal r = facts_of(node, bytes, request);
+        if (r.missing() == 0) continue;  // somebody else has given back meanwhile
+        for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
+        r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
+        budget_exceeded refused{std::move(r)};
+        node.remember(refused);
+        throw refused;
+    }
+}
+
+void charge(ledger& node, std::size_t bytes, charge_request const& request);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool& reclaiming::is_on() noexcept {
+    static thread_local bool on = false;
+    return on;
+}
+
+CUOTA_INLINE reclaim_round::reclaim_round(std::vector<ledger_node::stake> asked) : left_{std::move(asked)} {
+    sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
+}
+
+CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing, std::vector<reclaimer_facts>& told) {
+    if (!can_give(missing)) return 0;
+    reclaiming const here;
+    std::size_t got = 0;
+    while (got < missing && !left_.empty()) {
+        auto const next = best_for(missing - got);
+        shared<stakeholder> const who = std::move(next->who);
+        left_.erase(next);
+        std::size_t const wanted = missing - got;
+        std::size_t const given = who->reclaim(wanted);
+        told.push_back({who->title(), wanted, given, 0});
+        got += given;
+    }
+    return got;
+}
+
+CUOTA_INLINE bool reclaim_round::can_give(std::size_t missing) const noexcept {
+    std::size_t sum = 0;
+    for (auto const& left : left_) sum = saturating_add(sum, left.who->reclaimable(missing));
+    return sum >= missing;
+}
+
+CUOTA_INLINE auto reclaim_round::best_for(std::size_t missing) noexcept -> candidates::iterator {
+    auto best = left_.begin();
+    std::size_t most = best->who->reclaimable(missing);
+    for (auto at = best + 1; at != left_.end() && at->who->priority() == best->who->priority(); ++at) {
+        std::size_t const gives = at->who->reclaimable(missing);
+        if (most >= missing ? gives >= missing && gives < most : gives > most) {
+            best = at;
+            most = gives;
+        }
+    }
+    return best;
+}
+
+CUOTA_INLINE void sum_up(std::vector<holding>& holders) {
     auto const key = [](holding const& h) {
         return std::tuple{std::string_view{h.name.text()}, std::string_view{h.where.file}, h.where.line};
     };
@@ -151,27 +225,25 @@ inline void sum_up(std::vector<holding>& holders) {
     holders = std::move(sums);
 }
 
-/// Who could give back to a node, and how much each of them says.
-[[nodiscard]] inline std::vector<reclaimer_facts> who_could_give(ledger_node const& to) {
+CUOTA_INLINE std::vector<reclaimer_facts> who_could_give(ledger_node const& to) {
     std::vector<reclaimer_facts> all;
     for (auto const& [at, who] : to.stakeholders([&](ledger_node const& of) { return of.makes_room_in(to); }))
         if (std::size_t const could = who->reclaimable(unlimited); could != 0)
             all.push_back({who->title(), 0, 0, could});
     return all;
 }
-[[nodiscard]] inline std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept {
+
+CUOTA_INLINE std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept {
     std::size_t sum = 0;
     for (reclaimer_facts const& giver : givers) sum = saturating_add(sum, giver.could);
     return sum;
 }
 
-/// What a charge could get of a budget when caches have given what they can.
-[[nodiscard]] inline std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept {
+CUOTA_INLINE std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept {
     return std::min(b.limit, saturating_add(b.free(), reclaimable));
 }
 
-/// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
-[[nodiscard]] inline std::size_t most_at(ledger_node& node) {
+CUOTA_INLINE std::size_t most_at(ledger_node& node) {
     std::vector<std::pair<ledger_node const*, budget_facts>> way;
     (void)node.look_up(
         0, [&](ledger_node const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
@@ -180,8 +252,7 @@ inline void sum_up(std::vector<holding>& holders) {
     return most;
 }
 
-/// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
-[[nodiscard]] inline refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request) {
+CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request) {
     refusal r;
     r.asked = request.asked;
     r.charged = bytes;
@@ -230,9 +301,8 @@ inline void sum_up(std::vector<holding>& holders) {
     return r;
 }
 
-/// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
-[[nodiscard]] inline bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
-                              std::vector<reclaimer_facts>& told) {
+CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
+                      std::vector<reclaimer_facts>& told) {
     std::size_t const before = told.size();
     std::size_t const given = round.ask_for(missing, told);
     for (std::size_t i = before; i != told.size(); ++i)
@@ -240,46 +310,12 @@ inline void sum_up(std::vector<holding>& holders) {
     return given != 0;
 }
 
-/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
-/// False when that was of no use: nothing is charged then.
-template <class Attempt>
-[[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
-                                 std::vector<reclaimer_facts>& told) {
-    node.look_if_stale();
-    for (;;) {
-        ledger_node::outcome const met = attempt();
-        if (!met.refuser) return true;
-        if (node.look_again(met)) continue;
-        // What is more than the whole limit will not fit whatever is given back.
-        if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
-        reclaim_round round{
-            node.stakeholders([&](ledger_node const& at) { return at.makes_room_in(*met.refuser); })};
-        // Not met.missing: what idles with other threads is not a cache's to give.
-        std::size_t const missing = met.refuser->missing_for(bytes);
-        if (missing != 0 && !ask(round, missing, node, told)) return false;
-    }
-}
-
-/// As try_charge_by, before it gives up.
-/// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
-template <class Attempt>
-void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request) {
-    std::vector<reclaimer_facts> told;
-    while (!try_charge_by(attempt, node, bytes, told)) {
-        refusal r = facts_of(node, bytes, request);
-        if (r.missing() == 0) continue;  // somebody else has given back meanwhile
-        for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
-        r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
-        budget_exceeded refused{std::move(r)};
-        node.remember(refused);
-        throw refused;
-    }
-}
-
-inline void charge(ledger& node, std::size_t bytes, charge_request const& request) {
+CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& request) {
     if (node.try_charge_alone(bytes)) [[likely]]
         return;
     charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request);
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

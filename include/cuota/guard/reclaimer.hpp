@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
 
 namespace cuota::inline v0 {
@@ -21,47 +22,22 @@ class registered_cache final : public stakeholder {
 public:
     using estimate = std::function<std::size_t(std::size_t)>;
 
-    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give)
-        : node_{std::move(node)},
-          who_{who},
-          priority_{priority},
-          could_{std::move(could)},
-          give_{std::move(give)} {
-        node_->join(*this);
-    }
+    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
     ~registered_cache() { node_->leave(*this); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
-        return ask(could_, wanted);
-    }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
-    [[nodiscard]] std::string title() const override {
-        return who_.name.is_empty() ? "a cache" : who_.name.text();
-    }
-    void holdings(std::vector<holding>& into) const override {
-        if (std::size_t const cached = reclaimable(unlimited); cached != 0)
-            into.push_back({who_.name, who_.where, cached, true});
-    }
+    [[nodiscard]] std::string title() const override;
+    void holdings(std::vector<holding>& into) const override;
 
     /// No call of it is running in another thread afterwards, and none will.
-    void end() noexcept {
-        std::scoped_lock const lock{calling_};
-        ended_ = true;
-    }
+    void end() noexcept;
 
 private:
     // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
     // is waited for: the other might wait for us.
-    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept {
-        std::unique_lock lock{calling_, std::defer_lock};
-        if (!reclaiming::is_on()) lock.lock();
-        else if (!lock.try_lock()) return 0;
-        reclaiming const here;
-        std::size_t answer = 0;
-        if (!ended_) report_failure_of([&] { answer = question(wanted); });
-        return answer;
-    }
+    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept;
 
     shared<ledger> node_;
     label const who_;
@@ -95,26 +71,84 @@ class reclaimer {
 public:
     /// From now on it may be asked. The tag names it in refusals; `where` is where what it caches comes from, as they say.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
-              std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here())
-        : cache_{shared<detail::registered_cache>::make(
-              shared<detail::ledger>::of(budget_access::node(account)), label{name, where}, priority,
-              std::move(could), std::move(give))} {}
+              std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
     reclaimer(reclaimer&&) noexcept = default;  ///< the registration goes on under the new owner
     /// Ends its registration, and takes over the other's.
-    reclaimer& operator=(reclaimer&& other) noexcept {
-        if (this != &other) {
-            end();
-            cache_ = std::move(other.cache_);
-        }
-        return *this;
-    }
+    reclaimer& operator=(reclaimer&& other) noexcept;
     ~reclaimer() { end(); }
 
 private:
-    void end() noexcept {
-        if (cache_) cache_->end();
-    }
+    void end() noexcept;
     shared<detail::registered_cache> cache_;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const& who, int priority,
+                                                estimate could, estimate give)
+    : node_{std::move(node)},
+      who_{who},
+      priority_{priority},
+      could_{std::move(could)},
+      give_{std::move(give)} {
+    node_->join(*this);
+}
+
+CUOTA_INLINE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {
+    return ask(could_, wanted);
+}
+
+CUOTA_INLINE std::string registered_cache::title() const {
+    return who_.name.is_empty() ? "a cache" : who_.name.text();
+}
+
+CUOTA_INLINE void registered_cache::holdings(std::vector<holding>& into) const {
+    if (std::size_t const cached = reclaimable(unlimited); cached != 0)
+        into.push_back({who_.name, who_.where, cached, true});
+}
+
+CUOTA_INLINE void registered_cache::end() noexcept {
+    std::scoped_lock const lock{calling_};
+    ended_ = true;
+}
+
+CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, std::size_t wanted) const noexcept {
+    std::unique_lock lock{calling_, std::defer_lock};
+    if (!reclaiming::is_on()) lock.lock();
+    else if (!lock.try_lock()) return 0;
+    reclaiming const here;
+    std::size_t answer = 0;
+    if (!ended_) report_failure_of([&] { answer = question(wanted); });
+    return answer;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE reclaimer::reclaimer(budget const& account, tag name,
+                                  std::function<std::size_t(std::size_t)> could,
+                                  std::function<std::size_t(std::size_t)> give, int priority, place where)
+    : cache_{shared<detail::registered_cache>::make(shared<detail::ledger>::of(budget_access::node(account)),
+                                                    label{name, where}, priority, std::move(could),
+                                                    std::move(give))} {}
+
+CUOTA_INLINE reclaimer& reclaimer::operator=(reclaimer&& other) noexcept {
+    if (this != &other) {
+        end();
+        cache_ = std::move(other.cache_);
+    }
+    return *this;
+}
+
+CUOTA_INLINE void reclaimer::end() noexcept {
+    if (cache_) cache_->end();
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/thread_tenure.hpp>
 
 namespace cuota::inline v0::detail {
@@ -20,32 +21,15 @@ class ledger_node;
 /// Collector: everything else, under the tree's lock.
 class alignas(64) stock : public thread_tenure {
 public:
-    [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept {
-        std::size_t const used = used_.load(std::memory_order_relaxed);
-        if (bytes > grant_.load(std::memory_order_relaxed) - used) return false;
-        section const here{me};
-        if (!is_mine(me)) return false;
-        used_.store(used + bytes, std::memory_order_release);
-        return true;
-    }
-    [[nodiscard]] bool try_put_back(thread_record& me, std::size_t bytes) noexcept {
-        std::size_t const used = used_.load(std::memory_order_relaxed);
-        if (bytes > used) return false;
-        section const here{me};
-        if (!is_mine(me)) return false;
-        used_.store(used - bytes, std::memory_order_release);
-        return true;
-    }
+    [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept;
+    [[nodiscard]] bool try_put_back(thread_record& me, std::size_t bytes) noexcept;
 
     struct numbers {
         std::size_t grant = 0;
         std::size_t used = 0;
     };
     /// What it holds for `me`, who asks: zeros when it is not his. His all the time, if it is in the end (see above).
-    [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept {
-        numbers const seen{grant(), used()};
-        return was_mine(me) ? seen : numbers{};
-    }
+    [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept;
 
     [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_acquire); }
@@ -56,24 +40,14 @@ public:
     [[nodiscard]] ledger_node* node() const noexcept { return node_; }
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
-    void open(ledger_node& node, thread_record& me) noexcept {
-        node_ = &node;
-        begin_tenure(me);
-    }
+    void open(ledger_node& node, thread_record& me) noexcept;
     /// By its owner: `more` bytes are granted, and `bytes` used.
-    void extend(std::size_t more, std::size_t bytes) noexcept {
-        grant_.store(grant() + more, std::memory_order_release);
-        used_.store(used() + bytes, std::memory_order_release);
-    }
+    void extend(std::size_t more, std::size_t bytes) noexcept;
     /// By its owner: `bytes` that are used become idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
     /// After its owner's section has ended: empty again.
-    void clear() noexcept {
-        grant_.store(0, std::memory_order_release);
-        used_.store(0, std::memory_order_release);
-        node_ = nullptr;
-    }
+    void clear() noexcept;
 
 private:
     atomic<std::size_t> grant_ = 0;
@@ -85,3 +59,50 @@ private:
 static_assert(sizeof(stock) == 64);
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool stock::try_use(thread_record& me, std::size_t bytes) noexcept {
+    std::size_t const used = used_.load(std::memory_order_relaxed);
+    if (bytes > grant_.load(std::memory_order_relaxed) - used) return false;
+    section const here{me};
+    if (!is_mine(me)) return false;
+    used_.store(used + bytes, std::memory_order_release);
+    return true;
+}
+
+CUOTA_INLINE bool stock::try_put_back(thread_record& me, std::size_t bytes) noexcept {
+    std::size_t const used = used_.load(std::memory_order_relaxed);
+    if (bytes > used) return false;
+    section const here{me};
+    if (!is_mine(me)) return false;
+    used_.store(used - bytes, std::memory_order_release);
+    return true;
+}
+
+CUOTA_INLINE auto stock::seen_by(thread_record const& me) const noexcept -> numbers {
+    numbers const seen{grant(), used()};
+    return was_mine(me) ? seen : numbers{};
+}
+
+CUOTA_INLINE void stock::open(ledger_node& node, thread_record& me) noexcept {
+    node_ = &node;
+    begin_tenure(me);
+}
+
+CUOTA_INLINE void stock::extend(std::size_t more, std::size_t bytes) noexcept {
+    grant_.store(grant() + more, std::memory_order_release);
+    used_.store(used() + bytes, std::memory_order_release);
+}
+
+CUOTA_INLINE void stock::clear() noexcept {
+    grant_.store(0, std::memory_order_release);
+    used_.store(0, std::memory_order_release);
+    node_ = nullptr;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

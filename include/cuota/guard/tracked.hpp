@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -40,21 +41,10 @@ public:
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
-    [[nodiscard]] std::vector<tracked_block> blocks(std::uint64_t& next) const {
-        std::vector<tracked_block> all;
-        live_.at_rest([&] {
-            next = live_.next_number();
-            live_.for_each([&](live_record const& r) { all.push_back(block_of(r, next)); });
-        });
-        return all;
-    }
+    [[nodiscard]] std::vector<tracked_block> blocks(std::uint64_t& next) const;
 
 private:
-    [[nodiscard]] static tracked_block block_of(live_record const& r, std::uint64_t next) {
-        tracked_block b{r.at, r.bytes, r.name, r.where, std::nullopt, r.number, next - 1 - r.number};
-        if (r.stream != live_record::no_stream) b.stream = r.stream;
-        return b;
-    }
+    [[nodiscard]] static tracked_block block_of(live_record const& r, std::uint64_t next);
 
     tracker live_;
 };
@@ -123,30 +113,10 @@ class growth_check {
 public:
     growth_check(growth_check const&) = delete;  // a scope is one place
     growth_check& operator=(growth_check const&) = delete;
-    ~growth_check() {
-        report_failure_of([this] { close(); });
-    }
+    ~growth_check();
 
     /// Ends it now; its end says nothing more then. Throws: misuse that names what grew.
-    void close() {
-        if (std::exchange(is_over_, true)) return;
-        detail::survivors grown;
-        detail::tracker const& live = books_->live();
-        live.at_rest([&] {
-            totals const now = totals_of(live);
-            live.for_each([&](detail::live_record const& r) {
-                if (r.number < next_) return;
-                auto const then = begun_with_.find(key_of(r));
-                total const before = then == begun_with_.end() ? total{} : then->second;
-                total const after = now.at(key_of(r));
-                if (after.blocks > before.blocks || after.bytes > before.bytes)
-                    grown.add(r.name, r.where, r.bytes);
-            });
-        });
-        if (grown.count() == 0) return;
-        std::string const name = name_.is_empty() ? "a step" : name_.text();
-        throw misuse{name + " of " + live.title() + " ended while " + grown.text(), where_};
-    }
+    void close();
 
 private:
     template <resource Upstream>
@@ -159,26 +129,9 @@ private:
     using key = std::tuple<std::string_view, std::string_view, unsigned>;
     using totals = std::map<key, total>;
 
-    growth_check(shared<detail::tracked_books> books, tag name, place where)
-        : books_{std::move(books)}, name_{name}, where_{where} {
-        detail::tracker const& live = books_->live();
-        live.at_rest([&] {
-            next_ = live.next_number();
-            begun_with_ = totals_of(live);
-        });
-    }
-    [[nodiscard]] static key key_of(detail::live_record const& r) noexcept {
-        return r.name.is_empty() ? key{{}, r.where.file, r.where.line} : key{r.name.text(), {}, 0};
-    }
-    [[nodiscard]] static totals totals_of(detail::tracker const& live) {
-        totals all;
-        live.for_each([&](detail::live_record const& r) {
-            total& t = all[key_of(r)];
-            ++t.blocks;
-            t.bytes += r.bytes;
-        });
-        return all;
-    }
+    growth_check(shared<detail::tracked_books> books, tag name, place where);
+    [[nodiscard]] static key key_of(detail::live_record const& r) noexcept;
+    [[nodiscard]] static totals totals_of(detail::tracker const& live);
 
     shared<detail::tracked_books> books_;
     tag name_;
@@ -287,3 +240,77 @@ static_assert(labelled_resource<tracked<device_memory>> && device_resource<track
 static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& next) const {
+    std::vector<tracked_block> all;
+    live_.at_rest([&] {
+        next = live_.next_number();
+        live_.for_each([&](live_record const& r) { all.push_back(block_of(r, next)); });
+    });
+    return all;
+}
+
+CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::uint64_t next) {
+    tracked_block b{r.at, r.bytes, r.name, r.where, std::nullopt, r.number, next - 1 - r.number};
+    if (r.stream != live_record::no_stream) b.stream = r.stream;
+    return b;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE growth_check::~growth_check() {
+    report_failure_of([this] { close(); });
+}
+
+CUOTA_INLINE void growth_check::close() {
+    if (std::exchange(is_over_, true)) return;
+    detail::survivors grown;
+    detail::tracker const& live = books_->live();
+    live.at_rest([&] {
+        totals const now = totals_of(live);
+        live.for_each([&](detail::live_record const& r) {
+            if (r.number < next_) return;
+            auto const then = begun_with_.find(key_of(r));
+            total const before = then == begun_with_.end() ? total{} : then->second;
+            total const after = now.at(key_of(r));
+            if (after.blocks > before.blocks || after.bytes > before.bytes)
+                grown.add(r.name, r.where, r.bytes);
+        });
+    });
+    if (grown.count() == 0) return;
+    std::string const name = name_.is_empty() ? "a step" : name_.text();
+    throw misuse{name + " of " + live.title() + " ended while " + grown.text(), where_};
+}
+
+CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag name, place where)
+    : books_{std::move(books)}, name_{name}, where_{where} {
+    detail::tracker const& live = books_->live();
+    live.at_rest([&] {
+        next_ = live.next_number();
+        begun_with_ = totals_of(live);
+    });
+}
+
+CUOTA_INLINE auto growth_check::key_of(detail::live_record const& r) noexcept -> key {
+    return r.name.is_empty() ? key{{}, r.where.file, r.where.line} : key{r.name.text(), {}, 0};
+}
+
+CUOTA_INLINE auto growth_check::totals_of(detail::tracker const& live) -> totals {
+    totals all;
+    live.for_each([&](detail::live_record const& r) {
+        total& t = all[key_of(r)];
+        ++t.blocks;
+        t.bytes += r.bytes;
+    });
+    return all;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/core/text.hpp>
@@ -73,15 +74,34 @@ struct tracked_diff {
     /// Nothing was taken that is still there, and nothing of then is gone.
     [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }
     /// Both reports, one below the other. Throws: std::bad_alloc.
-    [[nodiscard]] std::string text() const {
-        return "taken and still there: " + taken.text() + "\ngone: " + gone.text();
-    }
+    [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
 /// Puts the blocks in order and adds them up. Throws: std::bad_alloc.
-[[nodiscard]] inline tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first) {
+[[nodiscard]] tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first);
+
+[[nodiscard]] std::string blocks_text(std::size_t count, std::size_t bytes);
+[[nodiscard]] std::string ago_text(std::uint64_t age);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string tracked_diff::text() const {
+    return "taken and still there: " + taken.text() + "\ngone: " + gone.text();
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first) {
     tracked_report r;
     std::map<std::string_view, tracked_tag> by_tag;
     for (tracked_block const& b : blocks) {
@@ -105,16 +125,19 @@ namespace detail {
     return r;
 }
 
-[[nodiscard]] inline std::string blocks_text(std::size_t count, std::size_t bytes) {
+CUOTA_INLINE std::string blocks_text(std::size_t count, std::size_t bytes) {
     return count_text(count) + (count == 1 ? " block of " : " blocks of ") + bytes_text(bytes);
 }
-[[nodiscard]] inline std::string ago_text(std::uint64_t age) {
+
+CUOTA_INLINE std::string ago_text(std::uint64_t age) {
     return count_text(age) + (age == 1 ? " allocation ago" : " allocations ago");
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-inline std::string tracked_report::text() const {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string tracked_report::text() const {
     constexpr std::size_t shown = 16;
     std::string text = detail::blocks_text(blocks.size(), bytes);
     auto const rest = [&](std::size_t all, char const* what) {
@@ -138,3 +161,5 @@ inline std::string tracked_report::text() const {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

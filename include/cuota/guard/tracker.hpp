@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/survivors.hpp>
@@ -35,28 +36,16 @@ public:
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
-    ~tracker() {
-        registry::instance().leave(*this);
-        if (was_told_) return;
-        report_failure_of([this] { throw_if_alive("ended", {}); });
-    }
+    ~tracker();
 
     /// Room for the record of a block to come, given back at the end of its scope.
     class [[nodiscard]] reservation {
     public:
         reservation(reservation const&) = delete;
         reservation& operator=(reservation const&) = delete;
-        ~reservation() {
-            if (in_) in_->lock.run([this] { in_->blocks.cancel(); });
-        }
+        ~reservation();
         /// Takes the room: the block is alive from here on. Its number is found here.
-        void enter(live_record& r) noexcept {
-            part& in = *std::exchange(in_, nullptr);
-            in.lock.run([&] {
-                r.number = in.next++;
-                in.blocks.insert(r);
-            });
-        }
+        void enter(live_record& r) noexcept;
 
     private:
         friend class tracker;
@@ -65,52 +54,13 @@ public:
     };
 
     /// Throws: std::bad_alloc; misuse after close.
-    reservation reserve(place where) {
-        std::size_t const i = own_part();
-        part& mine = parts_[i];
-        if (unsigned const bit = 1U << i; (used_.load(std::memory_order_relaxed) & bit) == 0) used_ |= bit;
-        enum class answer { reserved, full, closed };
-        auto const found = mine.lock.run([&] {
-            if (mine.is_closed) return answer::closed;
-            return mine.blocks.try_reserve() ? answer::reserved : answer::full;
-        });
-        if (found == answer::closed) throw misuse{title() + " was asked for memory after its end", where};
-        if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
-        return reservation{mine};
-    }
+    reservation reserve(place where);
 
     /// Takes off the record of a block that this thread has entered, as most are; false when there is none of so many bytes.
-    [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept {
-        part& mine = parts_[own_part()];
-        return mine.lock.run([&] {
-            live_record* const found = mine.blocks.find(p);
-            if (!found || found->bytes != bytes) return false;
-            mine.blocks.erase(*found);
-            return true;
-        });
-    }
+    [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
     /// Takes the record of the block at p off. Throws: misuse that names the block when there is none of so many bytes;
     /// std::bad_alloc; nothing is changed then.
-    [[nodiscard]] live_record take_out(void* p, std::size_t bytes) {
-        live_record known;
-        unsigned const used = used_.load(std::memory_order_relaxed);
-        std::size_t const own = own_part();
-        for (std::size_t i = 0; i != parts_.size(); ++i) {
-            std::size_t const at = (own + i) % parts_.size();
-            if ((used & 1U << at) == 0) continue;
-            part& in = parts_[at];
-            in.lock.run([&] {
-                live_record* const found = in.blocks.find(p);
-                if (!found) return;
-                known = *found;
-                if (known.bytes == bytes) in.blocks.erase(*found);
-            });
-            if (known.at) break;
-        }
-        if (!known.at || known.bytes != bytes) [[unlikely]]
-            refuse(p, bytes, known);
-        return known;
-    }
+    [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
     /// Runs f() while no block comes or goes, once at a time. Throws: what f does.
     template <class F>
@@ -138,19 +88,9 @@ public:
     }
 
     /// From here on nothing can be taken. Throws: misuse that names what is still alive; nothing is changed then.
-    void close(place where) {
-        survivors alive;
-        at_rest([&] {
-            for_each([&](live_record const& r) { alive.add(r.name, r.where, r.bytes); });
-            if (alive.count() != 0) return;
-            for (part& in : parts_) in.is_closed = true;
-        });
-        throw_for(alive, "was closed", where);
-    }
+    void close(place where);
 
-    [[nodiscard]] std::string title() const {
-        return name_.is_empty() ? what_ : std::string{what_} + ' ' + name_.text();
-    }
+    [[nodiscard]] std::string title() const;
 
 private:
     struct alignas(64) part {
@@ -167,45 +107,13 @@ private:
         std::mutex guard;
         tracker* first = nullptr;
 
-        [[nodiscard]] static registry& instance() {
-            static registry& all = *new registry;  // never destroyed: statics leave it until the very end
-            struct at_program_end {
-                ~at_program_end() { all.tell(); }
-            };
-            static at_program_end const end;
-            (void)end;
-            return all;
-        }
-        void enter(tracker& t) noexcept {
-            std::scoped_lock const lock{guard};
-            t.after_ = first;
-            if (first) first->before_ = &t;
-            first = &t;
-        }
-        void leave(tracker& t) noexcept {
-            std::scoped_lock const lock{guard};
-            (t.before_ ? t.before_->after_ : first) = t.after_;
-            if (t.after_) t.after_->before_ = t.before_;
-        }
-        void tell() noexcept {
-            std::vector<misuse> found;
-            report_failure_of([&] {
-                std::scoped_lock const lock{guard};
-                for (tracker* t = first; t; t = t->after_) try {
-                        t->throw_if_alive("was left at the end of the program", {});
-                    } catch (misuse const& alive) {
-                        found.push_back(alive);
-                        t->was_told_ = true;
-                    }
-            });
-            for (misuse const& alive : found) report_error(alive);
-        }
+        [[nodiscard]] static registry& instance();
+        void enter(tracker& t) noexcept;
+        void leave(tracker& t) noexcept;
+        void tell() noexcept;
     };
 
-    [[nodiscard]] std::size_t own_part() const noexcept {
-        thread_record const* const me = this_thread();
-        return me ? me->index % parts_.size() : 0;
-    }
+    [[nodiscard]] std::size_t own_part() const noexcept;
     template <class F>
     void at_rest_from(std::size_t first, F& f) const {
         if (first == parts_.size()) {
@@ -217,12 +125,8 @@ private:
         parts_[first].lock.run_alone([&] { at_rest_from(first + 1, f); });
     }
 
-    void throw_if_alive(char const* what, place where) const {
-        throw_for(survivors_of([](live_record const&) { return true; }), what, where);
-    }
-    void throw_for(survivors const& alive, char const* what, place where) const {
-        if (alive.count() != 0) throw misuse{title() + ' ' + what + " while " + alive.text(), where};
-    }
+    void throw_if_alive(char const* what, place where) const;
+    void throw_for(survivors const& alive, char const* what, place where) const;
 
     [[noreturn, gnu::cold, gnu::noinline]] void refuse(void const* p, std::size_t bytes,
                                                        live_record const& known) const {
@@ -251,13 +155,8 @@ private:
                      " bytes were given back at an address that it does not hold (given back long before, "
                      "or another's)"};
     }
-    [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept {
-        return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(p) -
-                                        reinterpret_cast<std::uintptr_t>(r.at));
-    }
-    [[nodiscard]] static std::string line_of(live_record const& r) {
-        return survivors::line_of(r.name, {}, r.bytes);
-    }
+    [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept;
+    [[nodiscard]] static std::string line_of(live_record const& r);
 
     char const* const what_;
     tag const name_;
@@ -269,3 +168,147 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE tracker::~tracker() {
+    registry::instance().leave(*this);
+    if (was_told_) return;
+    report_failure_of([this] { throw_if_alive("ended", {}); });
+}
+
+CUOTA_INLINE tracker::reservation::~reservation() {
+    if (in_) in_->lock.run([this] { in_->blocks.cancel(); });
+}
+
+CUOTA_INLINE void tracker::reservation::enter(live_record& r) noexcept {
+    part& in = *std::exchange(in_, nullptr);
+    in.lock.run([&] {
+        r.number = in.next++;
+        in.blocks.insert(r);
+    });
+}
+
+CUOTA_INLINE auto tracker::reserve(place where) -> reservation {
+    std::size_t const i = own_part();
+    part& mine = parts_[i];
+    if (unsigned const bit = 1U << i; (used_.load(std::memory_order_relaxed) & bit) == 0) used_ |= bit;
+    enum class answer { reserved, full, closed };
+    auto const found = mine.lock.run([&] {
+        if (mine.is_closed) return answer::closed;
+        return mine.blocks.try_reserve() ? answer::reserved : answer::full;
+    });
+    if (found == answer::closed) throw misuse{title() + " was asked for memory after its end", where};
+    if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
+    return reservation{mine};
+}
+
+CUOTA_INLINE bool tracker::try_take_out(void* p, std::size_t bytes) noexcept {
+    part& mine = parts_[own_part()];
+    return mine.lock.run([&] {
+        live_record* const found = mine.blocks.find(p);
+        if (!found || found->bytes != bytes) return false;
+        mine.blocks.erase(*found);
+        return true;
+    });
+}
+
+CUOTA_INLINE live_record tracker::take_out(void* p, std::size_t bytes) {
+    live_record known;
+    unsigned const used = used_.load(std::memory_order_relaxed);
+    std::size_t const own = own_part();
+    for (std::size_t i = 0; i != parts_.size(); ++i) {
+        std::size_t const at = (own + i) % parts_.size();
+        if ((used & 1U << at) == 0) continue;
+        part& in = parts_[at];
+        in.lock.run([&] {
+            live_record* const found = in.blocks.find(p);
+            if (!found) return;
+            known = *found;
+            if (known.bytes == bytes) in.blocks.erase(*found);
+        });
+        if (known.at) break;
+    }
+    if (!known.at || known.bytes != bytes) [[unlikely]]
+        refuse(p, bytes, known);
+    return known;
+}
+
+CUOTA_INLINE void tracker::close(place where) {
+    survivors alive;
+    at_rest([&] {
+        for_each([&](live_record const& r) { alive.add(r.name, r.where, r.bytes); });
+        if (alive.count() != 0) return;
+        for (part& in : parts_) in.is_closed = true;
+    });
+    throw_for(alive, "was closed", where);
+}
+
+CUOTA_INLINE std::string tracker::title() const {
+    return name_.is_empty() ? what_ : std::string{what_} + ' ' + name_.text();
+}
+
+CUOTA_INLINE auto tracker::registry::instance() -> registry& {
+    static registry& all = *new registry;  // never destroyed: statics leave it until the very end
+    struct at_program_end {
+        ~at_program_end() { all.tell(); }
+    };
+    static at_program_end const end;
+    (void)end;
+    return all;
+}
+
+CUOTA_INLINE void tracker::registry::enter(tracker& t) noexcept {
+    std::scoped_lock const lock{guard};
+    t.after_ = first;
+    if (first) first->before_ = &t;
+    first = &t;
+}
+
+CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
+    std::scoped_lock const lock{guard};
+    (t.before_ ? t.before_->after_ : first) = t.after_;
+    if (t.after_) t.after_->before_ = t.before_;
+}
+
+CUOTA_INLINE void tracker::registry::tell() noexcept {
+    std::vector<misuse> found;
+    report_failure_of([&] {
+        std::scoped_lock const lock{guard};
+        for (tracker* t = first; t; t = t->after_) try {
+                t->throw_if_alive("was left at the end of the program", {});
+            } catch (misuse const& alive) {
+                found.push_back(alive);
+                t->was_told_ = true;
+            }
+    });
+    for (misuse const& alive : found) report_error(alive);
+}
+
+CUOTA_INLINE std::size_t tracker::own_part() const noexcept {
+    thread_record const* const me = this_thread();
+    return me ? me->index % parts_.size() : 0;
+}
+
+CUOTA_INLINE void tracker::throw_if_alive(char const* what, place where) const {
+    throw_for(survivors_of([](live_record const&) { return true; }), what, where);
+}
+
+CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, place where) const {
+    if (alive.count() != 0) throw misuse{title() + ' ' + what + " while " + alive.text(), where};
+}
+
+CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {
+    return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(p) -
+                                    reinterpret_cast<std::uintptr_t>(r.at));
+}
+
+CUOTA_INLINE std::string tracker::line_of(live_record const& r) {
+    return survivors::line_of(r.name, {}, r.bytes);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/growth.hpp>
@@ -39,24 +40,13 @@ public:
 
     [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }  ///< else it is bytes
     /// In bytes: the nearest, and never less than 1.
-    [[nodiscard]] std::size_t of(std::size_t limit) const noexcept {
-        if (!share_) return bytes_;
-        double const nearest = *share_ * static_cast<double>(limit) + 0.5;
-        if (nearest >= static_cast<double>(limit)) return std::max<std::size_t>(limit, 1);
-        return std::max<std::size_t>(static_cast<std::size_t>(nearest), 1);
-    }
+    [[nodiscard]] std::size_t of(std::size_t limit) const noexcept;
     /// Above nothing, and at most all there is; false for what is no number.
-    [[nodiscard]] bool is_sound() const noexcept {
-        return share_ ? *share_ > 0.0 && *share_ <= 1.0 : bytes_ != 0;
-    }
+    [[nodiscard]] bool is_sound() const noexcept;
     /// For two of one kind.
-    [[nodiscard]] bool is_below(watch_level const& other) const noexcept {
-        return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
-    }
+    [[nodiscard]] bool is_below(watch_level const& other) const noexcept;
     /// "0.900000", "1024 bytes". Throws: std::bad_alloc.
-    [[nodiscard]] std::string text() const {
-        return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
-    }
+    [[nodiscard]] std::string text() const;
 
 private:
     std::optional<double> share_;
@@ -76,149 +66,35 @@ struct watch_options {
 
 namespace detail {
 
-inline void check_watch(std::string const& name, std::size_t limit, std::vector<watch_level> const& levels,
-                        watch_level hysteresis, watch_options const& options) {
-    auto const wrong = [&](std::string const& what) -> misuse {
-        return misuse{"watch of budget " + name + ": " + what};
-    };
-    auto const check_one = [&](char const* what, watch_level level) {
-        if (!level.is_sound())
-            throw wrong(std::string{what} + level.text() +
-                        (level.is_share() ? " is no share of a limit: above 0, at most 1"
-                                          : " is none: 1 is the least"));
-        if (level.is_share() && limit == unlimited)
-            throw wrong(std::string{what} + level.text() + " is a share of a limit, and there is none");
-        if (level.is_share() != levels.front().is_share())
-            throw wrong(std::string{what} + level.text() + " beside " + levels.front().text() +
-                        ": shares and bytes cannot be compared");
-    };
-    if (levels.empty() && !options.time_to_limit) throw wrong("no threshold");
-    for (watch_level const& level : levels) check_one("a threshold of ", level);
-    for (std::size_t i = 1; i < levels.size(); ++i)
-        if (!levels[i - 1].is_below(levels[i]))
-            throw wrong("a threshold of " + levels[i].text() + " after one of " + levels[i - 1].text() +
-                        ": they must ascend");
-    if (!levels.empty()) {
-        check_one("a hysteresis of ", hysteresis);
-        if (levels.front().is_below(hysteresis))
-            throw wrong("a hysteresis of " + hysteresis.text() + " is more than the threshold of " +
-                        levels.front().text());
-    }
-    if (options.half_life.count() <= 0) throw wrong("a half-life that is not above 0");
-    if (!options.clock) throw wrong("no clock");
-    if (!options.time_to_limit) return;
-    if (options.time_to_limit->count() <= 0) throw wrong("a time to the limit that is not above 0");
-    if (limit == unlimited) throw wrong("a time to the limit, and there is none");
-}
+void check_watch(std::string const& name, std::size_t limit, std::vector<watch_level> const& levels,
+                 watch_level hysteresis, watch_options const& options);
 
 /// What a watch shares with the account and with who is delivering.
 class watch_state final : public onlooker, public ref_counted {
 public:
     watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis, watch_callback callback,
-                watch_options const& options)
-        : budget_{std::move(b)},
-          levels_{std::move(levels)},
-          hysteresis_{hysteresis},
-          options_{options},
-          growth_{options.half_life},
-          callback_{std::move(callback)} {}
+                watch_options const& options);
 
     void begin() noexcept { budget_access::node(budget_).join(*this); }
 
     /// After it nobody calls or is called, but for a caller that this call is made from.
-    void end() noexcept {
-        budget_access::node(budget_).leave(*this);
-        watch_callback last;
-        std::unique_lock lock{guard_};
-        ended_ = true;
-        if (caller_ == std::this_thread::get_id())
-            return;  // from a call whose deliverer then owns all of this alone
-        returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
-        last.swap(callback_);
-        lock.unlock();  // for what the callback has captured
-    }
+    void end() noexcept;
 
-    [[nodiscard]] bool note(sight const& now) noexcept override {
-        auto const time = options_.clock();
-        growth_.see(now.held, time);
-        bool due = false;
-        while (over_ != levels_.size() && now.held >= levels_[over_].of(now.limit))
-            due |= keep(now, time, watch_signal::threshold, true, over_++);
-        while (over_ != 0 && now.held <= all_clear(levels_[over_ - 1], now.limit)) {
-            --over_;
-            if (options_.falling) due |= keep(now, time, watch_signal::threshold, false, over_);
-        }
-        if (options_.time_to_limit && is_near(now.limit) != near_) {
-            near_ = !near_;
-            if (near_ || options_.falling) due |= keep(now, time, watch_signal::time_to_limit, near_, 0);
-        }
-        return due;
-    }
+    [[nodiscard]] bool note(sight const& now) noexcept override;
 
-    void deliver() noexcept override {
-        shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
-        std::unique_lock lock{guard_};
-        while (std::optional<watch_event> const next = take_out()) {
-            caller_ = std::this_thread::get_id();
-            lock.unlock();
-            report_failure_of([&] { callback_(*next); });
-            lock.lock();
-            caller_ = {};
-        }
-        is_delivered_ = false;
-        lock.unlock();
-        returned_.notify_all();
-    }
+    void deliver() noexcept override;
 
 private:
-    [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept {
-        std::size_t const from = level.of(limit);
-        return from - std::min(from, hysteresis_.of(limit));
-    }
+    [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept;
     // Once near, it is near until there is twice the time.
-    [[nodiscard]] bool is_near(std::size_t limit) const noexcept {
-        auto const left = growth_.time_to(limit);
-        return left && *left < *options_.time_to_limit * (near_ ? 2 : 1);
-    }
+    [[nodiscard]] bool is_near(std::size_t limit) const noexcept;
 
     // Under the tree's lock: the oldest makes room. True when there is nobody who will deliver it.
     [[nodiscard]] bool keep(sight const& now, std::chrono::steady_clock::time_point time, watch_signal signal,
-                            bool rising, std::size_t index) noexcept {
-        bool const is_level = signal == watch_signal::threshold;
-        std::scoped_lock const lock{guard_};
-        watch_event& e = kept_[crossings_++ % kept_.size()];
-        e = {};
-        e.budget = budget_.name();
-        e.signal = signal;
-        e.rising = rising;
-        e.index = index;
-        e.threshold = is_level ? levels_[index].of(now.limit) : now.limit;
-        e.held = now.held;
-        e.limit = now.limit;
-        e.peak = now.peak;
-        e.number = crossings_;
-        e.time = time;
-        e.growth = growth_.per_second();
-        e.time_to_limit = growth_.time_to(now.limit);
-        if (now.who) {
-            e.charged_as = now.who->name;
-            e.charged_at = now.who->where;
-        }
-        if (std::exchange(is_delivered_, true)) return false;
-        add_owner();
-        return true;
-    }
+                            bool rising, std::size_t index) noexcept;
 
     // Under guard_.
-    [[nodiscard]] std::optional<watch_event> take_out() noexcept {
-        if (ended_ || called_ == crossings_) return std::nullopt;
-        std::uint64_t const oldest = crossings_ - std::min<std::uint64_t>(crossings_, kept_.size());
-        std::uint64_t const next = std::max(called_, oldest);
-        watch_event e = kept_[next % kept_.size()];
-        e.missed = next - called_;
-        called_ = next + 1;
-        return e;
-    }
+    [[nodiscard]] std::optional<watch_event> take_out() noexcept;
 
     budget const budget_;
     std::vector<watch_level> const levels_;
@@ -269,22 +145,11 @@ public:
     /// do not ascend, mix shares and bytes, or are shares over 1 or of no limit; a hysteresis that is 0, over the lowest
     /// threshold, or of the other kind; times that are not above 0; an empty callback. std::bad_alloc.
     [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
-                        watch_callback callback, watch_options const& options = {}) {
-        detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
-        if (!callback) throw misuse{"watch of budget " + watched.name() + ": no callback"};
-        state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
-                                                   std::move(callback), options);
-        state_->begin();
-    }
+                        watch_callback callback, watch_options const& options = {});
     watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
     /// Takes over the other, then ends what it was.
-    watch& operator=(watch&& other) noexcept {
-        watch const ended{std::exchange(state_, std::move(other.state_))};
-        return *this;
-    }
-    ~watch() {
-        if (state_) state_->end();
-    }
+    watch& operator=(watch&& other) noexcept;
+    ~watch();
 
 private:
     explicit watch(shared<detail::watch_state> state) noexcept : state_{std::move(state)} {}
@@ -293,3 +158,192 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t watch_level::of(std::size_t limit) const noexcept {
+    if (!share_) return bytes_;
+    double const nearest = *share_ * static_cast<double>(limit) + 0.5;
+    if (nearest >= static_cast<double>(limit)) return std::max<std::size_t>(limit, 1);
+    return std::max<std::size_t>(static_cast<std::size_t>(nearest), 1);
+}
+
+CUOTA_INLINE bool watch_level::is_sound() const noexcept {
+    return share_ ? *share_ > 0.0 && *share_ <= 1.0 : bytes_ != 0;
+}
+
+CUOTA_INLINE bool watch_level::is_below(watch_level const& other) const noexcept {
+    return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
+}
+
+CUOTA_INLINE std::string watch_level::text() const {
+    return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_watch(std::string const& name, std::size_t limit,
+                              std::vector<watch_level> const& levels, watch_level hysteresis,
+                              watch_options const& options) {
+    auto const wrong = [&](std::string const& what) -> misuse {
+        return misuse{"watch of budget " + name + ": " + what};
+    };
+    auto const check_one = [&](char const* what, watch_level level) {
+        if (!level.is_sound())
+            throw wrong(std::string{what} + level.text() +
+                        (level.is_share() ? " is no share of a limit: above 0, at most 1"
+                                          : " is none: 1 is the least"));
+        if (level.is_share() && limit == unlimited)
+            throw wrong(std::string{what} + level.text() + " is a share of a limit, and there is none");
+        if (level.is_share() != levels.front().is_share())
+            throw wrong(std::string{what} + level.text() + " beside " + levels.front().text() +
+                        ": shares and bytes cannot be compared");
+    };
+    if (levels.empty() && !options.time_to_limit) throw wrong("no threshold");
+    for (watch_level const& level : levels) check_one("a threshold of ", level);
+    for (std::size_t i = 1; i < levels.size(); ++i)
+        if (!levels[i - 1].is_below(levels[i]))
+            throw wrong("a threshold of " + levels[i].text() + " after one of " + levels[i - 1].text() +
+                        ": they must ascend");
+    if (!levels.empty()) {
+        check_one("a hysteresis of ", hysteresis);
+        if (levels.front().is_below(hysteresis))
+            throw wrong("a hysteresis of " + hysteresis.text() + " is more than the threshold of " +
+                        levels.front().text());
+    }
+    if (options.half_life.count() <= 0) throw wrong("a half-life that is not above 0");
+    if (!options.clock) throw wrong("no clock");
+    if (!options.time_to_limit) return;
+    if (options.time_to_limit->count() <= 0) throw wrong("a time to the limit that is not above 0");
+    if (limit == unlimited) throw wrong("a time to the limit, and there is none");
+}
+
+CUOTA_INLINE watch_state::watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis,
+                                      watch_callback callback, watch_options const& options)
+    : budget_{std::move(b)},
+      levels_{std::move(levels)},
+      hysteresis_{hysteresis},
+      options_{options},
+      growth_{options.half_life},
+      callback_{std::move(callback)} {}
+
+CUOTA_INLINE void watch_state::end() noexcept {
+    budget_access::node(budget_).leave(*this);
+    watch_callback last;
+    std::unique_lock lock{guard_};
+    ended_ = true;
+    if (caller_ == std::this_thread::get_id())
+        return;  // from a call whose deliverer then owns all of this alone
+    returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
+    last.swap(callback_);
+    lock.unlock();  // for what the callback has captured
+}
+
+CUOTA_INLINE bool watch_state::note(sight const& now) noexcept {
+    auto const time = options_.clock();
+    growth_.see(now.held, time);
+    bool due = false;
+    while (over_ != levels_.size() && now.held >= levels_[over_].of(now.limit))
+        due |= keep(now, time, watch_signal::threshold, true, over_++);
+    while (over_ != 0 && now.held <= all_clear(levels_[over_ - 1], now.limit)) {
+        --over_;
+        if (options_.falling) due |= keep(now, time, watch_signal::threshold, false, over_);
+    }
+    if (options_.time_to_limit && is_near(now.limit) != near_) {
+        near_ = !near_;
+        if (near_ || options_.falling) due |= keep(now, time, watch_signal::time_to_limit, near_, 0);
+    }
+    return due;
+}
+
+CUOTA_INLINE void watch_state::deliver() noexcept {
+    shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
+    std::unique_lock lock{guard_};
+    while (std::optional<watch_event> const next = take_out()) {
+        caller_ = std::this_thread::get_id();
+        lock.unlock();
+        report_failure_of([&] { callback_(*next); });
+        lock.lock();
+        caller_ = {};
+    }
+    is_delivered_ = false;
+    lock.unlock();
+    returned_.notify_all();
+}
+
+CUOTA_INLINE std::size_t watch_state::all_clear(watch_level const& level, std::size_t limit) const noexcept {
+    std::size_t const from = level.of(limit);
+    return from - std::min(from, hysteresis_.of(limit));
+}
+
+CUOTA_INLINE bool watch_state::is_near(std::size_t limit) const noexcept {
+    auto const left = growth_.time_to(limit);
+    return left && *left < *options_.time_to_limit * (near_ ? 2 : 1);
+}
+
+CUOTA_INLINE bool watch_state::keep(sight const& now, std::chrono::steady_clock::time_point time,
+                                    watch_signal signal, bool rising, std::size_t index) noexcept {
+    bool const is_level = signal == watch_signal::threshold;
+    std::scoped_lock const lock{guard_};
+    watch_event& e = kept_[crossings_++ % kept_.size()];
+    e = {};
+    e.budget = budget_.name();
+    e.signal = signal;
+    e.rising = rising;
+    e.index = index;
+    e.threshold = is_level ? levels_[index].of(now.limit) : now.limit;
+    e.held = now.held;
+    e.limit = now.limit;
+    e.peak = now.peak;
+    e.number = crossings_;
+    e.time = time;
+    e.growth = growth_.per_second();
+    e.time_to_limit = growth_.time_to(now.limit);
+    if (now.who) {
+        e.charged_as = now.who->name;
+        e.charged_at = now.who->where;
+    }
+    if (std::exchange(is_delivered_, true)) return false;
+    add_owner();
+    return true;
+}
+
+CUOTA_INLINE std::optional<watch_event> watch_state::take_out() noexcept {
+    if (ended_ || called_ == crossings_) return std::nullopt;
+    std::uint64_t const oldest = crossings_ - std::min<std::uint64_t>(crossings_, kept_.size());
+    std::uint64_t const next = std::max(called_, oldest);
+    watch_event e = kept_[next % kept_.size()];
+    e.missed = next - called_;
+    called_ = next + 1;
+    return e;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
+                          watch_callback callback, watch_options const& options) {
+    detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
+    if (!callback) throw misuse{"watch of budget " + watched.name() + ": no callback"};
+    state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
+                                               std::move(callback), options);
+    state_->begin();
+}
+
+CUOTA_INLINE watch& watch::operator=(watch&& other) noexcept {
+    watch const ended{std::exchange(state_, std::move(other.state_))};
+    return *this;
+}
+
+CUOTA_INLINE watch::~watch() {
+    if (state_) state_->end();
+}
+
+}  // namespace cuota::inline v0
+
+#endif

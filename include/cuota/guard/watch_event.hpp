@@ -16,6 +16,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal_json.hpp>
@@ -57,7 +58,40 @@ using watch_callback = std::function<void(watch_event const&)>;
 /// The event as one line of JSON, without a line's end. Sizes are bytes, `unlimited` is null; "growth" is bytes per
 /// second, "time_to_limit_ms" null when absent; "steady_ns" is std::chrono::steady_clock's.
 /// Throws: std::bad_alloc. Cost: microseconds.
-[[nodiscard]] inline std::string watch_json(watch_event const& e) {
+[[nodiscard]] std::string watch_json(watch_event const& e);
+
+namespace detail {
+
+/// While one is alive, a write of this thread to where nobody reads, or beyond the size that a file may have, fails
+/// instead of ending the program.
+class quiet_writes {
+public:
+    quiet_writes() noexcept;
+    quiet_writes(quiet_writes const&) = delete;
+    quiet_writes& operator=(quiet_writes const&) = delete;
+    ~quiet_writes();
+
+private:
+    void take_back(int signal) const noexcept;
+    ::sigset_t both_{};
+    ::sigset_t before_{};
+    ::sigset_t pending_{};
+};
+
+}  // namespace detail
+
+/// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
+/// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
+/// without a word. Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
+[[nodiscard]] watch_callback log_to_stderr();
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string watch_json(watch_event const& e) {
     auto const integer = [](double n) {  // within what a reader's integer holds
         return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
     };
@@ -75,49 +109,40 @@ using watch_callback = std::function<void(watch_event const&)>;
     return line.text();
 }
 
-namespace detail {
+}  // namespace cuota::inline v0
 
-/// While one is alive, a write of this thread to where nobody reads, or beyond the size that a file may have, fails
-/// instead of ending the program.
-class quiet_writes {
-public:
-    quiet_writes() noexcept {
-        ::sigemptyset(&both_);
-        ::sigaddset(&both_, SIGPIPE);
-        ::sigaddset(&both_, SIGXFSZ);
-        ::pthread_sigmask(SIG_BLOCK, &both_, &before_);
-        ::sigpending(&pending_);
-    }
-    quiet_writes(quiet_writes const&) = delete;
-    quiet_writes& operator=(quiet_writes const&) = delete;
-    ~quiet_writes() {
-        take_back(SIGPIPE);
-        take_back(SIGXFSZ);
-        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
+namespace cuota::inline v0::detail {
 
-private:
-    void take_back(int signal) const noexcept {
-        ::sigset_t now;
-        ::sigpending(&now);
-        if (::sigismember(&now, signal) != 1 || ::sigismember(&pending_, signal) == 1) return;
-        ::sigset_t one;
-        ::sigemptyset(&one);
-        ::sigaddset(&one, signal);
-        int taken = 0;
-        ::sigwait(&one, &taken);
-    }
-    ::sigset_t both_{};
-    ::sigset_t before_{};
-    ::sigset_t pending_{};
-};
+CUOTA_INLINE quiet_writes::quiet_writes() noexcept {
+    ::sigemptyset(&both_);
+    ::sigaddset(&both_, SIGPIPE);
+    ::sigaddset(&both_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &both_, &before_);
+    ::sigpending(&pending_);
+}
 
-}  // namespace detail
+CUOTA_INLINE quiet_writes::~quiet_writes() {
+    take_back(SIGPIPE);
+    take_back(SIGXFSZ);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
-/// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
-/// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
-/// without a word. Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
-[[nodiscard]] inline watch_callback log_to_stderr() {
+CUOTA_INLINE void quiet_writes::take_back(int signal) const noexcept {
+    ::sigset_t now;
+    ::sigpending(&now);
+    if (::sigismember(&now, signal) != 1 || ::sigismember(&pending_, signal) == 1) return;
+    ::sigset_t one;
+    ::sigemptyset(&one);
+    ::sigaddset(&one, signal);
+    int taken = 0;
+    ::sigwait(&one, &taken);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE watch_callback log_to_stderr() {
     return [](watch_event const& e) {
         std::string const line = watch_json(e) + '\n';
         detail::quiet_writes const here;
@@ -126,3 +151,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/pool/lifespan.hpp>
@@ -59,9 +60,7 @@ struct alignas(64) block {
         block_note* note;        // live
     };
 
-    [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept {
-        return reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uintptr_t>(now);
-    }
+    [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept;
     /// Of the record, in its store.
     [[nodiscard]] std::uint32_t number() const noexcept { return mark & ~stream_bit; }
     /// Live or held: its lane in the stream order is kept for it. Here, so that who keeps none does not look at the note.
@@ -69,24 +68,13 @@ struct alignas(64) block {
     void keeps_stream(bool does) noexcept { mark = does ? mark | stream_bit : mark & ~stream_bit; }
     static constexpr std::uint32_t stream_bit = std::uint32_t{1} << 31;
 
-    [[nodiscard]] std::byte* at() const noexcept {
-        return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granule - 1));
-    }
+    [[nodiscard]] std::byte* at() const noexcept;
     void become(state now) noexcept { stand_at(at(), now); }
     /// For who has it to himself.
-    void stand_at(void const* p, state now) noexcept {
-        word.store(word_for(p, now), std::memory_order_release);
-    }
+    void stand_at(void const* p, state now) noexcept;
     /// Takes the live block that starts at p from everybody else; false when there is none. It is `held` then.
-    [[nodiscard]] bool claim(void const* p) noexcept {
-        if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
-        std::uintptr_t expected = word_for(p, state::live);
-        return word.load(std::memory_order_relaxed) == expected &&
-               word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel);
-    }
-    [[nodiscard]] bool has_state(state now) const noexcept {
-        return (word.load(std::memory_order_acquire) & (granule - 1)) == static_cast<std::uintptr_t>(now);
-    }
+    [[nodiscard]] bool claim(void const* p) noexcept;
+    [[nodiscard]] bool has_state(state now) const noexcept;
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
     [[nodiscard]] bool is_hole() const noexcept { return has_state(state::hole); }
     [[nodiscard]] std::byte* end() const noexcept { return at() + size; }
@@ -95,11 +83,7 @@ struct alignas(64) block {
 static_assert(sizeof(block) == 64);
 
 /// Tells the processor of a line that is about to be written: it is fetched beside what goes on.
-inline void expect_use([[maybe_unused]] void const* line) noexcept {
-#ifdef __GNUC__
-    __builtin_prefetch(line, 1);
-#endif
-}
+void expect_use([[maybe_unused]] void const* line) noexcept;
 
 /// Records of blocks and their notes, made by the hundred and used again. Their addresses stay; all go when the store
 /// does.
@@ -110,64 +94,25 @@ public:
     block_store& operator=(block_store const&) = delete;
 
     /// Throws: std::bad_alloc; unchanged then. Cost: a load, but for one in a hundred.
-    [[nodiscard]] block& make(std::byte* at, std::size_t size) {
-        if (!unused_) grow();
-        block& made = *unused_;
-        if ((unused_ = std::exchange(made.left, nullptr))) expect_use(unused_);
-        made.size = size;
-        made.stand_at(at, block::state::free);
-        return made;
-    }
+    [[nodiscard]] block& make(std::byte* at, std::size_t size);
     /// After it, two can be made. Throws: std::bad_alloc; unchanged then.
-    void reserve_two() {
-        if (!unused_ || !unused_->left) grow();
-    }
-    void drop(block& b) noexcept {
-        b.before = b.after = b.right = nullptr;
-        b.waits = {};
-        b.left = std::exchange(unused_, &b);
-    }
+    void reserve_two();
+    void drop(block& b) noexcept;
 
     /// The record of that number.
-    [[nodiscard]] block& operator[](std::uint32_t number) const noexcept {
-        return chunks_[number / at_once][number % at_once];
-    }
+    [[nodiscard]] block& operator[](std::uint32_t number) const noexcept;
 
     /// After it, one note can be made. Throws: std::bad_alloc; unchanged then.
-    void reserve_note() {
-        if (unused_notes_.empty()) grow_notes();
-    }
+    void reserve_note();
     /// After reserve_note. What it says is of who had it last.
-    [[nodiscard]] block_note& make_note() noexcept {
-        block_note& made = *unused_notes_.back();
-        unused_notes_.pop_back();
-        if (!unused_notes_.empty()) expect_use(unused_notes_.back());
-        return made;
-    }
-    void drop_note(block_note& note) noexcept {
-        unused_notes_.push_back(&note);
-        expect_use(&note);
-    }
+    [[nodiscard]] block_note& make_note() noexcept;
+    void drop_note(block_note& note) noexcept;
 
 private:
     static constexpr std::size_t at_once = 128;
 
-    void grow() {
-        std::size_t const so_far = chunks_.size() * at_once;
-        chunks_.push_back(std::make_unique<block[]>(at_once));
-        for (std::size_t i = at_once; i-- != 0;) {
-            block& b = chunks_.back()[i];
-            b.mark = static_cast<std::uint32_t>(so_far + i);
-            b.left = std::exchange(unused_, &b);
-        }
-    }
-    void grow_notes() {
-        std::size_t const in_all = (note_chunks_.size() + 1) * at_once;
-        if (unused_notes_.capacity() < in_all)
-            unused_notes_.reserve(2 * in_all);  // none that comes back needs memory
-        note_chunks_.push_back(std::make_unique<block_note[]>(at_once));
-        for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
-    }
+    void grow();
+    void grow_notes();
 
     std::vector<std::unique_ptr<block[]>> chunks_;
     block* unused_ = nullptr;
@@ -176,3 +121,97 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::uintptr_t block::word_for(void const* p, state now) noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uintptr_t>(now);
+}
+
+CUOTA_INLINE std::byte* block::at() const noexcept {
+    return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granule - 1));
+}
+
+CUOTA_INLINE void block::stand_at(void const* p, state now) noexcept {
+    word.store(word_for(p, now), std::memory_order_release);
+}
+
+CUOTA_INLINE bool block::claim(void const* p) noexcept {
+    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
+    std::uintptr_t expected = word_for(p, state::live);
+    return word.load(std::memory_order_relaxed) == expected &&
+           word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel);
+}
+
+CUOTA_INLINE bool block::has_state(state now) const noexcept {
+    return (word.load(std::memory_order_acquire) & (granule - 1)) == static_cast<std::uintptr_t>(now);
+}
+
+CUOTA_INLINE void expect_use([[maybe_unused]] void const* line) noexcept {
+#ifdef __GNUC__
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+CUOTA_INLINE block& block_store::make(std::byte* at, std::size_t size) {
+    if (!unused_) grow();
+    block& made = *unused_;
+    if ((unused_ = std::exchange(made.left, nullptr))) expect_use(unused_);
+    made.size = size;
+    made.stand_at(at, block::state::free);
+    return made;
+}
+
+CUOTA_INLINE void block_store::reserve_two() {
+    if (!unused_ || !unused_->left) grow();
+}
+
+CUOTA_INLINE void block_store::drop(block& b) noexcept {
+    b.before = b.after = b.right = nullptr;
+    b.waits = {};
+    b.left = std::exchange(unused_, &b);
+}
+
+CUOTA_INLINE block& block_store::operator[](std::uint32_t number) const noexcept {
+    return chunks_[number / at_once][number % at_once];
+}
+
+CUOTA_INLINE void block_store::reserve_note() {
+    if (unused_notes_.empty()) grow_notes();
+}
+
+CUOTA_INLINE block_note& block_store::make_note() noexcept {
+    block_note& made = *unused_notes_.back();
+    unused_notes_.pop_back();
+    if (!unused_notes_.empty()) expect_use(unused_notes_.back());
+    return made;
+}
+
+CUOTA_INLINE void block_store::drop_note(block_note& note) noexcept {
+    unused_notes_.push_back(&note);
+    expect_use(&note);
+}
+
+CUOTA_INLINE void block_store::grow() {
+    std::size_t const so_far = chunks_.size() * at_once;
+    chunks_.push_back(std::make_unique<block[]>(at_once));
+    for (std::size_t i = at_once; i-- != 0;) {
+        block& b = chunks_.back()[i];
+        b.mark = static_cast<std::uint32_t>(so_far + i);
+        b.left = std::exchange(unused_, &b);
+    }
+}
+
+CUOTA_INLINE void block_store::grow_notes() {
+    std::size_t const in_all = (note_chunks_.size() + 1) * at_once;
+    if (unused_notes_.capacity() < in_all)
+        unused_notes_.reserve(2 * in_all);  // none that comes back needs memory
+    note_chunks_.push_back(std::make_unique<block_note[]>(at_once));
+    for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

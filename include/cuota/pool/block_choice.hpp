@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/stream_order.hpp>
 
@@ -18,14 +19,9 @@ struct place_needed {
     std::size_t size;
     std::size_t alignment = block::granule;  ///< a power of two
 
-    [[nodiscard]] bool fits(block const& b) const noexcept {
-        return alignment <= block::granule || block_index::skipped_for(alignment, b.at()) <= b.size - size;
-    }
+    [[nodiscard]] bool fits(block const& b) const noexcept;
     /// As much as there is room in wherever it begins.
-    [[nodiscard]] place_needed anywhere() const noexcept {
-        std::size_t const skipped = alignment > block::granule ? alignment - block::granule : 0;
-        return {checked_add(size, skipped).value_or(unlimited)};
-    }
+    [[nodiscard]] place_needed anywhere() const noexcept;
 };
 
 /// How much larger than the tightest fit a block may be for the sake of fewer waits.
@@ -44,8 +40,31 @@ enum class fit_slack { same_size_if_small, quarter };
 /// Of the free blocks that fit about as well as the tightest, the one that takes the fewest waits on the stream of that
 /// index; the tightest of those. Null when none fits. Throws: cuda_error.
 /// Cost: up to 16 blocks are looked at, one where nothing has to be waited for.
-[[nodiscard]] inline block* choose_block(block_index const& blocks, stream_order& order,
-                                         place_needed const& needed, std::uint32_t stream, fit_slack slack) {
+[[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
+                                  std::uint32_t stream, fit_slack slack);
+
+/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or
+/// run of pages, in the largest free block there, or the largest of all. Null when none fits.
+/// Cost: up to 32 blocks are looked at.
+[[nodiscard]] block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool place_needed::fits(block const& b) const noexcept {
+    return alignment <= block::granule || block_index::skipped_for(alignment, b.at()) <= b.size - size;
+}
+
+CUOTA_INLINE place_needed place_needed::anywhere() const noexcept {
+    std::size_t const skipped = alignment > block::granule ? alignment - block::granule : 0;
+    return {checked_add(size, skipped).value_or(unlimited)};
+}
+
+CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
+                                 std::uint32_t stream, fit_slack slack) {
     constexpr int looked_at = 16;
     constexpr std::size_t many_of_one_size = 16'384;
     auto const waits_for_nothing = [&](block const& b) {
@@ -87,11 +106,7 @@ enum class fit_slack { same_size_if_small, quarter };
     return best;
 }
 
-/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or
-/// run of pages, in the largest free block there, or the largest of all. Null when none fits.
-/// Cost: up to 32 blocks are looked at.
-[[nodiscard]] inline block* choose_block_to_keep(block_index const& blocks,
-                                                 place_needed const& needed) noexcept {
+CUOTA_INLINE block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept {
     constexpr int looked_at = 16;
     auto const stays = [](block const& b) {
         return b.has_state(block::state::live) && b.note->born.meant() == lifespan::persistent;
@@ -115,3 +130,5 @@ enum class fit_slack { same_size_if_small, quarter };
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block_choice.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/grow_window.hpp>
@@ -53,49 +54,23 @@ public:
     [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
     /// As size_of, for bytes that are far from all a std::size_t holds.
-    [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept {
-        return round_down(bytes + (granule_ - 1), granule_);
-    }
+    [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
 
     // --- blocks ---
 
     /// The free block that serves a request best; null when none fits. Throws: cuda_error.
-    [[nodiscard]] block* find(block_request const& r, std::uint32_t lane) {
-        place_needed const exact{size_of(r.bytes), r.alignment};
-        block* const b = choose(exact, r.meant, lane);
-        if (b || r.alignment <= block::granule) return b;
-        return choose(exact.anywhere(), r.meant, lane);
-    }
+    [[nodiscard]] block* find(block_request const& r, std::uint32_t lane);
     /// Makes what was found the user's, who waits for what has to be over. Throws: cuda_error, std::bad_alloc; nothing is
     /// taken then.
-    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user) {
-        order_before_use(b.waits, user);
-        return cut(b, r);
-    }
+    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
     /// A live or held block is of that lane's stream, and of no other any more: it keeps it until it is given back.
-    void keep_stream(block& b, std::uint32_t lane) noexcept {
-        order_.keep(lane);
-        let_stream_go(b);
-        b.note->lane = lane;
-        b.keeps_stream(true);
-    }
+    void keep_stream(block& b, std::uint32_t lane) noexcept;
     /// Makes a live or held block free, to be used again after `waits`.
-    void give(block& b, wait_set waits) noexcept {
-        let_stream_go(b);
-        requested_ -= b.requested;
-        allocated_ -= b.size;
-        blocks_.release(b, std::move(waits));
-    }
+    void give(block& b, wait_set waits) noexcept;
     /// True when to serve such a request would be a peak.
-    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept {
-        return allocated_ + size_of(bytes) > peak_allocated_ || requested_ + bytes > peak_requested_;
-    }
+    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
     /// Counts as many bytes as requested, up to `most`, as is no peak; returns how many.
-    [[nodiscard]] std::size_t lend(std::size_t most) noexcept {
-        std::size_t const lent = std::min(most, peak_requested_ - requested_);
-        requested_ += lent;
-        return lent;
-    }
+    [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
     /// Of what was lent, or was requested of a block that was given back when it had nothing requested any more.
     void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
@@ -104,16 +79,7 @@ public:
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh) { (void)enter(fresh); }
     /// Enters a segment, and takes of it. Throws: std::bad_alloc, and the segment is not entered.
-    [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r) {
-        block& whole = enter(fresh);
-        try {
-            return cut(whole, r);
-        } catch (...) {
-            reserved_ -= whole.size;
-            forget(whole);
-            throw;
-        }
-    }
+    [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r);
     template <class Visit>
     void for_each_segment(Visit visit) const {
         for (segment const& s : segments_) visit(s);
@@ -123,29 +89,15 @@ public:
 
     /// Holds the window that serves a request best, of at most `most` bytes to be mapped; nothing when there is none.
     /// Throws: std::bad_alloc; unchanged then.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most) {
-        auto window = choose_window(blocks_, size, aim);
-        if (!window || window->missing > most) return std::nullopt;
-        window->first = &blocks_.hold_window(*window->first, window->at, window->end);
-        return window;
-    }
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most);
     /// Takes of a held window that is mapped by now. Throws: cuda_error, std::bad_alloc; the window is held then.
     [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
-                                       block_user const& user) {
-        wait_set waits = waits_of(window);
-        blocks_.prepare_take();
-        order_before_use(waits, user);
-        return cut(join(window, std::move(waits)), r);
-    }
+                                       block_user const& user);
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
     /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
     /// nobody. Returns the bytes.
-    std::size_t give_up(grow_window const& window) noexcept {
-        std::size_t const kept = blocks_.undo_window(*window.first, window.end);
-        count_reserved(kept);
-        return kept;
-    }
+    std::size_t give_up(grow_window const& window) noexcept;
 
     // --- what leaves ---
 
@@ -153,56 +105,18 @@ public:
     /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc;
     /// unchanged then.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
-                                                      std::vector<shared<stream_mark>>& busy) {
-        auto out = choose_idle(blocks_, surplus, kept);
-        if (!out) return out;
-        out->in->waits.for_each([&](wait_point point) {
-            if (order_.is_known_done(point)) return;
-            if (auto mark = order_.to_wait_for(point)) busy.push_back(std::move(mark));
-        });
-        if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
-        else blocks_.hold_segment(*out->in);
-        leaving_ += out->bytes;
-        return out;
-    }
+                                                      std::vector<shared<stream_mark>>& busy);
     /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
     /// as before.
-    void gone(idle_memory const& out, std::size_t bytes) noexcept {
-        leaving_ -= out.bytes;
-        reserved_ -= bytes;
-        if (out.is_paged) blocks_.let_go(*out.in, bytes);
-        else if (bytes == 0) blocks_.put_back_segment(*out.in);
-        else forget(*out.in);
-    }
+    void gone(idle_memory const& out, std::size_t bytes) noexcept;
 
     /// Waits on the host for what may still use what is free; what cannot be waited for is reported.
-    void wait_for_freed() noexcept {
-        blocks_.for_each_free([&](block const& b) {
-            b.waits.for_each(
-                [&](wait_point point) { report_failure_of([&] { order_.wait_on_host(point); }); });
-        });
-    }
+    void wait_for_freed() noexcept;
 
     // --- what there is ---
 
     /// Without what threads took again.
-    [[nodiscard]] pool_stats stats() noexcept {
-        pool_stats now;
-        now.requested = requested_;
-        now.peak_requested = peak_requested_;
-        now.allocated = allocated_;
-        now.peak_allocated = peak_allocated_;
-        now.active = allocated_ + bytes_in_flight(blocks_, order_);
-        now.peak_active = peak_active_ = std::max({peak_active_, peak_allocated_, now.active});
-        now.reserved = reserved_;
-        now.peak_reserved = peak_reserved_;
-        now.live_blocks = blocks_.live_blocks();
-        now.free_blocks = blocks_.free_blocks();
-        now.largest_free = blocks_.largest_free();
-        now.segments = segments_.size() + blocks_.mapped_runs();
-        now.stream_waits = order_.waits();
-        return now;
-    }
+    [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
     [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, and not gone
@@ -215,67 +129,19 @@ public:
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }  ///< also without the lock
 
 private:
-    void let_stream_go(block& b) noexcept {
-        if (!b.keeps_stream()) return;
-        order_.let_go(b.note->lane);
-        b.keeps_stream(false);
-    }
-    [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane) {
-        if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, needed);
-        return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));
-    }
-    void order_before_use(wait_set const& waits, block_user const& user) {
-        if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
-        waits.for_each([&](wait_point point) {
-            if (order_.is_ordered(point, user.lane) || order_.is_ready(point, user.lane)) return;
-            order_.wait(*user.stream, user.lane, point);
-        });
-    }
+    void let_stream_go(block& b) noexcept;
+    [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
+    void order_before_use(wait_set const& waits, block_user const& user);
     // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
-    [[nodiscard]] block& cut(block& b, block_request const& r) {
-        auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
-        block& taken =
-            blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.meant}, from, r.alignment);
-        requested_ += taken.requested;
-        peak_requested_ = std::max(peak_requested_, requested_);
-        allocated_ += taken.size;
-        peak_allocated_ = std::max(peak_allocated_, allocated_);
-        return taken;
-    }
+    [[nodiscard]] block& cut(block& b, block_request const& r);
 
-    [[nodiscard]] block& enter(segment const& s) {
-        segments_.reserve(segments_.size() + 1);
-        block& whole = blocks_.add_segment(s.at, s.bytes);
-        segments_.push_back(s);
-        count_reserved(s.bytes);
-        return whole;
-    }
+    [[nodiscard]] block& enter(segment const& s);
     // The source may have given the address away again, and another thread have entered that by now.
-    void forget(block& whole) noexcept {
-        segments_.erase(std::ranges::find(segments_, segment{whole.at(), whole.size}));
-        blocks_.remove_segment(whole);
-    }
+    void forget(block& whole) noexcept;
     // What a window waits for, and with it what others have given back beside it since: that will be one block with it.
-    [[nodiscard]] static wait_set waits_of(grow_window const& window) {
-        wait_set waits;
-        auto const add = [&](block const* b) {
-            wait_set also = b ? b->waits.copy() : wait_set{};
-            waits.merge(also);
-        };
-        block const* last = window.first;
-        add(last->before && last->before->may_merge() ? last->before : nullptr);
-        block_index::for_each_part(*window.first, window.end, [&](block const& b) { add(last = &b); });
-        add(last->after && last->after->may_merge() ? last->after : nullptr);
-        return waits;
-    }
-    [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept {
-        count_reserved(window.missing);
-        return blocks_.join_window(*window.first, window.end, std::move(waits));
-    }
-    void count_reserved(std::size_t bytes) noexcept {
-        reserved_ += bytes;
-        peak_reserved_ = std::max(peak_reserved_, reserved_);
-    }
+    [[nodiscard]] static wait_set waits_of(grow_window const& window);
+    [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept;
+    void count_reserved(std::size_t bytes) noexcept;
 
     std::size_t const granule_;
     block_index blocks_;
@@ -293,3 +159,195 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t block_heap::size_of_small(std::size_t bytes) const noexcept {
+    return round_down(bytes + (granule_ - 1), granule_);
+}
+
+CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t lane) {
+    place_needed const exact{size_of(r.bytes), r.alignment};
+    block* const b = choose(exact, r.meant, lane);
+    if (b || r.alignment <= block::granule) return b;
+    return choose(exact.anywhere(), r.meant, lane);
+}
+
+CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user) {
+    order_before_use(b.waits, user);
+    return cut(b, r);
+}
+
+CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t lane) noexcept {
+    order_.keep(lane);
+    let_stream_go(b);
+    b.note->lane = lane;
+    b.keeps_stream(true);
+}
+
+CUOTA_INLINE void block_heap::give(block& b, wait_set waits) noexcept {
+    let_stream_go(b);
+    requested_ -= b.requested;
+    allocated_ -= b.size;
+    blocks_.release(b, std::move(waits));
+}
+
+CUOTA_INLINE bool block_heap::would_peak(std::size_t bytes) const noexcept {
+    return allocated_ + size_of(bytes) > peak_allocated_ || requested_ + bytes > peak_requested_;
+}
+
+CUOTA_INLINE std::size_t block_heap::lend(std::size_t most) noexcept {
+    std::size_t const lent = std::min(most, peak_requested_ - requested_);
+    requested_ += lent;
+    return lent;
+}
+
+CUOTA_INLINE block& block_heap::take_of_new(segment const& fresh, block_request const& r) {
+    block& whole = enter(fresh);
+    try {
+        return cut(whole, r);
+    } catch (...) {
+        reserved_ -= whole.size;
+        forget(whole);
+        throw;
+    }
+}
+
+CUOTA_INLINE std::optional<grow_window> block_heap::hold(std::size_t size, growth_aim aim, std::size_t most) {
+    auto window = choose_window(blocks_, size, aim);
+    if (!window || window->missing > most) return std::nullopt;
+    window->first = &blocks_.hold_window(*window->first, window->at, window->end);
+    return window;
+}
+
+CUOTA_INLINE block& block_heap::take_of_grown(grow_window const& window, block_request const& r,
+                                              block_user const& user) {
+    wait_set waits = waits_of(window);
+    blocks_.prepare_take();
+    order_before_use(waits, user);
+    return cut(join(window, std::move(waits)), r);
+}
+
+CUOTA_INLINE std::size_t block_heap::give_up(grow_window const& window) noexcept {
+    std::size_t const kept = blocks_.undo_window(*window.first, window.end);
+    count_reserved(kept);
+    return kept;
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
+                                                             std::vector<shared<stream_mark>>& busy) {
+    auto out = choose_idle(blocks_, surplus, kept);
+    if (!out) return out;
+    out->in->waits.for_each([&](wait_point point) {
+        if (order_.is_known_done(point)) return;
+        if (auto mark = order_.to_wait_for(point)) busy.push_back(std::move(mark));
+    });
+    if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
+    else blocks_.hold_segment(*out->in);
+    leaving_ += out->bytes;
+    return out;
+}
+
+CUOTA_INLINE void block_heap::gone(idle_memory const& out, std::size_t bytes) noexcept {
+    leaving_ -= out.bytes;
+    reserved_ -= bytes;
+    if (out.is_paged) blocks_.let_go(*out.in, bytes);
+    else if (bytes == 0) blocks_.put_back_segment(*out.in);
+    else forget(*out.in);
+}
+
+CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
+    blocks_.for_each_free([&](block const& b) {
+        b.waits.for_each([&](wait_point point) { report_failure_of([&] { order_.wait_on_host(point); }); });
+    });
+}
+
+CUOTA_INLINE pool_stats block_heap::stats() noexcept {
+    pool_stats now;
+    now.requested = requested_;
+    now.peak_requested = peak_requested_;
+    now.allocated = allocated_;
+    now.peak_allocated = peak_allocated_;
+    now.active = allocated_ + bytes_in_flight(blocks_, order_);
+    now.peak_active = peak_active_ = std::max({peak_active_, peak_allocated_, now.active});
+    now.reserved = reserved_;
+    now.peak_reserved = peak_reserved_;
+    now.live_blocks = blocks_.live_blocks();
+    now.free_blocks = blocks_.free_blocks();
+    now.largest_free = blocks_.largest_free();
+    now.segments = segments_.size() + blocks_.mapped_runs();
+    now.stream_waits = order_.waits();
+    return now;
+}
+
+CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {
+    if (!b.keeps_stream()) return;
+    order_.let_go(b.note->lane);
+    b.keeps_stream(false);
+}
+
+CUOTA_INLINE block* block_heap::choose(place_needed const& needed, lifespan meant, std::uint32_t lane) {
+    if (meant == lifespan::persistent) return choose_block_to_keep(blocks_, needed);
+    return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));
+}
+
+CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user) {
+    if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
+    waits.for_each([&](wait_point point) {
+        if (order_.is_ordered(point, user.lane) || order_.is_ready(point, user.lane)) return;
+        order_.wait(*user.stream, user.lane, point);
+    });
+}
+
+CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
+    auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
+    block& taken =
+        blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.meant}, from, r.alignment);
+    requested_ += taken.requested;
+    peak_requested_ = std::max(peak_requested_, requested_);
+    allocated_ += taken.size;
+    peak_allocated_ = std::max(peak_allocated_, allocated_);
+    return taken;
+}
+
+CUOTA_INLINE block& block_heap::enter(segment const& s) {
+    segments_.reserve(segments_.size() + 1);
+    block& whole = blocks_.add_segment(s.at, s.bytes);
+    segments_.push_back(s);
+    count_reserved(s.bytes);
+    return whole;
+}
+
+CUOTA_INLINE void block_heap::forget(block& whole) noexcept {
+    segments_.erase(std::ranges::find(segments_, segment{whole.at(), whole.size}));
+    blocks_.remove_segment(whole);
+}
+
+CUOTA_INLINE wait_set block_heap::waits_of(grow_window const& window) {
+    wait_set waits;
+    auto const add = [&](block const* b) {
+        wait_set also = b ? b->waits.copy() : wait_set{};
+        waits.merge(also);
+    };
+    block const* last = window.first;
+    add(last->before && last->before->may_merge() ? last->before : nullptr);
+    block_index::for_each_part(*window.first, window.end, [&](block const& b) { add(last = &b); });
+    add(last->after && last->after->may_merge() ? last->after : nullptr);
+    return waits;
+}
+
+CUOTA_INLINE block& block_heap::join(grow_window const& window, wait_set waits) noexcept {
+    count_reserved(window.missing);
+    return blocks_.join_window(*window.first, window.end, std::move(waits));
+}
+
+CUOTA_INLINE void block_heap::count_reserved(std::size_t bytes) noexcept {
+    reserved_ += bytes;
+    peak_reserved_ = std::max(peak_reserved_, reserved_);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

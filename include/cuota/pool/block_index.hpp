@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/free_bins.hpp>
@@ -24,22 +25,12 @@ namespace cuota::inline v0::detail {
 class block_index {
 public:
     /// Enters a segment as one free block. Throws: std::bad_alloc; unchanged then.
-    block& add_segment(void* at, std::size_t size) {
-        block& whole = store_.make(static_cast<std::byte*>(at), size);
-        put_free(whole);
-        return whole;
-    }
+    block& add_segment(void* at, std::size_t size);
 
     /// Forgets a free or held block that is a whole segment.
-    void remove_segment(block& whole) noexcept {
-        if (whole.may_merge()) pull_free(whole);
-        store_.drop(whole);
-    }
+    void remove_segment(block& whole) noexcept;
     /// Takes out a free block that is a whole segment: it is held, with its waits.
-    void hold_segment(block& whole) noexcept {
-        pull_free(whole);
-        whole.become(block::state::held);
-    }
+    void hold_segment(block& whole) noexcept;
     /// A held segment is free again, with its waits.
     void put_back_segment(block& whole) noexcept { free_again(whole, std::move(whole.waits)); }
 
@@ -47,13 +38,7 @@ public:
 
     /// Enters the range of the pool, as one hole. Its last page never gets memory: so there is a hole behind every block in
     /// it, and who runs over the end of the last one faults. Throws: std::bad_alloc; unchanged then.
-    void add_range(std::byte* at, std::size_t size, std::size_t page) {
-        first_ = &store_.make(at, size);
-        page_ = page;
-        range_ = at;
-        range_end_ = at + size;
-        put_hole(*first_);
-    }
+    void add_range(std::byte* at, std::size_t size, std::size_t page);
     [[nodiscard]] std::size_t page() const noexcept { return page_; }
 
     template <class Visit>
@@ -76,78 +61,23 @@ public:
         for (block* b = first_; b; b = b->after) visit(*b);
     }
     /// How many those are. Cost: O(holes).
-    [[nodiscard]] std::size_t mapped_runs() const noexcept {
-        std::size_t runs = 0;
-        for_each_hole([&](block const& hole) { runs += hole.before && !hole.before->is_hole(); });
-        return runs;
-    }
+    [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
     /// The whole pages between two addresses. Bytes.
-    [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept {
-        if (page_ == 0 || !is_paged(from)) return 0;
-        std::uintptr_t const first = round_up(address(from), page_);
-        std::uintptr_t const last = round_down(address(to), page_);
-        return last > first ? last - first : 0;
-    }
+    [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept;
     /// Of all free blocks in the range, whole pages. Bytes.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
 
     /// Takes whole pages out of a free block, for who knows that nothing uses them, or waits: they are held, with the waits of
     /// the block, and what is left of it before and behind stays free. Throws: std::bad_alloc; unchanged then.
-    block& hold_pages(block& b, std::byte* at, std::size_t bytes) {
-        block& spare = store_.make(at, bytes);  // in case that only some of them can be given back
-        try {
-            block& pages = cut_out(b, at, bytes);
-            pages.become(block::state::held);
-            pages.left = &spare;
-            return pages;
-        } catch (...) {
-            store_.drop(spare);
-            throw;
-        }
-    }
+    block& hold_pages(block& b, std::byte* at, std::size_t bytes);
     /// Held pages: the first `bytes` of them have no memory any more, the rest is free again.
-    void let_go(block& pages, std::size_t bytes) noexcept {
-        block& rest = *std::exchange(pages.left, nullptr);
-        wait_set waits = std::exchange(pages.waits, {});
-        if (bytes == 0 || bytes == pages.size) {
-            store_.drop(rest);
-            if (bytes == 0) free_again(pages, std::move(waits));
-            else become_hole(pages);
-            return;
-        }
-        rest.stand_at(pages.at() + bytes, block::state::held);
-        rest.size = std::exchange(pages.size, bytes) - bytes;
-        link(pages, rest);
-        free_again(rest, std::move(waits));
-        become_hole(pages);
-    }
+    void let_go(block& pages, std::size_t bytes) noexcept;
 
     /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds
     /// it says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies.
     /// Returns the first one held. Throws: std::bad_alloc; unchanged then.
-    block& hold_window(block& first, std::byte* at, std::byte* end) {
-        store_.reserve_two();
-        block* begin = &first;
-        if (first.is_hole() && first.at() != at) {
-            begin = &split(first, at);
-            put_hole(*begin);
-        }
-        block* b = begin;
-        for (;; b = b->after) {
-            bool const is_last = b->end() >= end;
-            if (!b->is_hole()) {
-                pull_free(*b);
-                b->become(block::state::held);
-            } else {
-                if (b->end() > end) put_hole(split(*b, end));
-                pull_hole(*b);
-                b->requested = 0;
-                b->become(block::state::growing);
-            }
-            if (is_last) return *begin;
-        }
-    }
+    block& hold_window(block& first, std::byte* at, std::byte* end);
     /// The parts of a held window up to `end`. Not under the lock: they are his who holds them.
     template <class Visit>
     static void for_each_part(block& first, std::byte const* end, Visit visit) {
@@ -158,19 +88,9 @@ public:
         }
     }
     /// A held window is one free block, to be used after `waits`, merged with what it touches.
-    block& join_window(block& first, std::byte const* end, wait_set waits) noexcept {
-        while (first.end() < end) swallow_next(first);
-        return free_again(first, std::move(waits));
-    }
+    block& join_window(block& first, std::byte const* end, wait_set waits) noexcept;
     /// A held window is what it was, but that what has memory of its growing parts stays held, for good. Returns the bytes.
-    std::size_t undo_window(block& first, std::byte const* end) noexcept {
-        std::size_t kept = 0;
-        for_each_part(first, end, [&](block& b) {
-            if (b.has_state(block::state::growing)) kept += undo_growing(b);
-            else free_again(b, std::move(b.waits));
-        });
-        return kept;
-    }
+    std::size_t undo_window(block& first, std::byte const* end) noexcept;
 
     // --- all free blocks ---
 
@@ -201,37 +121,21 @@ public:
     enum class side { low, high };
 
     /// Bytes from there to the next address of that alignment, a power of two.
-    [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept {
-        return round_up(address(at), alignment) - address(at);
-    }
+    [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept;
 
     /// Makes `size` bytes near one end of a free block live, at an address of that alignment, which there is; the rest stays
     /// free, and waits for what the whole did. Throws: std::bad_alloc; unchanged then.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
-                side from = side::low, std::size_t alignment = block::granule) {
-        reserve_live();
-        live_.expect(from == side::low ? b.at() : b.end() - size);
-        block& taken = alignment > block::granule ? cut_aligned(b, size, from, alignment)
-                       : size < b.size            ? cut_off(b, size, from)
-                                                  : cut_all(b);
-        return enter(taken, requested, who, born);
-    }
+                side from = side::low, std::size_t alignment = block::granule);
 
     /// The live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
     /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours:
     /// the merged block waits for what each of its parts did.
-    block& release(block& b, wait_set waits) noexcept {
-        live_.erase(b);
-        store_.drop_note(*b.note);
-        return free_again(b, std::move(waits));
-    }
+    block& release(block& b, wait_set waits) noexcept;
     /// After it, `take` has no need of memory. Throws: std::bad_alloc.
-    void prepare_take() {
-        reserve_live();
-        store_.reserve_two();
-    }
+    void prepare_take();
 
     [[nodiscard]] std::size_t largest_free() const noexcept { return free_.largest(); }
     [[nodiscard]] std::size_t free_blocks() const noexcept { return free_.count(); }
@@ -240,161 +144,34 @@ public:
 private:
     // Takes `size` bytes at `at` out of a free block, with its waits; what is left before and behind stays free, and waits
     // as well. They are in no bin. Throws: std::bad_alloc; unchanged then.
-    block& cut_out(block& b, std::byte* at, std::size_t size) {
-        wait_set before = b.waits.copy();
-        wait_set behind = b.waits.copy();
-        store_.reserve_two();
-        pull_free(b);  // nothing throws from here on
-        block* part = &b;
-        if (b.at() != at) {
-            part = &split(b, at);
-            part->waits = std::move(b.waits);
-            b.waits = std::move(before);
-            put_free(b);
-        }
-        if (part->size != size) {
-            block& rest = split(*part, at + size);
-            rest.waits = std::move(behind);
-            put_free(rest);
-        }
-        return *part;
-    }
+    block& cut_out(block& b, std::byte* at, std::size_t size);
     // For `take`: blocks in no bin, without waits, for whoever takes one has waited. Throws: std::bad_alloc; unchanged then.
-    block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment) {
-        std::byte* const highest = b.end() - size;
-        std::byte* const at = from == side::low ? b.at() + skipped_for(alignment, b.at())
-                                                : highest - address(highest) % alignment;
-        block& part = cut_out(b, at, size);
-        part.waits = {};
-        return part;
-    }
+    block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment);
     // The part gets a record of its own: what is left of a large block is mostly where it was in the bins, and waits on.
-    block& cut_off(block& b, std::size_t size, side from) {
-        bool const is_low = from == side::low;
-        block& part = store_.make(is_low ? b.at() : b.end() - size, size);
-        free_pages_ -= pages_between(b.at(), b.end());  // nothing throws from here on
-        if (is_low) link_before(b, part);
-        else link(b, part);
-        free_.resize(b, is_low ? part.end() : b.at(), b.size - size);
-        free_pages_ += pages_between(b.at(), b.end());
-        return part;
-    }
-    block& cut_all(block& b) noexcept {
-        pull_free(b);
-        b.waits = {};
-        return b;
-    }
-    void reserve_live() {
-        live_.reserve_one();
-        store_.reserve_note();
-    }
+    block& cut_off(block& b, std::size_t size, side from);
+    block& cut_all(block& b) noexcept;
+    void reserve_live();
     // After reserve_live: a block that is in no bin becomes live.
-    block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept {
-        b.requested = requested;
-        b.note = &store_.make_note();
-        *b.note = {.name = who.name, .where = who.where, .born = born};
-        b.become(block::state::live);
-        live_.insert(b);
-        return b;
-    }
+    block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept;
 
     // False, with both as they were, when the host has no memory to write down the waits of both: two free blocks side
     // by side are a pity, a lost wait would be a race.
-    [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept {
-        try {
-            into.waits.merge(from.waits);
-            return true;
-        } catch (std::bad_alloc const&) { return false; }
-    }
-    block& free_again(block& b, wait_set waits) noexcept {
-        b.become(block::state::free);
-        b.waits = std::move(waits);
-        block* kept = &b;
-        if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {
-            pull_free(*b.after);
-            swallow_next(b);
-        }
-        if (b.before && b.before->may_merge() && merge_waits(*b.before, b)) {
-            kept = b.before;
-            pull_free(*kept);
-            swallow_next(*kept);
-        }
-        put_free(*kept);
-        return *kept;
-    }
-    std::size_t undo_growing(block& b) noexcept {
-        if (b.requested == 0) return become_hole(b), 0;
-        b.become(block::state::held);
-        try {
-            if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
-        } catch (std::bad_alloc const&) {}  // then all of it stays held
-        return b.size;
-    }
+    [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept;
+    block& free_again(block& b, wait_set waits) noexcept;
+    std::size_t undo_growing(block& b) noexcept;
 
-    [[nodiscard]] static std::uintptr_t address(void const* p) noexcept {
-        return reinterpret_cast<std::uintptr_t>(p);
-    }
-    [[nodiscard]] bool is_paged(void const* p) const noexcept {
-        return address(p) >= address(range_) && address(p) < address(range_end_);
-    }
-    void put_free(block& b) noexcept {
-        free_.insert(b);
-        free_pages_ += pages_between(b.at(), b.end());
-    }
-    void pull_free(block& b) noexcept {
-        free_.erase(b);
-        free_pages_ -= pages_between(b.at(), b.end());
-    }
-    void put_hole(block& b) noexcept {
-        b.become(block::state::hole);
-        b.left = nullptr;
-        b.right = std::exchange(holes_, &b);
-        if (b.right) b.right->left = &b;
-    }
-    void pull_hole(block& b) noexcept {
-        (b.left ? b.left->right : holes_) = b.right;
-        if (b.right) b.right->left = b.left;
-        b.left = b.right = nullptr;
-    }
-    block& become_hole(block& b) noexcept {
-        block* kept = &b;
-        if (b.after && b.after->is_hole()) {
-            pull_hole(*b.after);
-            swallow_next(b);
-        }
-        if (b.before && b.before->is_hole()) {
-            kept = b.before;
-            pull_hole(*kept);
-            swallow_next(*kept);
-        }
-        put_hole(*kept);
-        return *kept;
-    }
-    void link_before(block& b, block& lower) noexcept {
-        lower.after = &b;
-        lower.before = std::exchange(b.before, &lower);
-        if (lower.before) lower.before->after = &lower;
-        if (&b == first_) first_ = &lower;
-    }
-    static void link(block& b, block& next) noexcept {
-        next.before = &b;
-        next.after = std::exchange(b.after, &next);
-        if (next.after) next.after->before = &next;
-    }
+    [[nodiscard]] static std::uintptr_t address(void const* p) noexcept;
+    [[nodiscard]] bool is_paged(void const* p) const noexcept;
+    void put_free(block& b) noexcept;
+    void pull_free(block& b) noexcept;
+    void put_hole(block& b) noexcept;
+    void pull_hole(block& b) noexcept;
+    block& become_hole(block& b) noexcept;
+    void link_before(block& b, block& lower) noexcept;
+    static void link(block& b, block& next) noexcept;
     // The part from `at` on as a block of its own, in no list. Records must have been reserved.
-    block& split(block& b, std::byte* at) {
-        block& rest = store_.make(at, static_cast<std::size_t>(b.end() - at));
-        b.size -= rest.size;
-        link(b, rest);
-        return rest;
-    }
-    void swallow_next(block& b) noexcept {
-        block& next = *b.after;
-        b.size += next.size;
-        b.after = next.after;
-        if (b.after) b.after->before = &b;
-        store_.drop(next);
-    }
+    block& split(block& b, std::byte* at);
+    void swallow_next(block& b) noexcept;
 
     block_store store_;
     free_bins free_;
@@ -408,3 +185,308 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE block& block_index::add_segment(void* at, std::size_t size) {
+    block& whole = store_.make(static_cast<std::byte*>(at), size);
+    put_free(whole);
+    return whole;
+}
+
+CUOTA_INLINE void block_index::remove_segment(block& whole) noexcept {
+    if (whole.may_merge()) pull_free(whole);
+    store_.drop(whole);
+}
+
+CUOTA_INLINE void block_index::hold_segment(block& whole) noexcept {
+    pull_free(whole);
+    whole.become(block::state::held);
+}
+
+CUOTA_INLINE void block_index::add_range(std::byte* at, std::size_t size, std::size_t page) {
+    first_ = &store_.make(at, size);
+    page_ = page;
+    range_ = at;
+    range_end_ = at + size;
+    put_hole(*first_);
+}
+
+CUOTA_INLINE std::size_t block_index::mapped_runs() const noexcept {
+    std::size_t runs = 0;
+    for_each_hole([&](block const& hole) { runs += hole.before && !hole.before->is_hole(); });
+    return runs;
+}
+
+CUOTA_INLINE std::size_t block_index::pages_between(std::byte const* from,
+                                                    std::byte const* to) const noexcept {
+    if (page_ == 0 || !is_paged(from)) return 0;
+    std::uintptr_t const first = round_up(address(from), page_);
+    std::uintptr_t const last = round_down(address(to), page_);
+    return last > first ? last - first : 0;
+}
+
+CUOTA_INLINE block& block_index::hold_pages(block& b, std::byte* at, std::size_t bytes) {
+    block& spare = store_.make(at, bytes);  // in case that only some of them can be given back
+    try {
+        block& pages = cut_out(b, at, bytes);
+        pages.become(block::state::held);
+        pages.left = &spare;
+        return pages;
+    } catch (...) {
+        store_.drop(spare);
+        throw;
+    }
+}
+
+CUOTA_INLINE void block_index::let_go(block& pages, std::size_t bytes) noexcept {
+    block& rest = *std::exchange(pages.left, nullptr);
+    wait_set waits = std::exchange(pages.waits, {});
+    if (bytes == 0 || bytes == pages.size) {
+        store_.drop(rest);
+        if (bytes == 0) free_again(pages, std::move(waits));
+        else become_hole(pages);
+        return;
+    }
+    rest.stand_at(pages.at() + bytes, block::state::held);
+    rest.size = std::exchange(pages.size, bytes) - bytes;
+    link(pages, rest);
+    free_again(rest, std::move(waits));
+    become_hole(pages);
+}
+
+CUOTA_INLINE block& block_index::hold_window(block& first, std::byte* at, std::byte* end) {
+    store_.reserve_two();
+    block* begin = &first;
+    if (first.is_hole() && first.at() != at) {
+        begin = &split(first, at);
+        put_hole(*begin);
+    }
+    block* b = begin;
+    for (;; b = b->after) {
+        bool const is_last = b->end() >= end;
+        if (!b->is_hole()) {
+            pull_free(*b);
+            b->become(block::state::held);
+        } else {
+            if (b->end() > end) put_hole(split(*b, end));
+            pull_hole(*b);
+            b->requested = 0;
+            b->become(block::state::growing);
+        }
+        if (is_last) return *begin;
+    }
+}
+
+CUOTA_INLINE block& block_index::join_window(block& first, std::byte const* end, wait_set waits) noexcept {
+    while (first.end() < end) swallow_next(first);
+    return free_again(first, std::move(waits));
+}
+
+CUOTA_INLINE std::size_t block_index::undo_window(block& first, std::byte const* end) noexcept {
+    std::size_t kept = 0;
+    for_each_part(first, end, [&](block& b) {
+        if (b.has_state(block::state::growing)) kept += undo_growing(b);
+        else free_again(b, std::move(b.waits));
+    });
+    return kept;
+}
+
+CUOTA_INLINE std::size_t block_index::skipped_for(std::size_t alignment, std::byte const* at) noexcept {
+    return round_up(address(at), alignment) - address(at);
+}
+
+CUOTA_INLINE block& block_index::take(block& b, std::size_t size, std::size_t requested, label const& who,
+                                      birth born, side from, std::size_t alignment) {
+    reserve_live();
+    live_.expect(from == side::low ? b.at() : b.end() - size);
+    block& taken = alignment > block::granule ? cut_aligned(b, size, from, alignment)
+                   : size < b.size            ? cut_off(b, size, from)
+                                              : cut_all(b);
+    return enter(taken, requested, who, born);
+}
+
+CUOTA_INLINE block& block_index::release(block& b, wait_set waits) noexcept {
+    live_.erase(b);
+    store_.drop_note(*b.note);
+    return free_again(b, std::move(waits));
+}
+
+CUOTA_INLINE void block_index::prepare_take() {
+    reserve_live();
+    store_.reserve_two();
+}
+
+CUOTA_INLINE block& block_index::cut_out(block& b, std::byte* at, std::size_t size) {
+    wait_set before = b.waits.copy();
+    wait_set behind = b.waits.copy();
+    store_.reserve_two();
+    pull_free(b);  // nothing throws from here on
+    block* part = &b;
+    if (b.at() != at) {
+        part = &split(b, at);
+        part->waits = std::move(b.waits);
+        b.waits = std::move(before);
+        put_free(b);
+    }
+    if (part->size != size) {
+        block& rest = split(*part, at + size);
+        rest.waits = std::move(behind);
+        put_free(rest);
+    }
+    return *part;
+}
+
+CUOTA_INLINE block& block_index::cut_aligned(block& b, std::size_t size, side from, std::size_t alignment) {
+    std::byte* const highest = b.end() - size;
+    std::byte* const at =
+        from == side::low ? b.at() + skipped_for(alignment, b.at()) : highest - address(highest) % alignment;
+    block& part = cut_out(b, at, size);
+    part.waits = {};
+    return part;
+}
+
+CUOTA_INLINE block& block_index::cut_off(block& b, std::size_t size, side from) {
+    bool const is_low = from == side::low;
+    block& part = store_.make(is_low ? b.at() : b.end() - size, size);
+    free_pages_ -= pages_between(b.at(), b.end());  // nothing throws from here on
+    if (is_low) link_before(b, part);
+    else link(b, part);
+    free_.resize(b, is_low ? part.end() : b.at(), b.size - size);
+    free_pages_ += pages_between(b.at(), b.end());
+    return part;
+}
+
+CUOTA_INLINE block& block_index::cut_all(block& b) noexcept {
+    pull_free(b);
+    b.waits = {};
+    return b;
+}
+
+CUOTA_INLINE void block_index::reserve_live() {
+    live_.reserve_one();
+    store_.reserve_note();
+}
+
+CUOTA_INLINE block& block_index::enter(block& b, std::size_t requested, label const& who,
+                                       birth born) noexcept {
+    b.requested = requested;
+    b.note = &store_.make_note();
+    *b.note = {.name = who.name, .where = who.where, .born = born};
+    b.become(block::state::live);
+    live_.insert(b);
+    return b;
+}
+
+CUOTA_INLINE bool block_index::merge_waits(block& into, block& from) noexcept {
+    try {
+        into.waits.merge(from.waits);
+        return true;
+    } catch (std::bad_alloc const&) { return false; }
+}
+
+CUOTA_INLINE block& block_index::free_again(block& b, wait_set waits) noexcept {
+    b.become(block::state::free);
+    b.waits = std::move(waits);
+    block* kept = &b;
+    if (b.after && b.after->may_merge() && merge_waits(b, *b.after)) {
+        pull_free(*b.after);
+        swallow_next(b);
+    }
+    if (b.before && b.before->may_merge() && merge_waits(*b.before, b)) {
+        kept = b.before;
+        pull_free(*kept);
+        swallow_next(*kept);
+    }
+    put_free(*kept);
+    return *kept;
+}
+
+CUOTA_INLINE std::size_t block_index::undo_growing(block& b) noexcept {
+    if (b.requested == 0) return become_hole(b), 0;
+    b.become(block::state::held);
+    try {
+        if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
+    } catch (std::bad_alloc const&) {}  // then all of it stays held
+    return b.size;
+}
+
+CUOTA_INLINE std::uintptr_t block_index::address(void const* p) noexcept {
+    return reinterpret_cast<std::uintptr_t>(p);
+}
+
+CUOTA_INLINE bool block_index::is_paged(void const* p) const noexcept {
+    return address(p) >= address(range_) && address(p) < address(range_end_);
+}
+
+CUOTA_INLINE void block_index::put_free(block& b) noexcept {
+    free_.insert(b);
+    free_pages_ += pages_between(b.at(), b.end());
+}
+
+CUOTA_INLINE void block_index::pull_free(block& b) noexcept {
+    free_.erase(b);
+    free_pages_ -= pages_between(b.at(), b.end());
+}
+
+CUOTA_INLINE void block_index::put_hole(block& b) noexcept {
+    b.become(block::state::hole);
+    b.left = nullptr;
+    b.right = std::exchange(holes_, &b);
+    if (b.right) b.right->left = &b;
+}
+
+CUOTA_INLINE void block_index::pull_hole(block& b) noexcept {
+    (b.left ? b.left->right : holes_) = b.right;
+    if (b.right) b.right->left = b.left;
+    b.left = b.right = nullptr;
+}
+
+CUOTA_INLINE block& block_index::become_hole(block& b) noexcept {
+    block* kept = &b;
+    if (b.after && b.after->is_hole()) {
+        pull_hole(*b.after);
+        swallow_next(b);
+    }
+    if (b.before && b.before->is_hole()) {
+        kept = b.before;
+        pull_hole(*kept);
+        swallow_next(*kept);
+    }
+    put_hole(*kept);
+    return *kept;
+}
+
+CUOTA_INLINE void block_index::link_before(block& b, block& lower) noexcept {
+    lower.after = &b;
+    lower.before = std::exchange(b.before, &lower);
+    if (lower.before) lower.before->after = &lower;
+    if (&b == first_) first_ = &lower;
+}
+
+CUOTA_INLINE void block_index::link(block& b, block& next) noexcept {
+    next.before = &b;
+    next.after = std::exchange(b.after, &next);
+    if (next.after) next.after->before = &next;
+}
+
+CUOTA_INLINE block& block_index::split(block& b, std::byte* at) {
+    block& rest = store_.make(at, static_cast<std::size_t>(b.end() - at));
+    b.size -= rest.size;
+    link(b, rest);
+    return rest;
+}
+
+CUOTA_INLINE void block_index::swallow_next(block& b) noexcept {
+    block& next = *b.after;
+    b.size += next.size;
+    b.after = next.after;
+    if (b.after) b.after->before = &b;
+    store_.drop(next);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

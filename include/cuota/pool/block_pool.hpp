@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
@@ -42,25 +43,7 @@ public:
     /// What this thread gave back in order of s, and would have again: without the lock. Null when it holds no such block
     /// ready, and for no bytes. What is taken by value stays in registers.
     [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                   place where, lifespan meant, bool keeps) noexcept {
-        thread_record* const me = this_thread_record();
-        if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
-        if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
-        void* taken = nullptr;
-        auto const write = [&](block& b) {
-            b.requested = bytes;
-            block_note& note = *b.note;
-            note.name = name;
-            note.where.file = where.file;  // one by one: as a whole they are read before they are all written
-            note.where.line = where.line;
-            note.born = {heap_.steps().now(), meant};
-            note.keeps = keeps;
-            taken = b.at();
-            b.stand_at(taken, block::state::live);
-        };
-        (void)fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
-        return taken;
-    }
+                                   place where, lifespan meant, bool keeps) noexcept;
     /// Keeps ready what this thread gives back in order of s, without the lock; false when it cannot.
     [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_record* const me = this_thread_record();
@@ -70,40 +53,13 @@ public:
 
     /// What is asked for of what is there, in order of s; null when nothing fits. Throws: misuse after close() and out of
     /// step, cuda_error, std::bad_alloc; nothing is taken then.
-    [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r) {
-        std::scoped_lock const lock{guard_};
-        if (is_out_of_step(r.meant))
-            throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
-        bool const is_special = is_special_;
-        if (is_special) throw_if_closed(r);
-        make_peak_known(r.bytes);
-        block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
-        block* b = heap_.find(r, user.lane);
-        if (!b) {
-            collect();
-            b = heap_.find(r, user.lane);
-        }
-        if (!b) return nullptr;
-        block& taken = heap_.take(*b, r, user);
-        return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
-    }
+    [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
     /// Enters a segment, and takes of it what needs no more alignment than 256.
     /// Throws: cuda_error, std::bad_alloc, and the segment is not entered.
-    [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r) {
-        std::scoped_lock const lock{guard_};
-        make_peak_known(r.bytes);
-        if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
-        block& taken = heap_.take_of_new(fresh, r);
-        watch_->came(fresh, r.who.where);
-        return found_and_told(taken, s, r);
-    }
+    [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
     /// Enters a segment. Throws: std::bad_alloc; unchanged then.
-    void add(segment const& fresh) {
-        std::scoped_lock const lock{guard_};
-        heap_.add(fresh);
-        if (watch_) watch_->came(fresh, {});
-    }
+    void add(segment const& fresh);
 
     /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. In a pool that is closed a
     /// segment may have become free for good: while_closed(is_last) is called under the lock, with whether this was the
@@ -124,120 +80,52 @@ public:
 
     /// A live block of that many bytes becomes a graph's: no thread keeps it ready when it is given back.
     /// Throws: misuse when there is no such block.
-    void keep_for_graph(void* p, std::size_t bytes) {
-        std::scoped_lock const lock{guard_};
-        block& b = claim(p, bytes);
-        b.note->stream = block_note::no_stream;
-        b.become(block::state::live);
-    }
+    void keep_for_graph(void* p, std::size_t bytes);
 
     // --- what leaves ---
 
     /// Takes out what serves best to give back `surplus` bytes, none that are kept, once nothing uses it any more; nothing
     /// when there is none, or no need. Which: choose_idle. It counts as reserved until it is `gone`.
     /// Waits without the lock. Throws: cuda_error, std::bad_alloc; unchanged then.
-    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {}) {
-        return take_out_of([surplus] { return surplus; }, kept);
-    }
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
     /// As take_out, to come down to `keep` bytes.
-    [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep) {
-        return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {});
-    }
+    [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
     /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
     /// as before.
-    void gone(idle_memory const& out, std::size_t bytes) noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            if (watch_ && bytes != out.bytes) watch_->came({out.at + bytes, out.bytes - bytes}, {});
-            heap_.gone(out, bytes);
-            gone_ += bytes;
-        }
-        left_.notify_all();
-    }
+    void gone(idle_memory const& out, std::size_t bytes) noexcept;
     /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone.
-    std::size_t wait_for_leaving() noexcept {
-        std::unique_lock lock{guard_};
-        std::size_t const before = heap_.leaving();
-        std::size_t const gone_before = gone_;
-        left_.wait(lock,
-                   [&] { return heap_.leaving() < before || heap_.leaving() == 0 || gone_ != gone_before; });
-        return gone_ - gone_before;
-    }
+    std::size_t wait_for_leaving() noexcept;
     /// What giving back `wanted` bytes would come to, what is about to be gone among them.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
-                                             kept_addresses const& kept = {}) const noexcept {
-        auto const lock = lock_all();
-        std::size_t const given = could_be_idle(heap_.blocks(), wanted, kept);
-        return given >= wanted ? given : given + heap_.leaving();
-    }
+                                             kept_addresses const& kept = {}) const noexcept;
 
     // --- growth by pages ---
 
     /// Enters the range that pages come to. Throws: std::bad_alloc.
-    void add_range(std::byte* at, std::size_t bytes, std::size_t page) {
-        heap_.blocks().add_range(at, bytes, page);
-    }
+    void add_range(std::byte* at, std::size_t bytes, std::size_t page);
 
     /// Where pages would serve a request best; nothing when there are no addresses for it. As of now.
-    [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const {
-        auto const lock = lock_all();
-        return choose_window(heap_.blocks(), heap_.size_of(bytes), aim);
-    }
+    [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
     /// Holds such a window, of at most `most` bytes to be mapped, so that nobody else has it; nothing when there is none.
     /// Throws: std::bad_alloc; unchanged then.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most) {
-        auto const lock = lock_all();
-        return heap_.hold(heap_.size_of(bytes), aim, most);
-    }
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
     /// Takes of a held window that is mapped by now what needs no more alignment than 256.
     /// Throws: as try_take; the window is held then.
-    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s,
-                                      block_request const& r) {
-        std::scoped_lock const lock{guard_};
-        make_peak_known(r.bytes);
-        block_user const user = user_of(s);  // first: what is held ready may become free beside the window
-        if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
-        pool_watch::growth const grown{window};
-        block& taken = heap_.take_of_grown(window, r, user);
-        watch_->came(grown, r.who.where);
-        return found_and_told(taken, s, r);
-    }
+    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r);
     /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
-    void add_grown(grow_window const& window) {
-        std::scoped_lock const lock{guard_};
-        if (!watch_) return heap_.add_grown(window);
-        pool_watch::growth const grown{window};
-        heap_.add_grown(window);
-        watch_->came(grown, {});
-    }
+    void add_grown(grow_window const& window);
     /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
     /// nobody. Returns the bytes.
-    std::size_t give_up(grow_window const& window) noexcept {
-        std::scoped_lock const lock{guard_};
-        return heap_.give_up(window);
-    }
+    std::size_t give_up(grow_window const& window) noexcept;
     /// The largest request that fits when pages of `spent` bytes are to be had, what is idle among them.
-    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
-        auto const lock = lock_all();
-        return largest_window(heap_.blocks(), spent);
-    }
+    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
     // --- the end ---
 
     /// Nothing can be taken any more. True when something is alive that keeps the pool, and it was not closed before.
-    [[nodiscard]] bool close() noexcept {
-        auto const lock = lock_all();
-        fronts_.end();
-        is_special_ = true;
-        if (std::exchange(closed_, true)) return false;
-        heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
-        return keepers_ != 0;
-    }
+    [[nodiscard]] bool close() noexcept;
     /// Waits on the host for what may still use what was given back; what cannot be waited for is reported.
-    void wait_for_freed() noexcept {
-        auto const lock = lock_all();
-        heap_.wait_for_freed();
-    }
+    void wait_for_freed() noexcept;
     /// All segments, whoever uses them. At the end.
     template <class Visit>
     void for_each_segment(Visit visit) const {
@@ -253,33 +141,13 @@ public:
 
     /// From now on `told` is told of everything; threads keep nothing ready meanwhile.
     /// Throws: misuse when somebody is told already; std::bad_alloc. Unchanged then.
-    void observe(shared<pool_observer> told) {
-        auto fresh = std::make_unique<pool_watch>(std::move(told));
-        auto const lock = lock_all();
-        if (watch_) throw misuse{title() + " is recorded already: a pool has one recorder at a time"};
-        watch_ = std::move(fresh);
-        is_special_ = true;
-        fronts_.end();
-        heap_.blocks().for_each_live([this](block const& b) { watch_->found(b); });
-    }
+    void observe(shared<pool_observer> told);
     /// Nobody is told any more; returns who was.
-    shared<pool_observer> observe_no_more() noexcept {
-        std::unique_ptr<pool_watch> before;
-        std::scoped_lock const lock{guard_};
-        if (!watch_) return {};
-        before = std::move(watch_);
-        before->settle(heap_.order());
-        is_special_ = closed_;
-        if (!closed_) fronts_.go_on();
-        return before->told();
-    }
+    shared<pool_observer> observe_no_more() noexcept;
 
     // --- what there is ---
 
-    [[nodiscard]] pool_stats stats() const noexcept {
-        auto const lock = lock_all();
-        return stats_now();
-    }
+    [[nodiscard]] pool_stats stats() const noexcept;
     /// see(heap, stats, peaks by tag) of one instant, under the lock; whoever observes has been told of what is over by
     /// then. The peaks are null when nobody does.
     template <class See>
@@ -288,71 +156,32 @@ public:
         pool_stats const now = stats_now();
         see(heap_, now, watch_ ? &watch_->peaks() : nullptr);
     }
-    [[nodiscard]] std::size_t largest_free() const noexcept {
-        auto const lock = lock_all();
-        return heap_.blocks().largest_free();
-    }
-    [[nodiscard]] std::size_t reserved() const noexcept {
-        std::scoped_lock const lock{guard_};
-        return heap_.reserved();
-    }
+    [[nodiscard]] std::size_t largest_free() const noexcept;
+    [[nodiscard]] std::size_t reserved() const noexcept;
 
     /// Appends what is live, one entry for each tag and place, and what is free.
-    void holdings(std::vector<holding>& into) const {
-        auto const lock = lock_all();
-        append_holdings(heap_.blocks(), into);
-        if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
-            into.push_back({tag::named("free in " + title()), {}, cached, true});
-    }
+    void holdings(std::vector<holding>& into) const;
 
     /// Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const {
-        auto const lock = lock_all();
-        return detail::stats_by_tag(heap_.blocks(), heap_.steps().now());
-    }
+    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
 
     /// What is alive, in words; empty when nothing is. Throws: std::bad_alloc.
-    [[nodiscard]] std::string survivors() const {
-        auto const lock = lock_all();
-        return survivors_of(heap_.blocks(), heap_.steps().now(), [](block const&) { return true; }).text();
-    }
+    [[nodiscard]] std::string survivors() const;
 
     /// Throws: misuse when a step is open.
-    void begin_step(place where) {
-        std::scoped_lock const lock{guard_};
-        if (heap_.steps().is_open())
-            throw misuse{title() + " was to begin a step before the one that is open has ended", where};
-        (void)heap_.steps().go_on();
-        if (watch_) watch_->step_begun(where, heap_.order());
-    }
+    void begin_step(place where);
     /// Returns what was taken for the step and is still alive, in words. Throws: std::bad_alloc; ended all the same.
-    [[nodiscard]] std::string end_step() {
-        auto const lock = lock_all();
-        step_time const now = heap_.steps().go_on();
-        if (watch_) watch_->step_ended(heap_.order());
-        birth const in_it{now, lifespan::step};
-        return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->born == in_it; })
-            .text();
-    }
+    [[nodiscard]] std::string end_step();
 
     [[nodiscard]] tag name() const noexcept { return name_; }
-    [[nodiscard]] std::string title() const {
-        return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
-    }
+    [[nodiscard]] std::string title() const;
 
 private:
-    [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept {
-        return meant == lifespan::step && !heap_.steps().is_open();
-    }
+    [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept;
 
     // --- all that follows under the lock ---
 
-    [[nodiscard]] pool_stats stats_now() const noexcept {
-        if (watch_) watch_->settle(heap_.order());
-        pool_stats now = heap_.stats();  // last: whoever looks at blocks now goes by its look at the streams
-        now.taken_again = fronts_.taken();
-        return now;
-    }
+    [[nodiscard]] pool_stats stats_now() const noexcept;
     // --- in a pool that is closed, or observed: out of the way of all others ---
 
     [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
@@ -378,9 +207,7 @@ private:
     }
 
     // What is held ready counts as requested and allocated, and is no part of a peak.
-    void make_peak_known(std::size_t bytes) noexcept {
-        if (heap_.would_peak(bytes)) collect();
-    }
+    void make_peak_known(std::size_t bytes) noexcept;
     [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
         b.note->keeps = keeps;
         if (s && ((keeps && s->is_owned()) || may_be_ready(b, *s))) expect_back(b, *s);
@@ -388,87 +215,28 @@ private:
     }
 
     // The live block of that many bytes at p, held now: by no other thread, live or ready.
-    [[nodiscard]] block& claim(void* p, std::size_t bytes) {
-        block* const b = heap_.blocks().find_live(p);
-        if (!b || !b->claim(p))
-            throw misuse{
-                title() +
-                ": a pointer was given back that is not alive here (given back twice, or another's)"};
-        if (b->requested != bytes) {
-            misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
-                               b->note->where};
-            b->become(block::state::live);
-            throw wrong;
-        }
-        return *b;
-    }
+    [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
     // Makes a held block free in order of s, or keeps it ready. Returns what went wrong when s cannot be entered: then
     // there is nothing to remember it by, and it has been waited for.
-    [[nodiscard]] std::exception_ptr put_in_order(block& b, stream_ref s) noexcept {
-        try {
-            std::uint32_t const lane = lane_of(s);
-            if (!keep_ready(b, s, lane)) heap_.give(b, wait_set{heap_.order().release_on(lane)});
-            return nullptr;
-        } catch (...) {
-            rt::drain(s);
-            heap_.give(b, {});
-            return std::current_exception();
-        }
-    }
+    [[nodiscard]] std::exception_ptr put_in_order(block& b, stream_ref s) noexcept;
 
     // --- what threads hold ready ---
 
     // What is held ready is not merged, and others may have to go around it: it must be little of the whole.
-    [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept {
-        return b.size <= front::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
-    }
+    [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept;
     // A block of a `stream`, which it keeps; small ones this thread will perhaps give back to its front.
-    void expect_back(block& b, stream_ref s) noexcept {
-        auto const lane = heap_.order().find(s);
-        if (!lane) return;
-        heap_.keep_stream(b, *lane);
-        if (!may_be_ready(b, s)) return;
-        thread_record* const me = this_thread();
-        if (!me) return;  // as in a capture: what is taken there is a graph's, and never ready for anybody
-        b.note->stream = s.id();
-        if (!fronts_.of(*me).is_of(*me)) return;
-        front& mine = fronts_.of(*me);
-        mine.remember(b);
-        if (mine.credit() < front::loan) mine.lend(heap_.lend(front::loan));
-    }
+    void expect_back(block& b, stream_ref s) noexcept;
     // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
-    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
-        if (!may_be_ready(b, s)) return false;
-        thread_record* const me = this_thread();
-        front* const mine = me ? fronts_.open_for(*me) : nullptr;
-        if (!mine) return false;
-        b.note->stream = s.id();
-        heap_.keep_stream(b, lane);
-        return mine->put(b, [this](block& other) { give_ready(other); });
-    }
+    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept;
     // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
-    void give_ready(block& b) const noexcept {
-        heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->lane)});
-    }
-    void collect() const noexcept {
-        heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));
-    }
+    void give_ready(block& b) const noexcept;
+    void collect() const noexcept;
     // The lock, with nothing held ready by anybody: every block is free, or somebody's.
-    [[nodiscard]] std::unique_lock<std::mutex> lock_all() const noexcept {
-        std::unique_lock lock{guard_};
-        collect();
-        return lock;
-    }
-    [[nodiscard]] block_user user_of(stream_ref const* s) {
-        return s ? block_user{s, lane_of(*s)} : block_user{};
-    }
+    [[nodiscard]] std::unique_lock<std::mutex> lock_all() const noexcept;
+    [[nodiscard]] block_user user_of(stream_ref const* s);
     // What is held ready names lanes, which may become others' when a new stream comes.
-    [[nodiscard]] std::uint32_t lane_of(stream_ref s) {
-        if (heap_.order().was_last(s)) [[likely]]
-            return heap_.order().last();
-        return look_up(s);
-    }
+    [[nodiscard]] std::uint32_t lane_of(stream_ref s);
     [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
         collect();
@@ -510,3 +278,333 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                          place where, lifespan meant, bool keeps) noexcept {
+    thread_record* const me = this_thread_record();
+    if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
+    if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
+    void* taken = nullptr;
+    auto const write = [&](block& b) {
+        b.requested = bytes;
+        block_note& note = *b.note;
+        note.name = name;
+        note.where.file = where.file;  // one by one: as a whole they are read before they are all written
+        note.where.line = where.line;
+        note.born = {heap_.steps().now(), meant};
+        note.keeps = keeps;
+        taken = b.at();
+        b.stand_at(taken, block::state::live);
+    };
+    (void)fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
+    return taken;
+}
+
+CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
+    std::scoped_lock const lock{guard_};
+    if (is_out_of_step(r.meant))
+        throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
+    bool const is_special = is_special_;
+    if (is_special) throw_if_closed(r);
+    make_peak_known(r.bytes);
+    block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
+    block* b = heap_.find(r, user.lane);
+    if (!b) {
+        collect();
+        b = heap_.find(r, user.lane);
+    }
+    if (!b) return nullptr;
+    block& taken = heap_.take(*b, r, user);
+    return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
+}
+
+CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref const* s,
+                                           block_request const& r) {
+    std::scoped_lock const lock{guard_};
+    make_peak_known(r.bytes);
+    if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
+    block& taken = heap_.take_of_new(fresh, r);
+    watch_->came(fresh, r.who.where);
+    return found_and_told(taken, s, r);
+}
+
+CUOTA_INLINE void block_pool::add(segment const& fresh) {
+    std::scoped_lock const lock{guard_};
+    heap_.add(fresh);
+    if (watch_) watch_->came(fresh, {});
+}
+
+CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
+    std::scoped_lock const lock{guard_};
+    block& b = claim(p, bytes);
+    b.note->stream = block_note::no_stream;
+    b.become(block::state::live);
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus,
+                                                             kept_addresses const& kept) {
+    return take_out_of([surplus] { return surplus; }, kept);
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t keep) {
+    return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {});
+}
+
+CUOTA_INLINE void block_pool::gone(idle_memory const& out, std::size_t bytes) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        if (watch_ && bytes != out.bytes) watch_->came({out.at + bytes, out.bytes - bytes}, {});
+        heap_.gone(out, bytes);
+        gone_ += bytes;
+    }
+    left_.notify_all();
+}
+
+CUOTA_INLINE std::size_t block_pool::wait_for_leaving() noexcept {
+    std::unique_lock lock{guard_};
+    std::size_t const before = heap_.leaving();
+    std::size_t const gone_before = gone_;
+    left_.wait(lock,
+               [&] { return heap_.leaving() < before || heap_.leaving() == 0 || gone_ != gone_before; });
+    return gone_ - gone_before;
+}
+
+CUOTA_INLINE std::size_t block_pool::could_take_out(std::size_t wanted,
+                                                    kept_addresses const& kept) const noexcept {
+    auto const lock = lock_all();
+    std::size_t const given = could_be_idle(heap_.blocks(), wanted, kept);
+    return given >= wanted ? given : given + heap_.leaving();
+}
+
+CUOTA_INLINE void block_pool::add_range(std::byte* at, std::size_t bytes, std::size_t page) {
+    heap_.blocks().add_range(at, bytes, page);
+}
+
+CUOTA_INLINE std::optional<grow_window> block_pool::could_grow(std::size_t bytes, growth_aim aim) const {
+    auto const lock = lock_all();
+    return choose_window(heap_.blocks(), heap_.size_of(bytes), aim);
+}
+
+CUOTA_INLINE std::optional<grow_window> block_pool::hold(std::size_t bytes, growth_aim aim,
+                                                         std::size_t most) {
+    auto const lock = lock_all();
+    return heap_.hold(heap_.size_of(bytes), aim, most);
+}
+
+CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_ref const* s,
+                                             block_request const& r) {
+    std::scoped_lock const lock{guard_};
+    make_peak_known(r.bytes);
+    block_user const user = user_of(s);  // first: what is held ready may become free beside the window
+    if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
+    pool_watch::growth const grown{window};
+    block& taken = heap_.take_of_grown(window, r, user);
+    watch_->came(grown, r.who.where);
+    return found_and_told(taken, s, r);
+}
+
+CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
+    std::scoped_lock const lock{guard_};
+    if (!watch_) return heap_.add_grown(window);
+    pool_watch::growth const grown{window};
+    heap_.add_grown(window);
+    watch_->came(grown, {});
+}
+
+CUOTA_INLINE std::size_t block_pool::give_up(grow_window const& window) noexcept {
+    std::scoped_lock const lock{guard_};
+    return heap_.give_up(window);
+}
+
+CUOTA_INLINE std::size_t block_pool::largest_grown(std::size_t spent) const noexcept {
+    auto const lock = lock_all();
+    return largest_window(heap_.blocks(), spent);
+}
+
+CUOTA_INLINE bool block_pool::close() noexcept {
+    auto const lock = lock_all();
+    fronts_.end();
+    is_special_ = true;
+    if (std::exchange(closed_, true)) return false;
+    heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
+    return keepers_ != 0;
+}
+
+CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
+    auto const lock = lock_all();
+    heap_.wait_for_freed();
+}
+
+CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
+    auto fresh = std::make_unique<pool_watch>(std::move(told));
+    auto const lock = lock_all();
+    if (watch_) throw misuse{title() + " is recorded already: a pool has one recorder at a time"};
+    watch_ = std::move(fresh);
+    is_special_ = true;
+    fronts_.end();
+    heap_.blocks().for_each_live([this](block const& b) { watch_->found(b); });
+}
+
+CUOTA_INLINE shared<pool_observer> block_pool::observe_no_more() noexcept {
+    std::unique_ptr<pool_watch> before;
+    std::scoped_lock const lock{guard_};
+    if (!watch_) return {};
+    before = std::move(watch_);
+    before->settle(heap_.order());
+    is_special_ = closed_;
+    if (!closed_) fronts_.go_on();
+    return before->told();
+}
+
+CUOTA_INLINE pool_stats block_pool::stats() const noexcept {
+    auto const lock = lock_all();
+    return stats_now();
+}
+
+CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
+    auto const lock = lock_all();
+    return heap_.blocks().largest_free();
+}
+
+CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
+    std::scoped_lock const lock{guard_};
+    return heap_.reserved();
+}
+
+CUOTA_INLINE void block_pool::holdings(std::vector<holding>& into) const {
+    auto const lock = lock_all();
+    append_holdings(heap_.blocks(), into);
+    if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
+        into.push_back({tag::named("free in " + title()), {}, cached, true});
+}
+
+CUOTA_INLINE std::vector<tag_stats> block_pool::stats_by_tag() const {
+    auto const lock = lock_all();
+    return detail::stats_by_tag(heap_.blocks(), heap_.steps().now());
+}
+
+CUOTA_INLINE std::string block_pool::survivors() const {
+    auto const lock = lock_all();
+    return survivors_of(heap_.blocks(), heap_.steps().now(), [](block const&) { return true; }).text();
+}
+
+CUOTA_INLINE void block_pool::begin_step(place where) {
+    std::scoped_lock const lock{guard_};
+    if (heap_.steps().is_open())
+        throw misuse{title() + " was to begin a step before the one that is open has ended", where};
+    (void)heap_.steps().go_on();
+    if (watch_) watch_->step_begun(where, heap_.order());
+}
+
+CUOTA_INLINE std::string block_pool::end_step() {
+    auto const lock = lock_all();
+    step_time const now = heap_.steps().go_on();
+    if (watch_) watch_->step_ended(heap_.order());
+    birth const in_it{now, lifespan::step};
+    return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->born == in_it; }).text();
+}
+
+CUOTA_INLINE std::string block_pool::title() const {
+    return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
+}
+
+CUOTA_INLINE bool block_pool::is_out_of_step(lifespan meant) const noexcept {
+    return meant == lifespan::step && !heap_.steps().is_open();
+}
+
+CUOTA_INLINE pool_stats block_pool::stats_now() const noexcept {
+    if (watch_) watch_->settle(heap_.order());
+    pool_stats now = heap_.stats();  // last: whoever looks at blocks now goes by its look at the streams
+    now.taken_again = fronts_.taken();
+    return now;
+}
+
+CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
+    if (heap_.would_peak(bytes)) collect();
+}
+
+CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
+    block* const b = heap_.blocks().find_live(p);
+    if (!b || !b->claim(p))
+        throw misuse{title() +
+                     ": a pointer was given back that is not alive here (given back twice, or another's)"};
+    if (b->requested != bytes) {
+        misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
+                           b->note->where};
+        b->become(block::state::live);
+        throw wrong;
+    }
+    return *b;
+}
+
+CUOTA_INLINE std::exception_ptr block_pool::put_in_order(block& b, stream_ref s) noexcept {
+    try {
+        std::uint32_t const lane = lane_of(s);
+        if (!keep_ready(b, s, lane)) heap_.give(b, wait_set{heap_.order().release_on(lane)});
+        return nullptr;
+    } catch (...) {
+        rt::drain(s);
+        heap_.give(b, {});
+        return std::current_exception();
+    }
+}
+
+CUOTA_INLINE bool block_pool::may_be_ready(block const& b, stream_ref s) const noexcept {
+    return b.size <= front::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
+}
+
+CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
+    auto const lane = heap_.order().find(s);
+    if (!lane) return;
+    heap_.keep_stream(b, *lane);
+    if (!may_be_ready(b, s)) return;
+    thread_record* const me = this_thread();
+    if (!me) return;  // as in a capture: what is taken there is a graph's, and never ready for anybody
+    b.note->stream = s.id();
+    if (!fronts_.of(*me).is_of(*me)) return;
+    front& mine = fronts_.of(*me);
+    mine.remember(b);
+    if (mine.credit() < front::loan) mine.lend(heap_.lend(front::loan));
+}
+
+CUOTA_INLINE bool block_pool::keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
+    if (!may_be_ready(b, s)) return false;
+    thread_record* const me = this_thread();
+    front* const mine = me ? fronts_.open_for(*me) : nullptr;
+    if (!mine) return false;
+    b.note->stream = s.id();
+    heap_.keep_stream(b, lane);
+    return mine->put(b, [this](block& other) { give_ready(other); });
+}
+
+CUOTA_INLINE void block_pool::give_ready(block& b) const noexcept {
+    heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->lane)});
+}
+
+CUOTA_INLINE void block_pool::collect() const noexcept {
+    heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));
+}
+
+CUOTA_INLINE std::unique_lock<std::mutex> block_pool::lock_all() const noexcept {
+    std::unique_lock lock{guard_};
+    collect();
+    return lock;
+}
+
+CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {
+    return s ? block_user{s, lane_of(*s)} : block_user{};
+}
+
+CUOTA_INLINE std::uint32_t block_pool::lane_of(stream_ref s) {
+    if (heap_.order().was_last(s)) [[likely]]
+        return heap_.order().last();
+    return look_up(s);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/frame_state.hpp>
 #include <cuota/resource/any_resource.hpp>
 
@@ -19,22 +20,14 @@ class frame_resource {
 public:
     /// Valid in s from here on. Throws: as the pool; misuse after the frame's end, or in a capture of s by this thread.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return state_->allocate(&s, bytes, alignment, who, owned);
-    }
+                                 label const& who = {});
     /// In order of s; free for others at the end of the frame.
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        state_->deallocate(&s, p, bytes, {});
-    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
     /// Valid on every stream at return: the host waits for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return state_->allocate(nullptr, bytes, alignment, who, owned);
-    }
+                                      label const& who = {});
     /// For when all work on it was seen to end; free for others at the end of the frame.
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        state_->deallocate(nullptr, p, bytes, {});
-    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
     /// As the pool: 256 bytes.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
     [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }  ///< the pool's source's
@@ -82,14 +75,9 @@ public:
 
     /// For this frame only: nobody has to give it back. Valid in s from here on. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here()) {
-        return state_->allocate(&s, bytes, alignment, {name, where},
-                                detail::frame_entry::state::ends_with_frame);
-    }
+                                 tag name = {}, place where = place::here());
     /// Gives back before the end, in order of s: the last of a chunk can be taken again. Null does nothing.
-    void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept {
-        state_->deallocate(&s, p, bytes, where);
-    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept;
 
     /// A frame inside this one. Throws: std::bad_alloc.
     [[nodiscard]] frame inner(place where = place::here()) const { return frame{state_->pool(), where}; }
@@ -103,3 +91,37 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void* frame_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                            label const& who) {
+    return state_->allocate(&s, bytes, alignment, who, owned);
+}
+
+CUOTA_INLINE void frame_resource::deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t) noexcept {
+    state_->deallocate(&s, p, bytes, {});
+}
+
+CUOTA_INLINE void* frame_resource::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    return state_->allocate(nullptr, bytes, alignment, who, owned);
+}
+
+CUOTA_INLINE void frame_resource::deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
+    state_->deallocate(nullptr, p, bytes, {});
+}
+
+CUOTA_INLINE void* frame::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                   place where) {
+    return state_->allocate(&s, bytes, alignment, {name, where}, detail::frame_entry::state::ends_with_frame);
+}
+
+CUOTA_INLINE void frame::deallocate(stream_ref s, void* p, std::size_t bytes, place where) noexcept {
+    state_->deallocate(&s, p, bytes, where);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/survivors.hpp>
@@ -33,9 +34,7 @@ struct frame_entry {
     place where;
     state now;
 
-    [[nodiscard]] bool is_live() const noexcept {
-        return now == state::ends_with_frame || now == state::owned;
-    }
+    [[nodiscard]] bool is_live() const noexcept;
     [[nodiscard]] std::string text() const { return survivors::line_of(name, where, bytes); }
 };
 static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that the end costs nothing for each
@@ -45,44 +44,18 @@ class frame_chunk {
 public:
     using state = frame_entry::state;
 
-    frame_chunk(void* at, std::size_t size, stream_ref const* home)
-        : at_{static_cast<std::byte*>(at)}, size_{size} {
-        if (home) users_.emplace_back(*home);
-    }
+    frame_chunk(void* at, std::size_t size, stream_ref const* home);
 
     /// Null when there is no room. Throws: std::bad_alloc; unchanged then.
-    [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born) {
-        auto const low = reinterpret_cast<std::uintptr_t>(at_);
-        std::size_t const start = round_up(low + used_, alignment) - low;
-        if (start > size_ || bytes > size_ - start) return nullptr;
-        entries_.push_back({at_ + start, bytes, who.name, who.where, born});
-        owned_ += born == state::owned;
-        used_ = start + bytes;
-        return at_ + start;
-    }
+    [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
 
-    [[nodiscard]] bool has(void const* p) const noexcept {
-        return !std::less<>{}(p, static_cast<void const*>(at_)) &&
-               std::less<>{}(p, static_cast<void const*>(at_ + size_));
-    }
+    [[nodiscard]] bool has(void const* p) const noexcept;
     /// What was allocated at p, given back or not; null when nothing was, or its bytes are free again.
-    [[nodiscard]] frame_entry* find(void const* p) noexcept {
-        auto const e = std::ranges::lower_bound(entries_, p, std::less<>{}, [](frame_entry const& each) {
-            return static_cast<void const*>(each.at);
-        });
-        return e != entries_.end() && e->at == p ? &*e : nullptr;
-    }
+    [[nodiscard]] frame_entry* find(void const* p) noexcept;
 
     /// Ends one that is live. in_order: its bytes may be used again as the chunk's are. The last ones that are over
     /// so are taken back.
-    void give(frame_entry& e, bool in_order) noexcept {
-        owned_ -= e.now == state::owned;
-        e.now = in_order ? state::over : state::over_elsewhere;
-        while (!entries_.empty() && entries_.back().now == state::over) {
-            used_ = static_cast<std::size_t>(entries_.back().at - at_);
-            entries_.pop_back();
-        }
-    }
+    void give(frame_entry& e, bool in_order) noexcept;
 
     /// Until when the bytes are in use: the stream whose they are, and others that gave some back.
     [[nodiscard]] std::vector<stream_share>& users() noexcept { return users_; }
@@ -93,10 +66,7 @@ public:
     [[nodiscard]] std::size_t room() const noexcept { return size_ - used_; }
 
     /// What ends with the frame is over.
-    void end() noexcept {
-        for (frame_entry& e : entries_)
-            if (e.now == state::ends_with_frame) e.now = state::over_elsewhere;
-    }
+    void end() noexcept;
 
 private:
     std::byte* at_;
@@ -109,9 +79,65 @@ private:
 
 /// Work enqueued later on `s` comes after all that is enqueued on `other`. When the device does not take a wait, the host
 /// waits, and it is reported.
-inline void order_after(stream_ref s, stream_ref other) noexcept {
+void order_after(stream_ref s, stream_ref other) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool frame_entry::is_live() const noexcept {
+    return now == state::ends_with_frame || now == state::owned;
+}
+
+CUOTA_INLINE frame_chunk::frame_chunk(void* at, std::size_t size, stream_ref const* home)
+    : at_{static_cast<std::byte*>(at)}, size_{size} {
+    if (home) users_.emplace_back(*home);
+}
+
+CUOTA_INLINE void* frame_chunk::try_take(std::size_t bytes, std::size_t alignment, label const& who,
+                                         state born) {
+    auto const low = reinterpret_cast<std::uintptr_t>(at_);
+    std::size_t const start = round_up(low + used_, alignment) - low;
+    if (start > size_ || bytes > size_ - start) return nullptr;
+    entries_.push_back({at_ + start, bytes, who.name, who.where, born});
+    owned_ += born == state::owned;
+    used_ = start + bytes;
+    return at_ + start;
+}
+
+CUOTA_INLINE bool frame_chunk::has(void const* p) const noexcept {
+    return !std::less<>{}(p, static_cast<void const*>(at_)) &&
+           std::less<>{}(p, static_cast<void const*>(at_ + size_));
+}
+
+CUOTA_INLINE frame_entry* frame_chunk::find(void const* p) noexcept {
+    auto const e = std::ranges::lower_bound(entries_, p, std::less<>{}, [](frame_entry const& each) {
+        return static_cast<void const*>(each.at);
+    });
+    return e != entries_.end() && e->at == p ? &*e : nullptr;
+}
+
+CUOTA_INLINE void frame_chunk::give(frame_entry& e, bool in_order) noexcept {
+    owned_ -= e.now == state::owned;
+    e.now = in_order ? state::over : state::over_elsewhere;
+    while (!entries_.empty() && entries_.back().now == state::over) {
+        used_ = static_cast<std::size_t>(entries_.back().at - at_);
+        entries_.pop_back();
+    }
+}
+
+CUOTA_INLINE void frame_chunk::end() noexcept {
+    for (frame_entry& e : entries_)
+        if (e.now == state::ends_with_frame) e.now = state::over_elsewhere;
+}
+
+CUOTA_INLINE void order_after(stream_ref s, stream_ref other) noexcept {
     if (report_failure_of([&] { s.wait(event{other}); })) return;
     rt::drain(other);
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

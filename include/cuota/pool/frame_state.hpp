@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/frame_chunk.hpp>
@@ -27,59 +28,17 @@ public:
     using state = frame_entry::state;
 
     frame_state(shared<pool_state> pool, place where) noexcept : pool_{std::move(pool)}, where_{where} {}
-    ~frame_state() {
-        // What is still owned has no owner left who could use it or give it back.
-        for (lane& l : lanes_)
-            for (frame_chunk& c : l.chunks) give_back(c);
-    }
+    ~frame_state();
 
     /// Throws: misuse after the end, or what the pool throws; nothing is taken then.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
-                                 label const& who, state born) {
-        check_alignment(alignment, who, pool_state::largest_alignment);
-        if (bytes == 0) return nullptr;
-        if (s)
-            rt::refuse_captured(*s, "a frame was asked for memory",
-                                "ask its pool, for the graph outlives the frame", who.where);
-        if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
-        std::uint64_t const id = s ? s->id() : block_note::no_stream;
-        if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
-        frame_chunk fresh =
-            chunk_for(s, bytes, alignment, who);  // without the lock: the pool may ask others for memory
-        try {
-            return take_of(fresh, id, bytes, alignment, who, born);
-        } catch (...) {
-            give_back(fresh);
-            throw;
-        }
-    }
+                                 label const& who, state born);
 
     /// What cannot be right goes to the error sink, and changes nothing.
-    void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept {
-        if (!p) return;
-        std::uint64_t id = block_note::no_stream;
-        if (s && !report_failure_of([&] { id = s->id(); })) {
-            (void)rt::drain(*s);  // nothing to remember its order by
-            s = nullptr;
-        }
-        if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, id, p); });
-        std::optional<frame_chunk> idle;
-        report_failure_of([&] { idle = give(s, id, p, bytes, where); });
-        if (idle) give_back(*idle);
-    }
+    void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept;
 
     /// Gives back what nobody owns; the rest is reported, and goes with its owners.
-    void end() noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            has_ended_ = true;
-        }
-        while (auto idle = take_idle()) give_back(*idle);
-        report_failure_of([this] {
-            if (std::string const alive = end_rest(); !alive.empty())
-                throw misuse{"a frame of " + pool_->title() + " ended while " + alive, where_};
-        });
-    }
+    void end() noexcept;
 
     [[nodiscard]] memory_kind kind() const noexcept { return pool_->kind(); }
     [[nodiscard]] shared<pool_state> const& pool() const noexcept { return pool_; }
@@ -91,161 +50,39 @@ private:
         std::vector<frame_chunk> chunks{};
         std::size_t filled = 0;
 
-        [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born) {
-            if (chunks.empty()) return nullptr;
-            return chunks[filled].try_take(bytes, alignment, who, born);
-        }
-        void add(frame_chunk&& fresh) noexcept {  // after a reserve
-            chunks.push_back(std::move(fresh));
-            if (chunks.back().room() > chunks[filled].room()) filled = chunks.size() - 1;
-        }
-        [[nodiscard]] frame_chunk remove(std::size_t i) noexcept {
-            frame_chunk gone = std::move(chunks[i]);
-            if (i + 1 != chunks.size()) chunks[i] = std::move(chunks.back());
-            chunks.pop_back();
-            filled = 0;  // nothing is taken any more
-            return gone;
-        }
+        [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
+        void add(frame_chunk&& fresh) noexcept;
+        [[nodiscard]] frame_chunk remove(std::size_t i) noexcept;
     };
 
     [[nodiscard]] void* try_take(std::uint64_t id, std::size_t bytes, std::size_t alignment, label const& who,
-                                 state born) {
-        std::scoped_lock const lock{guard_};
-        throw_if_ended(who);
-        for (lane& l : lanes_)
-            if (l.id == id) return l.try_take(bytes, alignment, who, born);
-        return nullptr;
-    }
+                                 state born);
     [[nodiscard]] void* take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
-                                std::size_t alignment, label const& who, state born) {
-        std::scoped_lock const lock{guard_};
-        throw_if_ended(who);
-        lane* mine = nullptr;
-        for (lane& l : lanes_)
-            if (l.id == id) mine = &l;
-        if (!mine) mine = &lanes_.emplace_back(lane{id});
-        if (mine->chunks.size() == mine->chunks.capacity()) mine->chunks.reserve(2 * mine->chunks.size() + 1);
-        void* const p = fresh.try_take(bytes, alignment, who, born);
-        held_ += fresh.size();
-        mine->add(std::move(fresh));
-        return p;
-    }
-    void throw_if_ended(label const& who) const {
-        if (has_ended_)
-            throw misuse{"a frame of " + pool_->title() + " was asked for memory after its end", who.where};
-    }
+                                std::size_t alignment, label const& who, state born);
+    void throw_if_ended(label const& who) const;
 
     // As much as the frame has already while that is little of what the pool has; else what is asked for, and no more.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
-                                        label const& who) {
-        constexpr std::size_t least = std::size_t{64} * 1024;
-        std::size_t const ample = std::min(std::max(held(), least), pool_->blocks().reserved() / 16);
-        std::size_t const size = round_down(ample, block::granule);
-        std::size_t const skipped = std::max(alignment, block::granule) - block::granule;
-        if (skipped < size && bytes < size - skipped)
-            if (void* const p = pool_->try_allocate(s, size, {"frame", where_})) return wrap(p, size, s);
-        void* const p =
-            s ? pool_->allocate(*s, bytes, alignment, who) : pool_->allocate_sync(bytes, alignment, who);
-        return wrap(p, bytes, s);
-    }
-    [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s) {
-        try {
-            return frame_chunk{p, size, s};
-        } catch (...) {
-            if (s) pool_->deallocate(*s, p, size);
-            else pool_->deallocate_sync(p, size);
-            throw;
-        }
-    }
-    [[nodiscard]] std::size_t held() {
-        std::scoped_lock const lock{guard_};
-        return held_;
-    }
+                                        label const& who);
+    [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s);
+    [[nodiscard]] std::size_t held();
 
     // Returns the chunk if that was the last of a frame that has ended.
     [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
-                                                  std::size_t bytes, place where) {
-        std::scoped_lock const lock{guard_};
-        for (lane& l : lanes_) {
-            for (std::size_t i = l.chunks.size(); i-- != 0;) {
-                frame_chunk& c = l.chunks[i];
-                if (!c.has(p)) continue;
-                frame_entry& e = checked(c.find(p), bytes, where);
-                bool const in_order = !s || id == l.id;
-                if (!in_order) note_user(c, *s);
-                c.give(e, in_order);
-                if (has_ended_ && !c.is_owned()) return l.remove(i);
-                return std::nullopt;
-            }
-        }
-        throw misuse{title() + ": a pointer was given back that is not of it", where};
-    }
-    [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, place where) const {
-        if (!e)
-            throw misuse{title() +
-                             ": a pointer was given back that is not alive here (given back twice, or inside "
-                             "a block)",
-                         where};
-        if (!e->is_live()) throw misuse{title() + ": given back twice: " + e->text(), where};
-        if (e->bytes != bytes)
-            throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + e->text(), where};
-        return *e;
-    }
-    [[nodiscard]] std::string title() const {
-        std::string const at = place_text(where_);
-        return "a frame" + (at.empty() ? "" : " (" + at + ')') + " of " + pool_->title();
-    }
+                                                  std::size_t bytes, place where);
+    [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, place where) const;
+    [[nodiscard]] std::string title() const;
 
     // Another stream than the chunk's gives back: its work is waited for when the chunk is given back.
-    static void note_user(frame_chunk& c, stream_ref s) {
-        auto& users = c.users();
-        if (!s.is_owned() || std::ranges::any_of(users, [&](stream_ref known) { return known == s; })) return;
-        try {
-            users.emplace_back(s);
-        } catch (std::bad_alloc const&) { (void)rt::drain(s); }
-    }
+    static void note_user(frame_chunk& c, stream_ref s);
     // But at once when its owner is not known, who may have ended it by then.
-    void order_unowned(stream_ref s, std::uint64_t id, void const* p) {
-        std::optional<stream_share> home;
-        {
-            std::scoped_lock const lock{guard_};
-            for (lane& l : lanes_)
-                for (frame_chunk& c : l.chunks) {
-                    if (!c.has(p)) continue;
-                    if (l.id == id) return;
-                    if (!c.users().empty()) home = c.users().front();
-                }
-        }
-        if (home) order_after(*home, s);
-        else (void)rt::drain(s);
-    }
+    void order_unowned(stream_ref s, std::uint64_t id, void const* p);
 
-    void give_back(frame_chunk& c) const noexcept {
-        auto const& users = c.users();
-        if (users.empty()) return pool_->deallocate_sync(c.at(), c.size());
-        for (std::size_t i = 1; i != users.size(); ++i) order_after(users.front(), users[i]);
-        pool_->deallocate(users.front(), c.at(), c.size());
-    }
+    void give_back(frame_chunk& c) const noexcept;
 
     // After the end: a chunk that nobody owns anything of.
-    [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept {
-        std::scoped_lock const lock{guard_};
-        for (lane& l : lanes_)
-            for (std::size_t i = l.chunks.size(); i-- != 0;)
-                if (!l.chunks[i].is_owned()) return l.remove(i);
-        return std::nullopt;
-    }
-    [[nodiscard]] std::string end_rest() {
-        std::scoped_lock const lock{guard_};
-        for (lane& l : lanes_)
-            for (frame_chunk& c : l.chunks) c.end();
-        survivors alive;
-        for (lane const& l : lanes_)
-            for (frame_chunk const& c : l.chunks)
-                for (frame_entry const& e : c.entries())
-                    if (e.is_live()) alive.add(e.name, e.where, e.bytes);
-        return alive.text();
-    }
+    [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
+    [[nodiscard]] std::string end_rest();
 
     shared<pool_state> const pool_;
     place const where_;
@@ -256,3 +93,224 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE frame_state::~frame_state() {
+    // What is still owned has no owner left who could use it or give it back.
+    for (lane& l : lanes_)
+        for (frame_chunk& c : l.chunks) give_back(c);
+}
+
+CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
+                                         label const& who, state born) {
+    check_alignment(alignment, who, pool_state::largest_alignment);
+    if (bytes == 0) return nullptr;
+    if (s)
+        rt::refuse_captured(*s, "a frame was asked for memory",
+                            "ask its pool, for the graph outlives the frame", who.where);
+    if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
+    std::uint64_t const id = s ? s->id() : block_note::no_stream;
+    if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
+    frame_chunk fresh =
+        chunk_for(s, bytes, alignment, who);  // without the lock: the pool may ask others for memory
+    try {
+        return take_of(fresh, id, bytes, alignment, who, born);
+    } catch (...) {
+        give_back(fresh);
+        throw;
+    }
+}
+
+CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::size_t bytes,
+                                          place where) noexcept {
+    if (!p) return;
+    std::uint64_t id = block_note::no_stream;
+    if (s && !report_failure_of([&] { id = s->id(); })) {
+        (void)rt::drain(*s);  // nothing to remember its order by
+        s = nullptr;
+    }
+    if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, id, p); });
+    std::optional<frame_chunk> idle;
+    report_failure_of([&] { idle = give(s, id, p, bytes, where); });
+    if (idle) give_back(*idle);
+}
+
+CUOTA_INLINE void frame_state::end() noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        has_ended_ = true;
+    }
+    while (auto idle = take_idle()) give_back(*idle);
+    report_failure_of([this] {
+        if (std::string const alive = end_rest(); !alive.empty())
+            throw misuse{"a frame of " + pool_->title() + " ended while " + alive, where_};
+    });
+}
+
+CUOTA_INLINE void* frame_state::lane::try_take(std::size_t bytes, std::size_t alignment, label const& who,
+                                               state born) {
+    if (chunks.empty()) return nullptr;
+    return chunks[filled].try_take(bytes, alignment, who, born);
+}
+
+CUOTA_INLINE void frame_state::lane::add(frame_chunk&& fresh) noexcept {  // after a reserve
+    chunks.push_back(std::move(fresh));
+    if (chunks.back().room() > chunks[filled].room()) filled = chunks.size() - 1;
+}
+
+CUOTA_INLINE frame_chunk frame_state::lane::remove(std::size_t i) noexcept {
+    frame_chunk gone = std::move(chunks[i]);
+    if (i + 1 != chunks.size()) chunks[i] = std::move(chunks.back());
+    chunks.pop_back();
+    filled = 0;  // nothing is taken any more
+    return gone;
+}
+
+CUOTA_INLINE void* frame_state::try_take(std::uint64_t id, std::size_t bytes, std::size_t alignment,
+                                         label const& who, state born) {
+    std::scoped_lock const lock{guard_};
+    throw_if_ended(who);
+    for (lane& l : lanes_)
+        if (l.id == id) return l.try_take(bytes, alignment, who, born);
+    return nullptr;
+}
+
+CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
+                                        std::size_t alignment, label const& who, state born) {
+    std::scoped_lock const lock{guard_};
+    throw_if_ended(who);
+    lane* mine = nullptr;
+    for (lane& l : lanes_)
+        if (l.id == id) mine = &l;
+    if (!mine) mine = &lanes_.emplace_back(lane{id});
+    if (mine->chunks.size() == mine->chunks.capacity()) mine->chunks.reserve(2 * mine->chunks.size() + 1);
+    void* const p = fresh.try_take(bytes, alignment, who, born);
+    held_ += fresh.size();
+    mine->add(std::move(fresh));
+    return p;
+}
+
+CUOTA_INLINE void frame_state::throw_if_ended(label const& who) const {
+    if (has_ended_)
+        throw misuse{"a frame of " + pool_->title() + " was asked for memory after its end", who.where};
+}
+
+CUOTA_INLINE frame_chunk frame_state::chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
+                                                label const& who) {
+    constexpr std::size_t least = std::size_t{64} * 1024;
+    std::size_t const ample = std::min(std::max(held(), least), pool_->blocks().reserved() / 16);
+    std::size_t const size = round_down(ample, block::granule);
+    std::size_t const skipped = std::max(alignment, block::granule) - block::granule;
+    if (skipped < size && bytes < size - skipped)
+        if (void* const p = pool_->try_allocate(s, size, {"frame", where_})) return wrap(p, size, s);
+    void* const p =
+        s ? pool_->allocate(*s, bytes, alignment, who) : pool_->allocate_sync(bytes, alignment, who);
+    return wrap(p, bytes, s);
+}
+
+CUOTA_INLINE frame_chunk frame_state::wrap(void* p, std::size_t size, stream_ref const* s) {
+    try {
+        return frame_chunk{p, size, s};
+    } catch (...) {
+        if (s) pool_->deallocate(*s, p, size);
+        else pool_->deallocate_sync(p, size);
+        throw;
+    }
+}
+
+CUOTA_INLINE std::size_t frame_state::held() {
+    std::scoped_lock const lock{guard_};
+    return held_;
+}
+
+CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, std::uint64_t id, void* p,
+                                                          std::size_t bytes, place where) {
+    std::scoped_lock const lock{guard_};
+    for (lane& l : lanes_) {
+        for (std::size_t i = l.chunks.size(); i-- != 0;) {
+            frame_chunk& c = l.chunks[i];
+            if (!c.has(p)) continue;
+            frame_entry& e = checked(c.find(p), bytes, where);
+            bool const in_order = !s || id == l.id;
+            if (!in_order) note_user(c, *s);
+            c.give(e, in_order);
+            if (has_ended_ && !c.is_owned()) return l.remove(i);
+            return std::nullopt;
+        }
+    }
+    throw misuse{title() + ": a pointer was given back that is not of it", where};
+}
+
+CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes, place where) const {
+    if (!e)
+        throw misuse{title() +
+                         ": a pointer was given back that is not alive here (given back twice, or inside "
+                         "a block)",
+                     where};
+    if (!e->is_live()) throw misuse{title() + ": given back twice: " + e->text(), where};
+    if (e->bytes != bytes)
+        throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + e->text(), where};
+    return *e;
+}
+
+CUOTA_INLINE std::string frame_state::title() const {
+    std::string const at = place_text(where_);
+    return "a frame" + (at.empty() ? "" : " (" + at + ')') + " of " + pool_->title();
+}
+
+CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {
+    auto& users = c.users();
+    if (!s.is_owned() || std::ranges::any_of(users, [&](stream_ref known) { return known == s; })) return;
+    try {
+        users.emplace_back(s);
+    } catch (std::bad_alloc const&) { (void)rt::drain(s); }
+}
+
+CUOTA_INLINE void frame_state::order_unowned(stream_ref s, std::uint64_t id, void const* p) {
+    std::optional<stream_share> home;
+    {
+        std::scoped_lock const lock{guard_};
+        for (lane& l : lanes_)
+            for (frame_chunk& c : l.chunks) {
+                if (!c.has(p)) continue;
+                if (l.id == id) return;
+                if (!c.users().empty()) home = c.users().front();
+            }
+    }
+    if (home) order_after(*home, s);
+    else (void)rt::drain(s);
+}
+
+CUOTA_INLINE void frame_state::give_back(frame_chunk& c) const noexcept {
+    auto const& users = c.users();
+    if (users.empty()) return pool_->deallocate_sync(c.at(), c.size());
+    for (std::size_t i = 1; i != users.size(); ++i) order_after(users.front(), users[i]);
+    pool_->deallocate(users.front(), c.at(), c.size());
+}
+
+CUOTA_INLINE std::optional<frame_chunk> frame_state::take_idle() noexcept {
+    std::scoped_lock const lock{guard_};
+    for (lane& l : lanes_)
+        for (std::size_t i = l.chunks.size(); i-- != 0;)
+            if (!l.chunks[i].is_owned()) return l.remove(i);
+    return std::nullopt;
+}
+
+CUOTA_INLINE std::string frame_state::end_rest() {
+    std::scoped_lock const lock{guard_};
+    for (lane& l : lanes_)
+        for (frame_chunk& c : l.chunks) c.end();
+    survivors alive;
+    for (lane const& l : lanes_)
+        for (frame_chunk const& c : l.chunks)
+            for (frame_entry const& e : c.entries())
+                if (e.is_live()) alive.add(e.name, e.where, e.bytes);
+    return alive.text();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

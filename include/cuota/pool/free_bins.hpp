@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/scatter.hpp>
 #include <cuota/pool/block.hpp>
 
@@ -32,44 +33,15 @@ public:
     /// Up to it, all blocks of a bin are of one size. Bytes.
     static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granule;
 
-    void insert(block& b) noexcept {
-        std::size_t const bin = bin_of(b);
-        if (is_list(bin)) push(heads_[bin], b);
-        else sink(heads_[bin], b);
-        mark(bin);
-        ++count_;
-    }
+    void insert(block& b) noexcept;
 
-    void erase(block& b) noexcept {
-        std::size_t const bin = bin_of(b);
-        if (is_list(bin)) unlink(heads_[bin], b);
-        else pull(heads_[bin], b);
-        b.left = b.right = nullptr;
-        if (!heads_[bin]) unmark(bin);
-        --count_;
-    }
+    void erase(block& b) noexcept;
 
     /// A free block that is in has other bytes from here on. Where it stays in its bin, alone, nothing else is touched.
-    void resize(block& b, std::byte* at, std::size_t size) noexcept {
-        std::size_t const bin = bin_of(b);
-        bool const stays = bin == bin_of(size) && heads_[bin] == &b && !b.left && !b.right;
-        if (!stays) erase(b);
-        b.size = size;
-        b.stand_at(at, block::state::free);
-        if (!stays) insert(b);
-    }
+    void resize(block& b, std::byte* at, std::size_t size) noexcept;
 
     /// The first that for_each_fit visits; null when there is none.
-    [[nodiscard]] block* first_fit(std::size_t size) const noexcept {
-        std::size_t bin = bin_of(size);
-        if (!is_list(bin)) {
-            if (block* const first = smallest_in(heads_[bin], size)) return first;
-            ++bin;
-        }
-        bin = next_marked(bin);
-        if (bin == bins) return nullptr;
-        return is_list(bin) ? heads_[bin] : smallest_in(heads_[bin], 0);
-    }
+    [[nodiscard]] block* first_fit(std::size_t size) const noexcept;
     /// Those of at least `size` bytes, the smallest first, until visit(block) says false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
@@ -84,14 +56,7 @@ public:
             if (!visit_back(bin, visit)) return;
     }
 
-    [[nodiscard]] std::size_t largest() const noexcept {
-        std::size_t const bin = last_marked(bins);
-        if (bin == bins) return 0;
-        block const* b = heads_[bin];
-        if (!is_list(bin))
-            while (b->right) b = b->right;
-        return b->size;
-    }
+    [[nodiscard]] std::size_t largest() const noexcept;
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
@@ -103,56 +68,16 @@ private:
     static constexpr std::size_t summaries = words / 64 + 1;  // one bit more than words, at least
 
     // 0 bytes up: the bin in which a block of that size is.
-    [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
-        return bin_of_granules(size / block::granule + (size % block::granule != 0));
-    }
-    [[nodiscard]] static std::size_t bin_of(block const& b) noexcept {
-        return bin_of_granules(b.size / block::granule);
-    }
-    [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept {
-        if (granules < lists) return granules;
-        auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 1 - list_bits;
-        return lists + octave * per_octave + (granules >> (octave + list_bits - octave_bits)) % per_octave;
-    }
+    [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept;
+    [[nodiscard]] static std::size_t bin_of(block const& b) noexcept;
+    [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept;
     [[nodiscard]] static bool is_list(std::size_t bin) noexcept { return bin < lists; }
 
-    void mark(std::size_t bin) noexcept {
-        marks_[bin / 64] |= bit(bin);
-        summary_[bin / 64 / 64] |= bit(bin / 64);
-    }
-    void unmark(std::size_t bin) noexcept {
-        if ((marks_[bin / 64] &= ~bit(bin)) == 0) summary_[bin / 64 / 64] &= ~bit(bin / 64);
-    }
+    void mark(std::size_t bin) noexcept;
+    void unmark(std::size_t bin) noexcept;
     // The first bin from `bin` on, and the last one before `bin`, that has a block; `bins` when there is none.
-    [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept {
-        if (bin == bins) return bins;
-        std::size_t word = bin / 64;
-        std::uint64_t here = marks_[word] & from(bin);
-        if (here == 0) {
-            std::size_t i = ++word / 64;
-            std::uint64_t later = summary_[i] & from(word);
-            while (later == 0)
-                if (++i == summaries) return bins;
-                else later = summary_[i];
-            word = i * 64 + first_of(later);
-            here = marks_[word];
-        }
-        return word * 64 + first_of(here);
-    }
-    [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept {
-        std::size_t word = bin / 64;
-        std::uint64_t here = bin % 64 == 0 ? 0 : marks_[word] & ~from(bin);
-        if (here == 0) {
-            std::size_t i = word / 64;
-            std::uint64_t earlier = summary_[i] & ~from(word);
-            while (earlier == 0)
-                if (i-- == 0) return bins;
-                else earlier = summary_[i];
-            word = i * 64 + last_of(earlier);
-            here = marks_[word];
-        }
-        return word * 64 + last_of(here);
-    }
+    [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept;
+    [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept;
     [[nodiscard]] static constexpr std::uint64_t bit(std::size_t i) noexcept {
         return std::uint64_t{1} << i % 64;
     }
@@ -160,12 +85,8 @@ private:
     [[nodiscard]] static constexpr std::uint64_t from(std::size_t i) noexcept {
         return ~std::uint64_t{0} << i % 64;
     }
-    [[nodiscard]] static std::size_t first_of(std::uint64_t word) noexcept {
-        return static_cast<std::size_t>(std::countr_zero(word));
-    }
-    [[nodiscard]] static std::size_t last_of(std::uint64_t word) noexcept {
-        return static_cast<std::size_t>(std::bit_width(word)) - 1;
-    }
+    [[nodiscard]] static std::size_t first_of(std::uint64_t word) noexcept;
+    [[nodiscard]] static std::size_t last_of(std::uint64_t word) noexcept;
 
     template <class Visit>
     [[nodiscard]] bool visit_bin(std::size_t bin, std::size_t size, Visit& visit) const {
@@ -184,72 +105,17 @@ private:
 
     // --- lists: left is the one before, right the one after ---
 
-    static void push(block*& head, block& b) noexcept {
-        b.left = nullptr;
-        b.right = std::exchange(head, &b);
-        if (b.right) b.right->left = &b;
-    }
-    static void unlink(block*& head, block& b) noexcept {
-        (b.left ? b.left->right : head) = b.right;
-        if (b.right) b.right->left = b.left;
-    }
+    static void push(block*& head, block& b) noexcept;
+    static void unlink(block*& head, block& b) noexcept;
 
     // --- treaps: what is left is smaller, or as large and lower; what is above has the higher priority ---
 
-    [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept {
-        return a.size != b.size ? a.size < b.size : std::less<>{}(a.at(), b.at());
-    }
-    [[nodiscard]] static std::uint64_t priority(block const& b) noexcept {
-        return scatter(reinterpret_cast<std::uintptr_t>(b.at()));
-    }
-    static void sink(block*& root, block& b) noexcept {
-        block** at = &root;
-        std::uint64_t const mine = priority(b);
-        while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
-        // What is below is split: what is less than b, and the rest.
-        block** less = &b.left;
-        block** rest = &b.right;
-        for (block* below = std::exchange(*at, &b); below;) {
-            if (is_less(*below, b)) {
-                *less = below;
-                less = &below->right;
-                below = below->right;
-            } else {
-                *rest = below;
-                rest = &below->left;
-                below = below->left;
-            }
-        }
-        *less = *rest = nullptr;
-    }
-    static void pull(block*& root, block const& b) noexcept {
-        block** at = &root;
-        while (*at != &b) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
-        block* less = b.left;
-        block* rest = b.right;
-        while (less && rest) {
-            if (priority(*less) >= priority(*rest)) {
-                *at = less;
-                at = &less->right;
-                less = less->right;
-            } else {
-                *at = rest;
-                at = &rest->left;
-                rest = rest->left;
-            }
-        }
-        *at = less ? less : rest;
-    }
+    [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept;
+    [[nodiscard]] static std::uint64_t priority(block const& b) noexcept;
+    static void sink(block*& root, block& b) noexcept;
+    static void pull(block*& root, block const& b) noexcept;
     // The smallest of at least `size` bytes, at the lowest address.
-    [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept {
-        block* first = nullptr;
-        for (block* b = root; b;) {
-            bool const fits = b->size >= size;
-            if (fits) first = b;
-            b = fits ? b->left : b->right;
-        }
-        return first;
-    }
+    [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept;
     template <class Visit>
     [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {
         for (; b; b = b->right) {
@@ -275,3 +141,188 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void free_bins::insert(block& b) noexcept {
+    std::size_t const bin = bin_of(b);
+    if (is_list(bin)) push(heads_[bin], b);
+    else sink(heads_[bin], b);
+    mark(bin);
+    ++count_;
+}
+
+CUOTA_INLINE void free_bins::erase(block& b) noexcept {
+    std::size_t const bin = bin_of(b);
+    if (is_list(bin)) unlink(heads_[bin], b);
+    else pull(heads_[bin], b);
+    b.left = b.right = nullptr;
+    if (!heads_[bin]) unmark(bin);
+    --count_;
+}
+
+CUOTA_INLINE void free_bins::resize(block& b, std::byte* at, std::size_t size) noexcept {
+    std::size_t const bin = bin_of(b);
+    bool const stays = bin == bin_of(size) && heads_[bin] == &b && !b.left && !b.right;
+    if (!stays) erase(b);
+    b.size = size;
+    b.stand_at(at, block::state::free);
+    if (!stays) insert(b);
+}
+
+CUOTA_INLINE block* free_bins::first_fit(std::size_t size) const noexcept {
+    std::size_t bin = bin_of(size);
+    if (!is_list(bin)) {
+        if (block* const first = smallest_in(heads_[bin], size)) return first;
+        ++bin;
+    }
+    bin = next_marked(bin);
+    if (bin == bins) return nullptr;
+    return is_list(bin) ? heads_[bin] : smallest_in(heads_[bin], 0);
+}
+
+CUOTA_INLINE std::size_t free_bins::largest() const noexcept {
+    std::size_t const bin = last_marked(bins);
+    if (bin == bins) return 0;
+    block const* b = heads_[bin];
+    if (!is_list(bin))
+        while (b->right) b = b->right;
+    return b->size;
+}
+
+CUOTA_INLINE std::size_t free_bins::bin_of(std::size_t size) noexcept {
+    return bin_of_granules(size / block::granule + (size % block::granule != 0));
+}
+
+CUOTA_INLINE std::size_t free_bins::bin_of(block const& b) noexcept {
+    return bin_of_granules(b.size / block::granule);
+}
+
+CUOTA_INLINE std::size_t free_bins::bin_of_granules(std::size_t granules) noexcept {
+    if (granules < lists) return granules;
+    auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 1 - list_bits;
+    return lists + octave * per_octave + (granules >> (octave + list_bits - octave_bits)) % per_octave;
+}
+
+CUOTA_INLINE void free_bins::mark(std::size_t bin) noexcept {
+    marks_[bin / 64] |= bit(bin);
+    summary_[bin / 64 / 64] |= bit(bin / 64);
+}
+
+CUOTA_INLINE void free_bins::unmark(std::size_t bin) noexcept {
+    if ((marks_[bin / 64] &= ~bit(bin)) == 0) summary_[bin / 64 / 64] &= ~bit(bin / 64);
+}
+
+CUOTA_INLINE std::size_t free_bins::next_marked(std::size_t bin) const noexcept {
+    if (bin == bins) return bins;
+    std::size_t word = bin / 64;
+    std::uint64_t here = marks_[word] & from(bin);
+    if (here == 0) {
+        std::size_t i = ++word / 64;
+        std::uint64_t later = summary_[i] & from(word);
+        while (later == 0)
+            if (++i == summaries) return bins;
+            else later = summary_[i];
+        word = i * 64 + first_of(later);
+        here = marks_[word];
+    }
+    return word * 64 + first_of(here);
+}
+
+CUOTA_INLINE std::size_t free_bins::last_marked(std::size_t bin) const noexcept {
+    std::size_t word = bin / 64;
+    std::uint64_t here = bin % 64 == 0 ? 0 : marks_[word] & ~from(bin);
+    if (here == 0) {
+        std::size_t i = word / 64;
+        std::uint64_t earlier = summary_[i] & ~from(word);
+        while (earlier == 0)
+            if (i-- == 0) return bins;
+            else earlier = summary_[i];
+        word = i * 64 + last_of(earlier);
+        here = marks_[word];
+    }
+    return word * 64 + last_of(here);
+}
+
+CUOTA_INLINE std::size_t free_bins::first_of(std::uint64_t word) noexcept {
+    return static_cast<std::size_t>(std::countr_zero(word));
+}
+
+CUOTA_INLINE std::size_t free_bins::last_of(std::uint64_t word) noexcept {
+    return static_cast<std::size_t>(std::bit_width(word)) - 1;
+}
+
+CUOTA_INLINE void free_bins::push(block*& head, block& b) noexcept {
+    b.left = nullptr;
+    b.right = std::exchange(head, &b);
+    if (b.right) b.right->left = &b;
+}
+
+CUOTA_INLINE void free_bins::unlink(block*& head, block& b) noexcept {
+    (b.left ? b.left->right : head) = b.right;
+    if (b.right) b.right->left = b.left;
+}
+
+CUOTA_INLINE bool free_bins::is_less(block const& a, block const& b) noexcept {
+    return a.size != b.size ? a.size < b.size : std::less<>{}(a.at(), b.at());
+}
+
+CUOTA_INLINE std::uint64_t free_bins::priority(block const& b) noexcept {
+    return scatter(reinterpret_cast<std::uintptr_t>(b.at()));
+}
+
+CUOTA_INLINE void free_bins::sink(block*& root, block& b) noexcept {
+    block** at = &root;
+    std::uint64_t const mine = priority(b);
+    while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
+    // What is below is split: what is less than b, and the rest.
+    block** less = &b.left;
+    block** rest = &b.right;
+    for (block* below = std::exchange(*at, &b); below;) {
+        if (is_less(*below, b)) {
+            *less = below;
+            less = &below->right;
+            below = below->right;
+        } else {
+            *rest = below;
+            rest = &below->left;
+            below = below->left;
+        }
+    }
+    *less = *rest = nullptr;
+}
+
+CUOTA_INLINE void free_bins::pull(block*& root, block const& b) noexcept {
+    block** at = &root;
+    while (*at != &b) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
+    block* less = b.left;
+    block* rest = b.right;
+    while (less && rest) {
+        if (priority(*less) >= priority(*rest)) {
+            *at = less;
+            at = &less->right;
+            less = less->right;
+        } else {
+            *at = rest;
+            at = &rest->left;
+            rest = rest->left;
+        }
+    }
+    *at = less ? less : rest;
+}
+
+CUOTA_INLINE block* free_bins::smallest_in(block* root, std::size_t size) noexcept {
+    block* first = nullptr;
+    for (block* b = root; b;) {
+        bool const fits = b->size >= size;
+        if (fits) first = b;
+        b = fits ? b->left : b->right;
+    }
+    return first;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/thread_tenure.hpp>
 #include <cuota/pool/block.hpp>
 
@@ -48,29 +49,12 @@ public:
     /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is
     /// not so, or not known here, or there is no room: then nothing has changed.
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
-                               std::size_t size) noexcept {
-        section const here{me};
-        if (!is_mine(me)) return false;
-        shelf& s = shelf_for(stream, size);
-        if (!s.has_room_for(stream, size)) return false;
-        block* const b = known_[place_of(p)];
-        if (!b || !b->claim(p)) return false;
-        if (b->requested != bytes || b->note->stream != stream) {
-            b->become(block::state::live);
-            return false;
-        }
-        credit_ += b->requested;
-        s.put(*b, stream, size);
-        return true;
-    }
+                               std::size_t size) noexcept;
 
     // Under the pool's lock from here on.
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-    void open(thread_record& me) noexcept {
-        is_open_ = true;
-        begin_tenure(me);
-    }
+    void open(thread_record& me) noexcept;
     /// By its owner: a live block that he will perhaps give back himself.
     void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
     /// By its owner: takes in a block that is held. What stands in its way, because the owner has come to use others, is
@@ -114,20 +98,9 @@ private:
         block* first = nullptr;
         std::uint32_t count = 0;
 
-        [[nodiscard]] bool is_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
-            return stream == its_stream && size == its_size;
-        }
-        [[nodiscard]] bool has_room_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
-            return count == 0 || (count != most && is_for(its_stream, its_size));
-        }
-        void put(block& b, std::uint64_t its_stream, std::size_t its_size) noexcept {
-            if (!is_for(its_stream, its_size)) {
-                stream = its_stream;
-                size = its_size;
-            }
-            b.left = std::exchange(first, &b);
-            ++count;
-        }
+        [[nodiscard]] bool is_for(std::uint64_t its_stream, std::size_t its_size) const noexcept;
+        [[nodiscard]] bool has_room_for(std::uint64_t its_stream, std::size_t its_size) const noexcept;
+        void put(block& b, std::uint64_t its_stream, std::size_t its_size) noexcept;
         template <class PutAway>
         void clear(PutAway& put_away) noexcept {
             while (first) {
@@ -139,14 +112,8 @@ private:
         }
     };
 
-    [[nodiscard]] shelf& shelf_for(std::uint64_t stream, std::size_t size) noexcept {
-        std::uint64_t const mixed = (stream * 31 + size / block::granule) * 0x9e37'79b9'7f4a'7c15u;
-        return shelves_[mixed >> 60];
-    }
-    [[nodiscard]] static std::size_t place_of(void const* p) noexcept {
-        auto const key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(p)) / block::granule;
-        return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> 58);
-    }
+    [[nodiscard]] shelf& shelf_for(std::uint64_t stream, std::size_t size) noexcept;
+    [[nodiscard]] static std::size_t place_of(void const* p) noexcept;
 
     bool is_open_ = false;
     std::size_t credit_ = 0;  // of bytes that count as asked for, those that are not
@@ -163,14 +130,7 @@ public:
     // Under the pool's lock from here on.
 
     /// The calling thread's own, opened if that pays; null when it is another's now, or there shall be none.
-    [[nodiscard]] front* open_for(thread_record& me) noexcept {
-        front& mine = of(me);
-        if (mine.is_of(me)) return &mine;
-        if (ended_ || mine.is_open() || !mine.pays()) return nullptr;
-        mine.open(me);
-        ++open_;
-        return &mine;
-    }
+    [[nodiscard]] front* open_for(thread_record& me) noexcept;
 
     /// Closes them, and puts away all that threads held ready. Returns the credit they had left. Bytes.
     template <class PutAway>
@@ -212,3 +172,69 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool front::try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
+                                 std::size_t size) noexcept {
+    section const here{me};
+    if (!is_mine(me)) return false;
+    shelf& s = shelf_for(stream, size);
+    if (!s.has_room_for(stream, size)) return false;
+    block* const b = known_[place_of(p)];
+    if (!b || !b->claim(p)) return false;
+    if (b->requested != bytes || b->note->stream != stream) {
+        b->become(block::state::live);
+        return false;
+    }
+    credit_ += b->requested;
+    s.put(*b, stream, size);
+    return true;
+}
+
+CUOTA_INLINE void front::open(thread_record& me) noexcept {
+    is_open_ = true;
+    begin_tenure(me);
+}
+
+CUOTA_INLINE bool front::shelf::is_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
+    return stream == its_stream && size == its_size;
+}
+
+CUOTA_INLINE bool front::shelf::has_room_for(std::uint64_t its_stream, std::size_t its_size) const noexcept {
+    return count == 0 || (count != most && is_for(its_stream, its_size));
+}
+
+CUOTA_INLINE void front::shelf::put(block& b, std::uint64_t its_stream, std::size_t its_size) noexcept {
+    if (!is_for(its_stream, its_size)) {
+        stream = its_stream;
+        size = its_size;
+    }
+    b.left = std::exchange(first, &b);
+    ++count;
+}
+
+CUOTA_INLINE auto front::shelf_for(std::uint64_t stream, std::size_t size) noexcept -> shelf& {
+    std::uint64_t const mixed = (stream * 31 + size / block::granule) * 0x9e37'79b9'7f4a'7c15u;
+    return shelves_[mixed >> 60];
+}
+
+CUOTA_INLINE std::size_t front::place_of(void const* p) noexcept {
+    auto const key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(p)) / block::granule;
+    return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> 58);
+}
+
+CUOTA_INLINE front* fronts::open_for(thread_record& me) noexcept {
+    front& mine = of(me);
+    if (mine.is_of(me)) return &mine;
+    if (ended_ || mine.is_open() || !mine.pays()) return nullptr;
+    mine.open(me);
+    ++open_;
+    return &mine;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/runtime/event.hpp>
@@ -35,61 +36,16 @@ public:
 
     /// A block of that graph, which somebody has, or which a captured stream has given back.
     /// Throws: std::bad_alloc; unchanged then.
-    void enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live) {
-        std::scoped_lock const lock{guard_};
-        blocks_.insert_or_assign(p, entry{graph, bytes, stream, is_live, std::nullopt});
-        publish();
-    }
+    void enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
     /// One that the same stream gave back in the capture, and may have again; null when there is none.
     [[nodiscard]] void* try_take(void const* graph, std::size_t bytes, std::size_t alignment,
-                                 std::uint64_t stream) noexcept {
-        std::scoped_lock const lock{guard_};
-        for (auto& [p, b] : blocks_) {
-            if (b.graph != graph || b.is_live || b.bytes != bytes || b.stream != stream || b.given_on)
-                continue;
-            if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0) continue;
-            b.is_live = true;
-            return p;
-        }
-        return nullptr;
-    }
+                                 std::uint64_t stream) noexcept;
     /// Given back by who had it; by a captured stream, or after the capture, by none or any. False when it is no graph's.
     /// Throws: misuse when that cannot be right; unchanged then.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
-                            std::string const& title) {
-        std::scoped_lock const lock{guard_};
-        auto const found = blocks_.find(p);
-        if (found == blocks_.end()) return false;
-        entry& b = found->second;
-        if (!b.is_live)
-            throw misuse{
-                title +
-                ": a pointer was given back that is not alive here, but a graph's (given back twice)"};
-        if (b.bytes != bytes)
-            throw misuse{title + ": " + bytes_text(bytes) + " were given back of " + bytes_text(b.bytes) +
-                         " that a graph uses"};
-        b.is_live = false;
-        if (is_in_capture) b.stream = s->id();
-        else if (s) b.given_on = stream_share{*s};
-        return true;
-    }
+                            std::string const& title);
     /// The graph has ended: what somebody has is his alone. Returns the rest, one by one; nothing when there is no more.
-    [[nodiscard]] std::optional<given> release(void const* graph) noexcept {
-        std::scoped_lock const lock{guard_};
-        for (auto at = blocks_.begin(); at != blocks_.end();) {
-            if (at->second.graph != graph) {
-                ++at;
-                continue;
-            }
-            std::optional<given> found;
-            if (!at->second.is_live)
-                found = given{at->first, at->second.bytes, std::move(at->second.given_on)};
-            at = blocks_.erase(at);
-            publish();
-            if (found) return found;
-        }
-        return std::nullopt;
-    }
+    [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
 
 private:
     struct entry {
@@ -108,11 +64,7 @@ private:
 
 /// Waits on the host for launches on s, of which the last is enough: one launch of a graph comes after the other. What a
 /// stream did before it was captured is over.
-inline void wait_for_launches(stream_ref s) noexcept {
-    bool is_over = false;
-    report_failure_of([&] { is_over = is_captured(s); });
-    if (!is_over) rt::drain(s);
-}
+void wait_for_launches(stream_ref s) noexcept;
 
 /// What a graph keeps of a pool, which is known as Pool.
 template <class Pool>
@@ -134,3 +86,70 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void graph_blocks::enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream,
+                                      bool is_live) {
+    std::scoped_lock const lock{guard_};
+    blocks_.insert_or_assign(p, entry{graph, bytes, stream, is_live, std::nullopt});
+    publish();
+}
+
+CUOTA_INLINE void* graph_blocks::try_take(void const* graph, std::size_t bytes, std::size_t alignment,
+                                          std::uint64_t stream) noexcept {
+    std::scoped_lock const lock{guard_};
+    for (auto& [p, b] : blocks_) {
+        if (b.graph != graph || b.is_live || b.bytes != bytes || b.stream != stream || b.given_on) continue;
+        if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0) continue;
+        b.is_live = true;
+        return p;
+    }
+    return nullptr;
+}
+
+CUOTA_INLINE bool graph_blocks::give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
+                                     std::string const& title) {
+    std::scoped_lock const lock{guard_};
+    auto const found = blocks_.find(p);
+    if (found == blocks_.end()) return false;
+    entry& b = found->second;
+    if (!b.is_live)
+        throw misuse{title +
+                     ": a pointer was given back that is not alive here, but a graph's (given back twice)"};
+    if (b.bytes != bytes)
+        throw misuse{title + ": " + bytes_text(bytes) + " were given back of " + bytes_text(b.bytes) +
+                     " that a graph uses"};
+    b.is_live = false;
+    if (is_in_capture) b.stream = s->id();
+    else if (s) b.given_on = stream_share{*s};
+    return true;
+}
+
+CUOTA_INLINE auto graph_blocks::release(void const* graph) noexcept -> std::optional<given> {
+    std::scoped_lock const lock{guard_};
+    for (auto at = blocks_.begin(); at != blocks_.end();) {
+        if (at->second.graph != graph) {
+            ++at;
+            continue;
+        }
+        std::optional<given> found;
+        if (!at->second.is_live) found = given{at->first, at->second.bytes, std::move(at->second.given_on)};
+        at = blocks_.erase(at);
+        publish();
+        if (found) return found;
+    }
+    return std::nullopt;
+}
+
+CUOTA_INLINE void wait_for_launches(stream_ref s) noexcept {
+    bool is_over = false;
+    report_failure_of([&] { is_over = is_captured(s); });
+    if (!is_over) rt::drain(s);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
 namespace cuota::inline v0::detail {
@@ -30,17 +31,7 @@ public:
     explicit placed_blocks(std::size_t expected) { placed_.reserve(expected); }
 
     /// The lowest offset at which the block overlaps nothing that lives when it does.
-    std::size_t place(sectioned_block const& block) {
-        std::size_t at = 0;
-        for (entry const& other : placed_) {
-            if (other.last <= block.first || block.last <= other.first) continue;
-            if (other.offset >= at && other.offset - at >= block.size) break;
-            at = std::max(at, other.end);
-        }
-        entry const mine{at, at + block.size, block.first, block.last};
-        placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), mine), mine);
-        return at;
-    }
+    std::size_t place(sectioned_block const& block);
 
 private:
     struct entry {
@@ -54,51 +45,14 @@ private:
 
 /// Every block rests on the bottom or on another, so the peak is never above the sum of the sizes.
 /// Cost: O(n log n) and what overlaps, at most n squared.
-[[nodiscard]] inline part_offsets place_in_order(lifetime_part const& part, block_order const& order) {
-    part_offsets plan{std::vector<std::size_t>(part.blocks.size(), 0), 0};
-    placed_blocks placed{part.blocks.size()};
-    for (std::uint32_t const i : order) {
-        plan.offsets[i] = placed.place(part.blocks[i]);
-        plan.peak = std::max(plan.peak, plan.offsets[i] + part.blocks[i].size);
-    }
-    return plan;
-}
+[[nodiscard]] part_offsets place_in_order(lifetime_part const& part, block_order const& order);
 
 /// The orders that are tried first: by size, by duration, by both, by the fullest section, and as the blocks come.
-[[nodiscard]] inline std::array<block_order, 6> first_orders(lifetime_part const& part) {
-    block_order as_given(part.blocks.size());
-    std::iota(as_given.begin(), as_given.end(), 0U);
-    auto const by = [&](auto key) {
-        block_order order = as_given;
-        std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return key(part.blocks[a]) > key(part.blocks[b]);
-        });
-        return order;
-    };
-    auto const size = [](sectioned_block const& b) { return static_cast<double>(b.size); };
-    auto const duration = [](sectioned_block const& b) { return b.duration; };
-    auto const sections = [](sectioned_block const& b) { return b.last - b.first; };
-    return {by([=](auto const& b) {
-                return std::pair{size(b), duration(b)};
-            }),
-            by([=](auto const& b) {
-                return std::pair{duration(b), size(b)};
-            }),
-            by([=](auto const& b) { return size(b) * duration(b); }),
-            by([=](auto const& b) {
-                return std::pair{sections(b), size(b)};
-            }),
-            by([=](auto const& b) { return size(b) * sections(b); }),
-            as_given};
-}
+[[nodiscard]] std::array<block_order, 6> first_orders(lifetime_part const& part);
 
 /// The order for another try: what ended above the bound is placed before anything else, the rest as it was.
-[[nodiscard]] inline block_order highest_first(lifetime_part const& part, part_offsets const& plan,
-                                               std::size_t bound, block_order order) {
-    std::stable_partition(order.begin(), order.end(),
-                          [&](std::uint32_t i) { return plan.offsets[i] + part.blocks[i].size > bound; });
-    return order;
-}
+[[nodiscard]] block_order highest_first(lifetime_part const& part, part_offsets const& plan,
+                                        std::size_t bound, block_order order);
 
 /// The best of the first orders, and of `rounds` tries from each of the better ones to place first what stood highest.
 /// Ends early when the peak is `enough`, or when `is_over()`: then with the best so far, which is at least one order's.
@@ -129,3 +83,67 @@ template <class IsOver>
 }
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t placed_blocks::place(sectioned_block const& block) {
+    std::size_t at = 0;
+    for (entry const& other : placed_) {
+        if (other.last <= block.first || block.last <= other.first) continue;
+        if (other.offset >= at && other.offset - at >= block.size) break;
+        at = std::max(at, other.end);
+    }
+    entry const mine{at, at + block.size, block.first, block.last};
+    placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), mine), mine);
+    return at;
+}
+
+CUOTA_INLINE part_offsets place_in_order(lifetime_part const& part, block_order const& order) {
+    part_offsets plan{std::vector<std::size_t>(part.blocks.size(), 0), 0};
+    placed_blocks placed{part.blocks.size()};
+    for (std::uint32_t const i : order) {
+        plan.offsets[i] = placed.place(part.blocks[i]);
+        plan.peak = std::max(plan.peak, plan.offsets[i] + part.blocks[i].size);
+    }
+    return plan;
+}
+
+CUOTA_INLINE std::array<block_order, 6> first_orders(lifetime_part const& part) {
+    block_order as_given(part.blocks.size());
+    std::iota(as_given.begin(), as_given.end(), 0U);
+    auto const by = [&](auto key) {
+        block_order order = as_given;
+        std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return key(part.blocks[a]) > key(part.blocks[b]);
+        });
+        return order;
+    };
+    auto const size = [](sectioned_block const& b) { return static_cast<double>(b.size); };
+    auto const duration = [](sectioned_block const& b) { return b.duration; };
+    auto const sections = [](sectioned_block const& b) { return b.last - b.first; };
+    return {by([=](auto const& b) {
+                return std::pair{size(b), duration(b)};
+            }),
+            by([=](auto const& b) {
+                return std::pair{duration(b), size(b)};
+            }),
+            by([=](auto const& b) { return size(b) * duration(b); }),
+            by([=](auto const& b) {
+                return std::pair{sections(b), size(b)};
+            }),
+            by([=](auto const& b) { return size(b) * sections(b); }),
+            as_given};
+}
+
+CUOTA_INLINE block_order highest_first(lifetime_part const& part, part_offsets const& plan, std::size_t bound,
+                                       block_order order) {
+    std::stable_partition(order.begin(), order.end(),
+                          [&](std::uint32_t i) { return plan.offsets[i] + part.blocks[i].size > bound; });
+    return order;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

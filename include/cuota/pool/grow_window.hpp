@@ -10,6 +10,7 @@
 #include <optional>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block_index.hpp>
 
 namespace cuota::inline v0::detail {
@@ -32,8 +33,37 @@ enum class growth_aim { least_missing, least_in_all };
 }
 
 /// The window of `size` bytes that begins where `first` does; nothing when something lives in it.
-[[nodiscard]] inline std::optional<grow_window> window_from(block_index const& blocks, block& first,
-                                                            std::size_t size) {
+[[nodiscard]] std::optional<grow_window> window_from(block_index const& blocks, block& first,
+                                                     std::size_t size);
+
+/// The window of `size` bytes that ends where `last` does, which is not the last one of the range.
+[[nodiscard]] std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
+                                                      std::size_t size);
+
+/// The window of at least `size` bytes that costs least, at the lowest address; nothing when there are no such addresses.
+/// It begins where a free block does or ends where one does, or lies in one hole: any other costs no less.
+/// Cost: O(holes), times the holes that a window has.
+[[nodiscard]] std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
+                                                       growth_aim aim);
+
+/// The longest window that begins where `first` does and needs at most `spent` bytes of pages, free ones counted.
+[[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
+
+/// The longest window that ends where `last` does, which is not the last one of the range. As longest_from.
+[[nodiscard]] std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent);
+
+/// The largest request that fits when `spent` bytes of pages may be used for it, free ones counted.
+/// Cost: O(holes), times the holes that a window has.
+[[nodiscard]] std::size_t largest_window(block_index const& blocks, std::size_t spent);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::optional<grow_window> window_from(block_index const& blocks, block& first,
+                                                    std::size_t size) {
     grow_window g{&first, first.at(), first.at(), 0, 0};
     for (block* b = &first; b; b = b->after) {
         std::size_t had = 0;
@@ -54,9 +84,8 @@ enum class growth_aim { least_missing, least_in_all };
     return std::nullopt;
 }
 
-/// The window of `size` bytes that ends where `last` does, which is not the last one of the range.
-[[nodiscard]] inline std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
-                                                             std::size_t size) {
+CUOTA_INLINE std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
+                                                     std::size_t size) {
     grow_window g{&last, last.end(), last.end(), 0, 0};
     for (block* b = &last; b; b = b->before) {
         std::size_t had = 0;
@@ -77,11 +106,8 @@ enum class growth_aim { least_missing, least_in_all };
     return std::nullopt;
 }
 
-/// The window of at least `size` bytes that costs least, at the lowest address; nothing when there are no such addresses.
-/// It begins where a free block does or ends where one does, or lies in one hole: any other costs no less.
-/// Cost: O(holes), times the holes that a window has.
-[[nodiscard]] inline std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
-                                                              growth_aim aim) {
+CUOTA_INLINE std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
+                                                      growth_aim aim) {
     std::optional<grow_window> best;
     auto const consider = [&](std::optional<grow_window> const& g) {
         if (!g) return;
@@ -96,9 +122,7 @@ enum class growth_aim { least_missing, least_in_all };
     return best;
 }
 
-/// The longest window that begins where `first` does and needs at most `spent` bytes of pages, free ones counted.
-[[nodiscard]] inline std::size_t longest_from(block_index const& blocks, block const& first,
-                                              std::size_t spent) {
+CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
         std::size_t const pages =
@@ -114,9 +138,7 @@ enum class growth_aim { least_missing, least_in_all };
     return length;
 }
 
-/// The longest window that ends where `last` does, which is not the last one of the range. As longest_from.
-[[nodiscard]] inline std::size_t longest_up_to(block_index const& blocks, block const& last,
-                                               std::size_t spent) {
+CUOTA_INLINE std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &last; b && (b->is_hole() || b->may_merge()); b = b->before) {
         std::size_t const pages = blocks.pages_between(b->at(), b->end());
@@ -130,9 +152,7 @@ enum class growth_aim { least_missing, least_in_all };
     return length;
 }
 
-/// The largest request that fits when `spent` bytes of pages may be used for it, free ones counted.
-/// Cost: O(holes), times the holes that a window has.
-[[nodiscard]] inline std::size_t largest_window(block_index const& blocks, std::size_t spent) {
+CUOTA_INLINE std::size_t largest_window(block_index const& blocks, std::size_t spent) {
     if (blocks.page() == 0) return 0;
     spent = round_down(spent, blocks.page());
     std::size_t most = 0;
@@ -146,3 +166,5 @@ enum class growth_aim { least_missing, least_in_all };
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block_index.hpp>
 
 namespace cuota::inline v0::detail {
@@ -31,7 +32,30 @@ struct idle_memory {
 };
 
 /// The smallest whole segment of at least `size` bytes, else the largest one; null when there is none.
-[[nodiscard]] inline block* choose_segment(block_index const& blocks, std::size_t size) {
+[[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
+
+/// Whole pages in one free block, at most `most` bytes, and none that are kept: of the smallest block that has any, so that
+/// large ones stay whole. At the edge where there is a hole, so that no more of those come about.
+[[nodiscard]] std::optional<idle_memory> choose_pages(block_index const& blocks, std::size_t most,
+                                                      kept_addresses const& kept);
+
+/// What serves best to give back `surplus` bytes, the first of perhaps several: whole pages while there are as many to give,
+/// then the smallest that covers the rest, a segment or a page; the largest segment where none does. So no more is given than
+/// has to be, of what a pool can give at a time.
+[[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
+                                                     kept_addresses const& kept);
+
+/// What comes of asking by choose_idle until `wanted` bytes are given, or all. Bytes.
+[[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
+                                        kept_addresses const& kept) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE block* choose_segment(block_index const& blocks, std::size_t size) {
     block* chosen = nullptr;
     blocks.for_each_fit(size, [&](block& b) {
         if (b.is_whole_segment()) chosen = &b;
@@ -45,10 +69,8 @@ struct idle_memory {
     return chosen;
 }
 
-/// Whole pages in one free block, at most `most` bytes, and none that are kept: of the smallest block that has any, so that
-/// large ones stay whole. At the edge where there is a hole, so that no more of those come about.
-[[nodiscard]] inline std::optional<idle_memory> choose_pages(block_index const& blocks, std::size_t most,
-                                                             kept_addresses const& kept) {
+CUOTA_INLINE std::optional<idle_memory> choose_pages(block_index const& blocks, std::size_t most,
+                                                     kept_addresses const& kept) {
     std::optional<idle_memory> chosen;
     std::size_t const page = blocks.page();
     blocks.for_each_fit(page, [&](block& b) {
@@ -72,11 +94,8 @@ struct idle_memory {
     return chosen;
 }
 
-/// What serves best to give back `surplus` bytes, the first of perhaps several: whole pages while there are as many to give,
-/// then the smallest that covers the rest, a segment or a page; the largest segment where none does. So no more is given than
-/// has to be, of what a pool can give at a time.
-[[nodiscard]] inline std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
-                                                            kept_addresses const& kept) {
+CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
+                                                    kept_addresses const& kept) {
     std::size_t const page = blocks.page();
     bool const has_pages = blocks.free_pages() > kept.idle;
     if (has_pages && surplus >= page)
@@ -88,9 +107,8 @@ struct idle_memory {
     return idle_memory{segment, segment->at(), segment->size, false};
 }
 
-/// What comes of asking by choose_idle until `wanted` bytes are given, or all. Bytes.
-[[nodiscard]] inline std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
-                                               kept_addresses const& kept) noexcept {
+CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
+                                       kept_addresses const& kept) noexcept {
     std::size_t const page = blocks.page();
     std::size_t const pages = blocks.free_pages() - std::min(blocks.free_pages(), kept.idle);
     std::size_t given = page == 0 ? 0 : std::min(pages, round_down(wanted, page));
@@ -112,3 +130,5 @@ struct idle_memory {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

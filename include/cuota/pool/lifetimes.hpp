@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 
@@ -34,16 +35,65 @@ struct lifetime {
 
 namespace detail {
 
-[[nodiscard]] inline std::string lifetime_text(lifetime const& l) {
-    return '[' + std::to_string(l.from) + ", " + std::to_string(l.until) + ") of " + std::to_string(l.size) +
-           " B";
-}
+[[nodiscard]] std::string lifetime_text(lifetime const& l);
 
 /// The sizes, each rounded up to a multiple of `alignment`.
 /// Throws: misuse, which names the row, for a lifetime that ends before or as it begins, and for sizes whose sum is
 ///         more than can be said.
-[[nodiscard]] inline std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks,
-                                                            std::size_t alignment, place where) {
+[[nodiscard]] std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
+                                                     place where);
+
+/// A block in a problem whose time is cut into sections: it lives in the sections [first, last).
+struct sectioned_block {
+    std::uint32_t first;
+    std::uint32_t last;
+    std::size_t size;
+    double duration;  // in steps
+    std::size_t row;  // of the input
+};
+
+/// Blocks of which no two parts of time share any, and the sections of that time.
+///
+/// A section stands for a longest set of blocks that are alive together: what overlaps anywhere overlaps in one of
+/// them, and there are no more of them than blocks. So two lifetimes that differ in nothing that matters become equal.
+struct lifetime_part {
+    std::vector<sectioned_block> blocks;
+    std::uint32_t sections = 0;
+    std::size_t most_alive = 0;  // the bytes of the fullest section: no plan has a lower peak
+
+    [[nodiscard]] std::vector<std::size_t> alive() const;
+};
+
+struct lifetime_edge {
+    std::uint64_t step;
+    bool begins;
+    std::size_t row;
+};
+
+/// Begins and ends of all blocks that have a size, in the order of time. Ends come first: a block that ends in a step
+/// leaves its place to one that begins. The order of the rows has no part in it, but where rows are equal.
+[[nodiscard]] std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks);
+
+/// The parts of time that share no block, of blocks with these sizes. Blocks of no size are in none.
+/// Cost: O(n log n).
+[[nodiscard]] std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
+                                                           std::span<std::size_t const> sizes);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string lifetime_text(lifetime const& l) {
+    return '[' + std::to_string(l.from) + ", " + std::to_string(l.until) + ") of " + std::to_string(l.size) +
+           " B";
+}
+
+CUOTA_INLINE std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
+                                                    place where) {
     if (!is_power_of_two(alignment))
         throw misuse{"offsets cannot be aligned to " + std::to_string(alignment) + " B: no power of two",
                      where};
@@ -68,41 +118,14 @@ namespace detail {
     return sizes;
 }
 
-/// A block in a problem whose time is cut into sections: it lives in the sections [first, last).
-struct sectioned_block {
-    std::uint32_t first;
-    std::uint32_t last;
-    std::size_t size;
-    double duration;  // in steps
-    std::size_t row;  // of the input
-};
+CUOTA_INLINE std::vector<std::size_t> lifetime_part::alive() const {
+    std::vector<std::size_t> bytes(sections, 0);
+    for (sectioned_block const& block : blocks)
+        for (std::uint32_t s = block.first; s != block.last; ++s) bytes[s] += block.size;
+    return bytes;
+}
 
-/// Blocks of which no two parts of time share any, and the sections of that time.
-///
-/// A section stands for a longest set of blocks that are alive together: what overlaps anywhere overlaps in one of
-/// them, and there are no more of them than blocks. So two lifetimes that differ in nothing that matters become equal.
-struct lifetime_part {
-    std::vector<sectioned_block> blocks;
-    std::uint32_t sections = 0;
-    std::size_t most_alive = 0;  // the bytes of the fullest section: no plan has a lower peak
-
-    [[nodiscard]] std::vector<std::size_t> alive() const {
-        std::vector<std::size_t> bytes(sections, 0);
-        for (sectioned_block const& block : blocks)
-            for (std::uint32_t s = block.first; s != block.last; ++s) bytes[s] += block.size;
-        return bytes;
-    }
-};
-
-struct lifetime_edge {
-    std::uint64_t step;
-    bool begins;
-    std::size_t row;
-};
-
-/// Begins and ends of all blocks that have a size, in the order of time. Ends come first: a block that ends in a step
-/// leaves its place to one that begins. The order of the rows has no part in it, but where rows are equal.
-[[nodiscard]] inline std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks) {
+CUOTA_INLINE std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks) {
     std::vector<std::size_t> rows(blocks.size());
     std::iota(rows.begin(), rows.end(), std::size_t{0});
     std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
@@ -122,10 +145,8 @@ struct lifetime_edge {
     return edges;
 }
 
-/// The parts of time that share no block, of blocks with these sizes. Blocks of no size are in none.
-/// Cost: O(n log n).
-[[nodiscard]] inline std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
-                                                                  std::span<std::size_t const> sizes) {
+CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
+                                                          std::span<std::size_t const> sizes) {
     std::vector<lifetime_part> parts;
     std::vector<std::size_t> place_of(blocks.size());
     std::size_t alive = 0, alive_bytes = 0;
@@ -153,6 +174,6 @@ struct lifetime_edge {
     return parts;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-}  // namespace cuota::inline v0
+#endif

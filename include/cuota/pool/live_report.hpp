@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -25,12 +26,40 @@
 namespace cuota::inline v0::detail {
 
 /// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
-[[nodiscard]] inline std::string describe(block const& b) {
+[[nodiscard]] std::string describe(block const& b);
+
+/// Appends the bytes of live blocks, one entry for each tag and place. Throws: std::bad_alloc.
+void append_holdings(block_index const& blocks, std::vector<holding>& into);
+
+/// One entry for each tag, most bytes first. Throws: std::bad_alloc.
+[[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
+
+/// The bytes that are free and not known to be over. What cannot be asked for is reported, and taken to be still in use.
+/// Cost: a CUDA call or two for each stream that something was released on since; and a look at each free block, unless
+/// all that was released is over.
+[[nodiscard]] std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept;
+
+/// The live blocks of which is_meant(block) is true. Throws: std::bad_alloc.
+template <class Which>
+[[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
+    survivors alive;
+    blocks.for_each_live([&](block const& b) {
+        if (is_meant(b)) alive.add(b.note->name, b.note->where, b.requested, b.note->born.age(now));
+    });
+    return alive;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string describe(block const& b) {
     return survivors::line_of(b.note->name, b.note->where, b.requested);
 }
 
-/// Appends the bytes of live blocks, one entry for each tag and place. Throws: std::bad_alloc.
-inline void append_holdings(block_index const& blocks, std::vector<holding>& into) {
+CUOTA_INLINE void append_holdings(block_index const& blocks, std::vector<holding>& into) {
     std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
     blocks.for_each_live([&](block const& b) {
         auto& h = by_tag[{b.note->name.text(), {b.note->where.file, b.note->where.line}}];
@@ -41,8 +70,7 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
     for (auto const& [key, h] : by_tag) into.push_back(h);
 }
 
-/// One entry for each tag, most bytes first. Throws: std::bad_alloc.
-[[nodiscard]] inline std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
+CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
     std::unordered_map<char const*, tag_stats*> by_address;  // of the text: one comparison of texts for each
     blocks.for_each_live([&](block const& b) {
@@ -62,10 +90,7 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
     return most_first;
 }
 
-/// The bytes that are free and not known to be over. What cannot be asked for is reported, and taken to be still in use.
-/// Cost: a CUDA call or two for each stream that something was released on since; and a look at each free block, unless
-/// all that was released is over.
-[[nodiscard]] inline std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept {
+CUOTA_INLINE std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept {
     bool over = false;
     report_failure_of([&] { over = order.look(); });
     std::size_t bytes = 0;
@@ -78,14 +103,6 @@ inline void append_holdings(block_index const& blocks, std::vector<holding>& int
     return bytes;
 }
 
-/// The live blocks of which is_meant(block) is true. Throws: std::bad_alloc.
-template <class Which>
-[[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
-    survivors alive;
-    blocks.for_each_live([&](block const& b) {
-        if (is_meant(b)) alive.add(b.note->name, b.note->where, b.requested, b.note->born.age(now));
-    });
-    return alive;
-}
-
 }  // namespace cuota::inline v0::detail
+
+#endif

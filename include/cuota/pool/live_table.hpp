@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block.hpp>
 
 namespace cuota::inline v0::detail {
@@ -22,43 +23,17 @@ public:
     explicit live_table(block_store const& records) noexcept : records_{records} {}
 
     /// After it one more can be inserted. Throws: std::bad_alloc; unchanged then.
-    void reserve_one() {
-        if (4 * (count_ + 1) > 3 * size_) grow();
-    }
+    void reserve_one();
     /// A search for it, or its insertion, is soon to come.
-    void expect(void const* at) const noexcept {
-        if (size_ != 0) expect_use(&slots_[home_of(key_of(at))]);
-    }
+    void expect(void const* at) const noexcept;
 
     /// After reserve_one.
-    void insert(block const& b) noexcept {
-        put({key_of(b.at()), b.number() + 1});
-        ++count_;
-    }
+    void insert(block const& b) noexcept;
 
-    [[nodiscard]] block* find(void const* at) const noexcept {
-        if (size_ == 0) return nullptr;
-        std::uint32_t const key = key_of(at);
-        for (std::size_t i = home_of(key); !slots_[i].is_empty(); i = next(i))
-            if (slots_[i].key == key)
-                if (block& b = record_of(slots_[i]); b.at() == at) return &b;
-        return nullptr;
-    }
+    [[nodiscard]] block* find(void const* at) const noexcept;
 
     /// What stands behind it in its run moves up, so that no search ends too early.
-    void erase(block const& b) noexcept {
-        std::size_t hole = home_of(key_of(b.at()));
-        while (slots_[hole].number != b.number() + 1) hole = next(hole);
-        for (std::size_t i = next(hole); !slots_[i].is_empty(); i = next(i)) {
-            std::size_t const home = home_of(slots_[i].key);
-            bool const may_move = ((i - home) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
-            if (!may_move) continue;
-            slots_[hole] = slots_[i];
-            hole = i;
-        }
-        slots_[hole] = {};
-        --count_;
-    }
+    void erase(block const& b) noexcept;
 
     template <class Visit>
     void for_each(Visit visit) const {
@@ -77,32 +52,13 @@ private:
     };
 
     // All of an address that matters within a terabyte.
-    [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept {
-        return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / block::granule);
-    }
-    [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept {
-        // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, crowd together.
-        constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
-        std::uint64_t const once = key * odd;
-        return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);
-    }
+    [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
+    [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
     [[nodiscard]] block& record_of(slot s) const noexcept { return records_[s.number - 1]; }
 
-    void put(slot s) noexcept {
-        std::size_t i = home_of(s.key);
-        while (!slots_[i].is_empty()) i = next(i);
-        slots_[i] = s;
-    }
-    void grow() {
-        std::size_t const before = size_;
-        std::size_t const now = before == 0 ? 64 : 2 * before;
-        auto const old = std::exchange(slots_, std::make_unique<slot[]>(now));
-        size_ = now;
-        shift_ = 64 - std::countr_zero(now);
-        for (std::size_t i = 0; i != before; ++i)
-            if (!old[i].is_empty()) put(old[i]);
-    }
+    void put(slot s) noexcept;
+    void grow();
 
     block_store const& records_;
     std::unique_ptr<slot[]> slots_;
@@ -112,3 +68,74 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void live_table::reserve_one() {
+    if (4 * (count_ + 1) > 3 * size_) grow();
+}
+
+CUOTA_INLINE void live_table::expect(void const* at) const noexcept {
+    if (size_ != 0) expect_use(&slots_[home_of(key_of(at))]);
+}
+
+CUOTA_INLINE void live_table::insert(block const& b) noexcept {
+    put({key_of(b.at()), b.number() + 1});
+    ++count_;
+}
+
+CUOTA_INLINE block* live_table::find(void const* at) const noexcept {
+    if (size_ == 0) return nullptr;
+    std::uint32_t const key = key_of(at);
+    for (std::size_t i = home_of(key); !slots_[i].is_empty(); i = next(i))
+        if (slots_[i].key == key)
+            if (block& b = record_of(slots_[i]); b.at() == at) return &b;
+    return nullptr;
+}
+
+CUOTA_INLINE void live_table::erase(block const& b) noexcept {
+    std::size_t hole = home_of(key_of(b.at()));
+    while (slots_[hole].number != b.number() + 1) hole = next(hole);
+    for (std::size_t i = next(hole); !slots_[i].is_empty(); i = next(i)) {
+        std::size_t const home = home_of(slots_[i].key);
+        bool const may_move = ((i - home) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
+        if (!may_move) continue;
+        slots_[hole] = slots_[i];
+        hole = i;
+    }
+    slots_[hole] = {};
+    --count_;
+}
+
+CUOTA_INLINE std::uint32_t live_table::key_of(void const* at) noexcept {
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / block::granule);
+}
+
+CUOTA_INLINE std::size_t live_table::home_of(std::uint32_t key) const noexcept {
+    // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, crowd together.
+    constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
+    std::uint64_t const once = key * odd;
+    return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);
+}
+
+CUOTA_INLINE void live_table::put(slot s) noexcept {
+    std::size_t i = home_of(s.key);
+    while (!slots_[i].is_empty()) i = next(i);
+    slots_[i] = s;
+}
+
+CUOTA_INLINE void live_table::grow() {
+    std::size_t const before = size_;
+    std::size_t const now = before == 0 ? 64 : 2 * before;
+    auto const old = std::exchange(slots_, std::make_unique<slot[]>(now));
+    size_ = now;
+    shift_ = 64 - std::countr_zero(now);
+    for (std::size_t i = 0; i != before; ++i)
+        if (!old[i].is_empty()) put(old[i]);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
 namespace cuota::inline v0::detail {
@@ -30,13 +31,8 @@ public:
     struct stretch {
         index first, last;
 
-        void add(stretch other) noexcept {
-            first = std::min(first, other.first);
-            last = std::max(last, other.last);
-        }
-        [[nodiscard]] bool meets(stretch other) const noexcept {
-            return first <= other.last && other.first <= last;
-        }
+        void add(stretch other) noexcept;
+        [[nodiscard]] bool meets(stretch other) const noexcept;
         friend bool operator==(stretch const&, stretch const&) noexcept = default;
     };
     struct block {
@@ -47,9 +43,7 @@ public:
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
         /// The two could be swapped.
-        [[nodiscard]] bool is_equal_to(block const& other) const noexcept {
-            return first == other.first && last == other.last && size == other.size;
-        }
+        [[nodiscard]] bool is_equal_to(block const& other) const noexcept;
     };
     /// What came of placing a block.
     struct placement {
@@ -60,30 +54,10 @@ public:
 
     /// As after `clear`, with a capacity of what is alive at once. Sizes may add up to 2^62 - 1 at most.
     /// Cost: memory for what overlaps, at most n squared.
-    explicit offset_board(lifetime_part const& part)
-        : sections_(part.sections), floors_(part.sections), waiting_(part.sections), causes_(part.sections) {
-        for (sectioned_block const& from : part.blocks)
-            blocks_.push_back({from.first, from.last, false, from.size, 0});
-        find_members();
-        find_neighbours();
-        clear(part.most_alive);
-    }
+    explicit offset_board(lifetime_part const& part);
 
     /// All blocks wait, and the floors are at the bottom.
-    void clear(std::uint64_t capacity) {
-        capacity_ = capacity;
-        std::fill(sections_.begin(), sections_.end(), section{});
-        std::fill(floors_.begin(), floors_.end(), 0U);
-        std::fill(waiting_.begin(), waiting_.end(), 0U);
-        for (index s = 0; s != sections(); ++s) causes_[s] = {s, s};
-        for (block& b : blocks_) {
-            b.is_placed = false;
-            b.lowest = 0;
-            add_waiting(b);
-        }
-        undo_.clear();
-        placed_ = 0;
-    }
+    void clear(std::uint64_t capacity);
 
     [[nodiscard]] std::vector<block> const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] block const& operator[](index i) const noexcept { return blocks_[i]; }
@@ -107,57 +81,17 @@ public:
     }
 
     /// Gives a waiting block the lowest offset that it can take.
-    placement place(index i) {
-        block& b = blocks_[i];
-        blame_support(b);
-        b.is_placed = true;
-        ++placed_;
-        undo_.push_back({change::placed, i, 0});
-        placement result{false, take_waiting(b), b.span()};
-        std::uint64_t const end = b.lowest + b.size;
-        for (index s = b.first; s != b.last; ++s) set_floor(s, end);
-        for (std::size_t at = neighbours_begin_[i]; at != neighbours_begin_[i + 1]; ++at) {
-            block& other = blocks_[neighbours_[at]];
-            if (other.is_placed) continue;
-            result.carries = true;
-            if (other.lowest >= end) continue;
-            undo_.push_back({change::lowest, neighbours_[at], other.lowest});
-            other.lowest = end;
-            result.changed.add(other.span());
-        }
-        return result;
-    }
+    placement place(index i);
 
     /// Raises floors within a stretch to what the waiting blocks can still reach, when none of them goes below `bottom`
     /// any more. Only where something changed since the last time is looked for that; what it breaks is looked for in
     /// all of the stretch. Returns the first section in which what waits does not fit any more, or `nobody`.
-    [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom) {
-        index const last = std::min(within.last, changed.last);
-        for (index s = std::max(within.first, changed.first); s <= last; ++s)
-            if (has_waiting(s) && !has_witness(s, bottom)) find_witness(s, bottom);
-        for (index s = within.first; s <= within.last; ++s)
-            if (std::max(floors_[s], bottom) + waiting_[s] > capacity_ && has_waiting(s)) return s;
-        return nobody;
-    }
+    [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
     /// A point to come back to, by `undo_to`, as long as nothing before it was taken back.
     [[nodiscard]] std::size_t mark() const noexcept { return undo_.size(); }
     /// Takes back what was placed and raised since.
-    void undo_to(std::size_t mark) {
-        for (; undo_.size() > mark; undo_.pop_back()) {
-            auto const [what, where, value] = undo_.back();
-            if (what == change::floor) floors_[where] = value;
-            else if (what == change::lowest) blocks_[where].lowest = value;
-            else if (what == change::witness) sections_[where].witness = static_cast<index>(value);
-            else if (what == change::cause)
-                causes_[where] = {static_cast<index>(value >> 32), static_cast<index>(value)};
-            else {
-                --placed_;
-                blocks_[where].is_placed = false;
-                add_waiting(blocks_[where]);
-            }
-        }
-    }
+    void undo_to(std::size_t mark);
 
 private:
     struct section {
@@ -172,105 +106,24 @@ private:
         std::uint64_t value;
     };
 
-    void find_members() {
-        std::vector<index> counts(sections_.size() + 1, 0);
-        for (block const& b : blocks_)
-            for (index s = b.first; s != b.last; ++s) ++counts[s + 1];
-        std::partial_sum(counts.begin(), counts.end(), counts.begin());
-        members_begin_ = counts;
-        members_.resize(counts.back());
-        for (index i = 0; i != blocks_.size(); ++i)
-            for (index s = blocks_[i].first; s != blocks_[i].last; ++s) members_[counts[s]++] = i;
-    }
-    void find_neighbours() {
-        for (index i = 0; i != blocks_.size(); ++i) {
-            neighbours_begin_.push_back(neighbours_.size());
-            for (index other = 0; other != blocks_.size(); ++other)
-                if (other != i && blocks_[other].span().meets(blocks_[i].span()))
-                    neighbours_.push_back(other);
-        }
-        neighbours_begin_.push_back(neighbours_.size());
-    }
+    void find_members();
+    void find_neighbours();
 
-    void add_waiting(block const& b) {
-        for (index s = b.first; s != b.last; ++s) {
-            waiting_[s] += b.size;
-            ++sections_[s].count;
-            if (s + 1 != b.last) ++sections_[s].crossing;
-        }
-    }
+    void add_waiting(block const& b);
     // True when it was the last in a section, or the last that crossed to the next one.
-    bool take_waiting(block const& b) {
-        bool splits = false;
-        for (index s = b.first; s != b.last; ++s) {
-            waiting_[s] -= b.size;
-            --sections_[s].count;
-            splits |= sections_[s].count == 0;
-            if (s + 1 != b.last) splits |= --sections_[s].crossing == 0;
-        }
-        return splits;
-    }
-    void set_floor(index s, std::uint64_t floor) {
-        undo_.push_back({change::floor, s, floors_[s]});
-        floors_[s] = floor;
-    }
-    void add_cause(index s, stretch more) {
-        stretch& cause = causes_[s];
-        if (more.first >= cause.first && more.last <= cause.last) return;
-        undo_.push_back({change::cause, s, std::uint64_t{cause.first} << 32 | cause.last});
-        cause.add(more);
-    }
+    bool take_waiting(block const& b);
+    void set_floor(index s, std::uint64_t floor);
+    void add_cause(index s, stretch more);
 
     // Where the block lies above the floor, that follows from a section in which it lies on it.
-    void blame_support(block const& b) {
-        index support = b.first;
-        while (support + 1 != b.last && floors_[support] < b.lowest) ++support;
-        for (index s = b.first; s != b.last; ++s)
-            if (floors_[s] >= b.lowest) support = s;
-            else add_cause(s, reach(s, support));
-    }
-    [[nodiscard]] stretch reach(index s, index wall) const {
-        stretch all = causes_[wall];
-        all.add({std::min(s, wall), std::max(s, wall)});
-        return all;
-    }
+    void blame_support(block const& b);
+    [[nodiscard]] stretch reach(index s, index wall) const;
 
-    [[nodiscard]] bool has_witness(index s, std::uint64_t bottom) const {
-        if (sections_[s].witness == nobody) return false;
-        block const& b = blocks_[sections_[s].witness];
-        return !b.is_placed && b.lowest <= std::max(floors_[s], bottom);
-    }
-    void find_witness(index s, std::uint64_t bottom) {
-        std::uint64_t const floor = std::max(floors_[s], bottom);
-        std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
-        undo_.push_back({change::witness, s, sections_[s].witness});
-        any_member(s, [&](index i) {
-            block const& b = blocks_[i];
-            if (b.is_placed || b.lowest >= lowest) return false;
-            lowest = b.lowest;
-            sections_[s].witness = i;
-            return lowest <= floor;
-        });
-        if (lowest <= floor) return;
-        blame_walls(s, lowest);
-        set_floor(s, lowest);
-    }
+    [[nodiscard]] bool has_witness(index s, std::uint64_t bottom) const;
+    void find_witness(index s, std::uint64_t bottom);
     // Every waiting block of the section meets a floor of that height somewhere: the nearest place counts.
-    void blame_walls(index s, std::uint64_t height) {
-        stretch all{s, s};
-        any_member(s, [&](index i) {
-            if (!blocks_[i].is_placed) all.add(nearest_wall(s, blocks_[i], height));
-            return false;
-        });
-        add_cause(s, all);
-    }
-    [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const {
-        for (index away = 1; away < b.last - b.first; ++away) {
-            if (s >= b.first + away && floors_[s - away] >= height) return reach(s, s - away);
-            if (s + away < b.last && floors_[s + away] >= height) return reach(s, s + away);
-        }
-        return b.span();
-    }
+    void blame_walls(index s, std::uint64_t height);
+    [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const;
 
     std::vector<block> blocks_;
     std::vector<section> sections_;
@@ -286,3 +139,198 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void offset_board::stretch::add(stretch other) noexcept {
+    first = std::min(first, other.first);
+    last = std::max(last, other.last);
+}
+
+CUOTA_INLINE bool offset_board::stretch::meets(stretch other) const noexcept {
+    return first <= other.last && other.first <= last;
+}
+
+CUOTA_INLINE bool offset_board::block::is_equal_to(block const& other) const noexcept {
+    return first == other.first && last == other.last && size == other.size;
+}
+
+CUOTA_INLINE offset_board::offset_board(lifetime_part const& part)
+    : sections_(part.sections), floors_(part.sections), waiting_(part.sections), causes_(part.sections) {
+    for (sectioned_block const& from : part.blocks)
+        blocks_.push_back({from.first, from.last, false, from.size, 0});
+    find_members();
+    find_neighbours();
+    clear(part.most_alive);
+}
+
+CUOTA_INLINE void offset_board::clear(std::uint64_t capacity) {
+    capacity_ = capacity;
+    std::fill(sections_.begin(), sections_.end(), section{});
+    std::fill(floors_.begin(), floors_.end(), 0U);
+    std::fill(waiting_.begin(), waiting_.end(), 0U);
+    for (index s = 0; s != sections(); ++s) causes_[s] = {s, s};
+    for (block& b : blocks_) {
+        b.is_placed = false;
+        b.lowest = 0;
+        add_waiting(b);
+    }
+    undo_.clear();
+    placed_ = 0;
+}
+
+CUOTA_INLINE auto offset_board::place(index i) -> placement {
+    block& b = blocks_[i];
+    blame_support(b);
+    b.is_placed = true;
+    ++placed_;
+    undo_.push_back({change::placed, i, 0});
+    placement result{false, take_waiting(b), b.span()};
+    std::uint64_t const end = b.lowest + b.size;
+    for (index s = b.first; s != b.last; ++s) set_floor(s, end);
+    for (std::size_t at = neighbours_begin_[i]; at != neighbours_begin_[i + 1]; ++at) {
+        block& other = blocks_[neighbours_[at]];
+        if (other.is_placed) continue;
+        result.carries = true;
+        if (other.lowest >= end) continue;
+        undo_.push_back({change::lowest, neighbours_[at], other.lowest});
+        other.lowest = end;
+        result.changed.add(other.span());
+    }
+    return result;
+}
+
+CUOTA_INLINE auto offset_board::raise_floors(stretch within, stretch changed, std::uint64_t bottom) -> index {
+    index const last = std::min(within.last, changed.last);
+    for (index s = std::max(within.first, changed.first); s <= last; ++s)
+        if (has_waiting(s) && !has_witness(s, bottom)) find_witness(s, bottom);
+    for (index s = within.first; s <= within.last; ++s)
+        if (std::max(floors_[s], bottom) + waiting_[s] > capacity_ && has_waiting(s)) return s;
+    return nobody;
+}
+
+CUOTA_INLINE void offset_board::undo_to(std::size_t mark) {
+    for (; undo_.size() > mark; undo_.pop_back()) {
+        auto const [what, where, value] = undo_.back();
+        if (what == change::floor) floors_[where] = value;
+        else if (what == change::lowest) blocks_[where].lowest = value;
+        else if (what == change::witness) sections_[where].witness = static_cast<index>(value);
+        else if (what == change::cause)
+            causes_[where] = {static_cast<index>(value >> 32), static_cast<index>(value)};
+        else {
+            --placed_;
+            blocks_[where].is_placed = false;
+            add_waiting(blocks_[where]);
+        }
+    }
+}
+
+CUOTA_INLINE void offset_board::find_members() {
+    std::vector<index> counts(sections_.size() + 1, 0);
+    for (block const& b : blocks_)
+        for (index s = b.first; s != b.last; ++s) ++counts[s + 1];
+    std::partial_sum(counts.begin(), counts.end(), counts.begin());
+    members_begin_ = counts;
+    members_.resize(counts.back());
+    for (index i = 0; i != blocks_.size(); ++i)
+        for (index s = blocks_[i].first; s != blocks_[i].last; ++s) members_[counts[s]++] = i;
+}
+
+CUOTA_INLINE void offset_board::find_neighbours() {
+    for (index i = 0; i != blocks_.size(); ++i) {
+        neighbours_begin_.push_back(neighbours_.size());
+        for (index other = 0; other != blocks_.size(); ++other)
+            if (other != i && blocks_[other].span().meets(blocks_[i].span())) neighbours_.push_back(other);
+    }
+    neighbours_begin_.push_back(neighbours_.size());
+}
+
+CUOTA_INLINE void offset_board::add_waiting(block const& b) {
+    for (index s = b.first; s != b.last; ++s) {
+        waiting_[s] += b.size;
+        ++sections_[s].count;
+        if (s + 1 != b.last) ++sections_[s].crossing;
+    }
+}
+
+CUOTA_INLINE bool offset_board::take_waiting(block const& b) {
+    bool splits = false;
+    for (index s = b.first; s != b.last; ++s) {
+        waiting_[s] -= b.size;
+        --sections_[s].count;
+        splits |= sections_[s].count == 0;
+        if (s + 1 != b.last) splits |= --sections_[s].crossing == 0;
+    }
+    return splits;
+}
+
+CUOTA_INLINE void offset_board::set_floor(index s, std::uint64_t floor) {
+    undo_.push_back({change::floor, s, floors_[s]});
+    floors_[s] = floor;
+}
+
+CUOTA_INLINE void offset_board::add_cause(index s, stretch more) {
+    stretch& cause = causes_[s];
+    if (more.first >= cause.first && more.last <= cause.last) return;
+    undo_.push_back({change::cause, s, std::uint64_t{cause.first} << 32 | cause.last});
+    cause.add(more);
+}
+
+CUOTA_INLINE void offset_board::blame_support(block const& b) {
+    index support = b.first;
+    while (support + 1 != b.last && floors_[support] < b.lowest) ++support;
+    for (index s = b.first; s != b.last; ++s)
+        if (floors_[s] >= b.lowest) support = s;
+        else add_cause(s, reach(s, support));
+}
+
+CUOTA_INLINE auto offset_board::reach(index s, index wall) const -> stretch {
+    stretch all = causes_[wall];
+    all.add({std::min(s, wall), std::max(s, wall)});
+    return all;
+}
+
+CUOTA_INLINE bool offset_board::has_witness(index s, std::uint64_t bottom) const {
+    if (sections_[s].witness == nobody) return false;
+    block const& b = blocks_[sections_[s].witness];
+    return !b.is_placed && b.lowest <= std::max(floors_[s], bottom);
+}
+
+CUOTA_INLINE void offset_board::find_witness(index s, std::uint64_t bottom) {
+    std::uint64_t const floor = std::max(floors_[s], bottom);
+    std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
+    undo_.push_back({change::witness, s, sections_[s].witness});
+    any_member(s, [&](index i) {
+        block const& b = blocks_[i];
+        if (b.is_placed || b.lowest >= lowest) return false;
+        lowest = b.lowest;
+        sections_[s].witness = i;
+        return lowest <= floor;
+    });
+    if (lowest <= floor) return;
+    blame_walls(s, lowest);
+    set_floor(s, lowest);
+}
+
+CUOTA_INLINE void offset_board::blame_walls(index s, std::uint64_t height) {
+    stretch all{s, s};
+    any_member(s, [&](index i) {
+        if (!blocks_[i].is_placed) all.add(nearest_wall(s, blocks_[i], height));
+        return false;
+    });
+    add_cause(s, all);
+}
+
+CUOTA_INLINE auto offset_board::nearest_wall(index s, block const& b, std::uint64_t height) const -> stretch {
+    for (index away = 1; away < b.last - b.first; ++away) {
+        if (s >= b.first + away && floors_[s - away] >= height) return reach(s, s - away);
+        if (s + away < b.last && floors_[s + away] >= height) return reach(s, s + away);
+    }
+    return b.span();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

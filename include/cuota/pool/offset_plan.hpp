@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/pool/greedy_offsets.hpp>
@@ -49,9 +50,7 @@ struct offset_plan {
 
     [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }  ///< bytes
     /// peak / lower_bound; 1 for a plan of nothing.
-    [[nodiscard]] double ratio() const noexcept {
-        return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
-    }
+    [[nodiscard]] double ratio() const noexcept;
 };
 
 /// Two rows of a plan that lie on the same bytes in the same step, or one row (twice) that lies where none may.
@@ -73,8 +72,8 @@ struct offset_conflict {
 ///          said, and an alignment that is no power of two. A plan that does not fit is no error: ask `fits`.
 /// Cost:    at least one simple rule, O(n log n) and a step for two blocks that live at once; at most about `time_limit`.
 /// Example: examples/plan_trace.cpp
-[[nodiscard]] inline offset_plan plan_offsets(std::span<lifetime const> blocks,
-                                              plan_options const& options = {}, place where = place::here());
+[[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
+                                       place where = place::here());
 
 /// Checks a plan against its blocks, by nothing that made it: a sweep over time of what lies where.
 /// Returns the first pair in conflict, if any: two rows that overlap in time and in bytes; or a row twice, whose offset
@@ -82,9 +81,9 @@ struct offset_conflict {
 /// Throws: misuse when the plan has another number of rows, or the lifetimes are what plan_offsets refuses.
 /// Cost:   O(n log n).
 /// Example: examples/plan_trace.cpp
-[[nodiscard]] inline std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
-                                                                  offset_plan const& plan,
-                                                                  place where = place::here());
+[[nodiscard]] std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
+                                                           offset_plan const& plan,
+                                                           place where = place::here());
 
 namespace detail {
 
@@ -94,14 +93,9 @@ public:
     plan_deadline(std::chrono::nanoseconds limit, std::stop_token stop)
         : limit_{limit}, stop_{std::move(stop)} {}
 
-    [[nodiscard]] bool is_over() const {
-        return stop_.stop_requested() || std::chrono::steady_clock::now() - start_ >= limit_;
-    }
+    [[nodiscard]] bool is_over() const;
     /// One that ends after this share of the time that is left.
-    [[nodiscard]] plan_deadline share(int of) const {
-        auto const used = std::chrono::steady_clock::now() - start_;
-        return {used < limit_ ? (limit_ - used) / of : std::chrono::nanoseconds{0}, stop_};
-    }
+    [[nodiscard]] plan_deadline share(int of) const;
 
 private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -119,46 +113,18 @@ public:
     /// No plan of this part has a lower peak.
     [[nodiscard]] std::size_t least() const noexcept { return least_; }
 
-    void place_simply(std::size_t enough, plan_deadline const& deadline) {
-        best_ = greedy_offsets(part_, enough, 12, [&] { return deadline.is_over(); });
-    }
+    void place_simply(std::size_t enough, plan_deadline const& deadline);
 
     /// Searches for a peak of `enough` and nothing else. `enough` is at least the most alive.
-    void reach(std::size_t enough, plan_deadline const& deadline) {
-        if (best_.peak <= enough || !is_searchable()) return;
-        offset_search search{part_};
-        try_peak(search, enough, deadline);
-    }
+    void reach(std::size_t enough, plan_deadline const& deadline);
 
     /// Searches for `enough`, then for what lies between it and the peak, until that is known or time is over.
-    void lower(std::size_t enough, plan_deadline const& deadline) {
-        if (best_.peak <= enough || !is_searchable()) return;
-        offset_search search{part_};
-        if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
-        // Halfway, and halfway again; a try that gives up counts as a no.
-        for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
-            std::size_t const middle = no + (best_.peak - no) / 2;
-            if (try_peak(search, middle, deadline.share(4)) != search_result::found) no = middle;
-        }
-    }
+    void lower(std::size_t enough, plan_deadline const& deadline);
 
 private:
-    [[nodiscard]] bool is_searchable() const {
-        std::size_t total = 0;
-        for (sectioned_block const& block : part_.blocks) total += block.size;
-        return part_.blocks.size() <= 2048 && total < std::size_t{1} << 62;
-    }
+    [[nodiscard]] bool is_searchable() const;
 
-    search_result try_peak(offset_search& search, std::size_t peak, plan_deadline const& deadline) {
-        search_result const result = search.run(peak, [&] { return deadline.is_over(); });
-        if (result == search_result::none) least_ = peak + 1;
-        if (result != search_result::found) return result;
-        best_.offsets = search.offsets();
-        best_.peak = 0;
-        for (std::size_t i = 0; i != part_.blocks.size(); ++i)
-            best_.peak = std::max(best_.peak, best_.offsets[i] + part_.blocks[i].size);
-        return result;
-    }
+    search_result try_peak(offset_search& search, std::size_t peak, plan_deadline const& deadline);
 
     lifetime_part part_;
     part_offsets best_;
@@ -166,15 +132,105 @@ private:
 };
 
 /// What all sizes are multiples of, as every offset of a plan that leaves out no room at the bottom is.
-[[nodiscard]] inline std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment) {
+[[nodiscard]] std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment);
+
+/// The plan of all parts, one beside the other in time.
+[[nodiscard]] offset_plan joined(std::span<part_planner const> parts, std::size_t rows, std::size_t bound,
+                                 std::size_t unit, std::size_t alignment);
+
+/// What lies where in one step: rows by the first of their bytes. Rows of a sound plan stand in it without touching.
+class layout_sweep {
+public:
+    layout_sweep(std::span<lifetime const> blocks, std::span<std::size_t const> offsets)
+        : blocks_{blocks}, offsets_{offsets} {}
+
+    /// A row that lies on bytes of this one.
+    [[nodiscard]] std::optional<std::size_t> add(std::size_t row);
+    void remove(std::size_t row) { alive_.erase(offsets_[row]); }
+
+private:
+    std::span<lifetime const> blocks_;
+    std::span<std::size_t const> offsets_;
+    std::map<std::size_t, std::size_t> alive_;
+};
+
+}  // namespace detail
+
+offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options, place where);
+
+std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks, offset_plan const& plan,
+                                             place where);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE double offset_plan::ratio() const noexcept {
+    return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool plan_deadline::is_over() const {
+    return stop_.stop_requested() || std::chrono::steady_clock::now() - start_ >= limit_;
+}
+
+CUOTA_INLINE plan_deadline plan_deadline::share(int of) const {
+    auto const used = std::chrono::steady_clock::now() - start_;
+    return {used < limit_ ? (limit_ - used) / of : std::chrono::nanoseconds{0}, stop_};
+}
+
+CUOTA_INLINE void part_planner::place_simply(std::size_t enough, plan_deadline const& deadline) {
+    best_ = greedy_offsets(part_, enough, 12, [&] { return deadline.is_over(); });
+}
+
+CUOTA_INLINE void part_planner::reach(std::size_t enough, plan_deadline const& deadline) {
+    if (best_.peak <= enough || !is_searchable()) return;
+    offset_search search{part_};
+    try_peak(search, enough, deadline);
+}
+
+CUOTA_INLINE void part_planner::lower(std::size_t enough, plan_deadline const& deadline) {
+    if (best_.peak <= enough || !is_searchable()) return;
+    offset_search search{part_};
+    if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
+    // Halfway, and halfway again; a try that gives up counts as a no.
+    for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
+        std::size_t const middle = no + (best_.peak - no) / 2;
+        if (try_peak(search, middle, deadline.share(4)) != search_result::found) no = middle;
+    }
+}
+
+CUOTA_INLINE bool part_planner::is_searchable() const {
+    std::size_t total = 0;
+    for (sectioned_block const& block : part_.blocks) total += block.size;
+    return part_.blocks.size() <= 2048 && total < std::size_t{1} << 62;
+}
+
+CUOTA_INLINE search_result part_planner::try_peak(offset_search& search, std::size_t peak,
+                                                  plan_deadline const& deadline) {
+    search_result const result = search.run(peak, [&] { return deadline.is_over(); });
+    if (result == search_result::none) least_ = peak + 1;
+    if (result != search_result::found) return result;
+    best_.offsets = search.offsets();
+    best_.peak = 0;
+    for (std::size_t i = 0; i != part_.blocks.size(); ++i)
+        best_.peak = std::max(best_.peak, best_.offsets[i] + part_.blocks[i].size);
+    return result;
+}
+
+CUOTA_INLINE std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment) {
     std::size_t unit = 0;
     for (std::size_t const size : sizes) unit = std::gcd(unit, size);
     return unit == 0 ? alignment : unit;
 }
 
-/// The plan of all parts, one beside the other in time.
-[[nodiscard]] inline offset_plan joined(std::span<part_planner const> parts, std::size_t rows,
-                                        std::size_t bound, std::size_t unit, std::size_t alignment) {
+CUOTA_INLINE offset_plan joined(std::span<part_planner const> parts, std::size_t rows, std::size_t bound,
+                                std::size_t unit, std::size_t alignment) {
     offset_plan plan{std::vector<std::size_t>(rows, 0), 0, bound * unit, alignment, false};
     std::size_t least = bound;
     for (part_planner const& part : parts) {
@@ -187,34 +243,23 @@ private:
     return plan;
 }
 
-/// What lies where in one step: rows by the first of their bytes. Rows of a sound plan stand in it without touching.
-class layout_sweep {
-public:
-    layout_sweep(std::span<lifetime const> blocks, std::span<std::size_t const> offsets)
-        : blocks_{blocks}, offsets_{offsets} {}
-
-    /// A row that lies on bytes of this one.
-    [[nodiscard]] std::optional<std::size_t> add(std::size_t row) {
-        auto const above = alive_.lower_bound(offsets_[row]);
-        if (above != alive_.end() && above->first - offsets_[row] < blocks_[row].size) return above->second;
-        if (above != alive_.begin()) {
-            auto const below = std::prev(above);
-            if (offsets_[row] - below->first < blocks_[below->second].size) return below->second;
-        }
-        alive_.emplace_hint(above, offsets_[row], row);
-        return std::nullopt;
+CUOTA_INLINE std::optional<std::size_t> layout_sweep::add(std::size_t row) {
+    auto const above = alive_.lower_bound(offsets_[row]);
+    if (above != alive_.end() && above->first - offsets_[row] < blocks_[row].size) return above->second;
+    if (above != alive_.begin()) {
+        auto const below = std::prev(above);
+        if (offsets_[row] - below->first < blocks_[below->second].size) return below->second;
     }
-    void remove(std::size_t row) { alive_.erase(offsets_[row]); }
+    alive_.emplace_hint(above, offsets_[row], row);
+    return std::nullopt;
+}
 
-private:
-    std::span<lifetime const> blocks_;
-    std::span<std::size_t const> offsets_;
-    std::map<std::size_t, std::size_t> alive_;
-};
+}  // namespace cuota::inline v0::detail
 
-}  // namespace detail
+namespace cuota::inline v0 {
 
-inline offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options, place where) {
+CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options,
+                                      place where) {
     detail::plan_deadline const deadline{options.time_limit, options.stop};
     std::vector<std::size_t> sizes = detail::checked_sizes(blocks, options.alignment, where);
     std::size_t const unit = detail::common_unit(sizes, options.alignment);
@@ -241,8 +286,8 @@ inline offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options c
     return detail::joined(parts, blocks.size(), bound, unit, options.alignment);
 }
 
-inline std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks, offset_plan const& plan,
-                                                    place where) {
+CUOTA_INLINE std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
+                                                          offset_plan const& plan, place where) {
     if (plan.offsets.size() != blocks.size())
         throw misuse{"a plan of " + count_text(plan.offsets.size()) + " rows cannot be checked against " +
                          count_text(blocks.size()),
@@ -263,3 +308,5 @@ inline std::optional<offset_conflict> check_offsets(std::span<lifetime const> bl
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/scatter.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
@@ -38,55 +39,23 @@ class offset_preferences {
 public:
     using index = std::uint32_t;
 
-    explicit offset_preferences(lifetime_part const& part)
-        : broke_(part.sections, 1), keys_(part.blocks.size(), 0), ranks_(part.blocks.size(), 0) {
-        std::vector<std::size_t> const alive = part.alive();
-        for (sectioned_block const& b : part.blocks) {
-            auto const fullest = *std::max_element(alive.begin() + b.first, alive.begin() + b.last);
-            traits_.push_back({b.first, b.last, std::log(static_cast<double>(b.size) + 1),
-                               std::log(b.duration), std::log(static_cast<double>(b.last - b.first)),
-                               std::log(static_cast<double>(fullest) + 1)});
-        }
-    }
+    explicit offset_preferences(lifetime_part const& part);
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
     /// Ranks all blocks for the n-th attempt, from 1.
-    void begin(std::uint64_t attempt) {
-        std::vector<index> all(ranks_.size());
-        std::iota(all.begin(), all.end(), 0U);
-        if (attempt > 1 && furthest_ >= far_) {
-            far_ = furthest_;
-            far_keys_ = keys_;
-        }
-        far_ *= 0.99;  // the longer ago it was, the less it counts
-        furthest_ = 0;
-        if (attempt % 2 != 0 || far_keys_.empty()) draw_keys(all);
-        else repeat_far_keys();
-        rank_by_keys(all);
-    }
+    void begin(std::uint64_t attempt);
     /// Ranks these blocks anew, among themselves.
-    void draw(std::span<index const> blocks) {
-        draw_keys(blocks);
-        rank_by_keys(blocks);
-    }
+    void draw(std::span<index const> blocks);
 
     /// To be given back to `restore` with the same blocks.
-    [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const {
-        std::vector<index> all;
-        for (index const i : blocks) all.push_back(ranks_[i]);
-        return all;
-    }
-    void restore(std::span<index const> blocks, std::vector<index> const& ranks) {
-        for (std::size_t at = 0; at != blocks.size(); ++at) ranks_[blocks[at]] = ranks[at];
-    }
+    [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const;
+    void restore(std::span<index const> blocks, std::vector<index> const& ranks);
 
     /// The floor of this section went too high: its blocks may be better off earlier.
     void note_trouble(index section) noexcept { broke_[section] += 1; }
     /// That many blocks had their place at once in this attempt.
-    void note_placed(std::size_t blocks) noexcept {
-        furthest_ = std::max(furthest_, static_cast<double>(blocks));
-    }
+    void note_placed(std::size_t blocks) noexcept;
 
 private:
     struct traits {
@@ -95,36 +64,10 @@ private:
     };
 
     // From 0 to 1.
-    void draw_keys(std::span<index const> blocks) {
-        double const size = numbers_.fraction(), duration = numbers_.fraction();
-        double const noise = 0.3 * numbers_.fraction();
-        bool const by_steps = numbers_.next() % 2 == 0;
-        auto const kind = numbers_.next() % 3;
-        double const heat = kind == 0 ? 0 : (kind == 1 ? 20 : 2) * numbers_.fraction();
-        double lowest = std::numeric_limits<double>::max(), highest = -lowest;
-        for (index const i : blocks) {
-            traits const& log = traits_[i];
-            double const hot = kind == 1 ? log.fullest : kind == 2 ? std::log(troubles(log)) : 0;
-            keys_[i] = -(size * log.size + duration * (by_steps ? log.duration : log.sections) + heat * hot +
-                         noise * numbers_.fraction());
-            lowest = std::min(lowest, keys_[i]);
-            highest = std::max(highest, keys_[i]);
-        }
-        for (index const i : blocks) keys_[i] = (keys_[i] - lowest) / (highest - lowest + 1e-9);
-    }
-    void repeat_far_keys() {
-        double const noise = 0.2 * std::pow(numbers_.fraction(), 3);
-        for (std::size_t i = 0; i != keys_.size(); ++i) keys_[i] = far_keys_[i] + noise * numbers_.fraction();
-    }
-    void rank_by_keys(std::span<index const> blocks) {
-        std::vector<index> order(blocks.begin(), blocks.end());
-        std::sort(order.begin(), order.end(),
-                  [&](index a, index b) { return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b; });
-        for (index at = 0; at != order.size(); ++at) ranks_[order[at]] = at;
-    }
-    [[nodiscard]] double troubles(traits const& of) const {
-        return *std::max_element(broke_.begin() + of.first, broke_.begin() + of.last);
-    }
+    void draw_keys(std::span<index const> blocks);
+    void repeat_far_keys();
+    void rank_by_keys(std::span<index const> blocks);
+    [[nodiscard]] double troubles(traits const& of) const;
 
     std::vector<traits> traits_;
     std::vector<double> broke_;            // of sections: how often the floor went too high, and 1
@@ -135,3 +78,90 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE offset_preferences::offset_preferences(lifetime_part const& part)
+    : broke_(part.sections, 1), keys_(part.blocks.size(), 0), ranks_(part.blocks.size(), 0) {
+    std::vector<std::size_t> const alive = part.alive();
+    for (sectioned_block const& b : part.blocks) {
+        auto const fullest = *std::max_element(alive.begin() + b.first, alive.begin() + b.last);
+        traits_.push_back({b.first, b.last, std::log(static_cast<double>(b.size) + 1), std::log(b.duration),
+                           std::log(static_cast<double>(b.last - b.first)),
+                           std::log(static_cast<double>(fullest) + 1)});
+    }
+}
+
+CUOTA_INLINE void offset_preferences::begin(std::uint64_t attempt) {
+    std::vector<index> all(ranks_.size());
+    std::iota(all.begin(), all.end(), 0U);
+    if (attempt > 1 && furthest_ >= far_) {
+        far_ = furthest_;
+        far_keys_ = keys_;
+    }
+    far_ *= 0.99;  // the longer ago it was, the less it counts
+    furthest_ = 0;
+    if (attempt % 2 != 0 || far_keys_.empty()) draw_keys(all);
+    else repeat_far_keys();
+    rank_by_keys(all);
+}
+
+CUOTA_INLINE void offset_preferences::draw(std::span<index const> blocks) {
+    draw_keys(blocks);
+    rank_by_keys(blocks);
+}
+
+CUOTA_INLINE auto offset_preferences::ranks(std::span<index const> blocks) const -> std::vector<index> {
+    std::vector<index> all;
+    for (index const i : blocks) all.push_back(ranks_[i]);
+    return all;
+}
+
+CUOTA_INLINE void offset_preferences::restore(std::span<index const> blocks,
+                                              std::vector<index> const& ranks) {
+    for (std::size_t at = 0; at != blocks.size(); ++at) ranks_[blocks[at]] = ranks[at];
+}
+
+CUOTA_INLINE void offset_preferences::note_placed(std::size_t blocks) noexcept {
+    furthest_ = std::max(furthest_, static_cast<double>(blocks));
+}
+
+CUOTA_INLINE void offset_preferences::draw_keys(std::span<index const> blocks) {
+    double const size = numbers_.fraction(), duration = numbers_.fraction();
+    double const noise = 0.3 * numbers_.fraction();
+    bool const by_steps = numbers_.next() % 2 == 0;
+    auto const kind = numbers_.next() % 3;
+    double const heat = kind == 0 ? 0 : (kind == 1 ? 20 : 2) * numbers_.fraction();
+    double lowest = std::numeric_limits<double>::max(), highest = -lowest;
+    for (index const i : blocks) {
+        traits const& log = traits_[i];
+        double const hot = kind == 1 ? log.fullest : kind == 2 ? std::log(troubles(log)) : 0;
+        keys_[i] = -(size * log.size + duration * (by_steps ? log.duration : log.sections) + heat * hot +
+                     noise * numbers_.fraction());
+        lowest = std::min(lowest, keys_[i]);
+        highest = std::max(highest, keys_[i]);
+    }
+    for (index const i : blocks) keys_[i] = (keys_[i] - lowest) / (highest - lowest + 1e-9);
+}
+
+CUOTA_INLINE void offset_preferences::repeat_far_keys() {
+    double const noise = 0.2 * std::pow(numbers_.fraction(), 3);
+    for (std::size_t i = 0; i != keys_.size(); ++i) keys_[i] = far_keys_[i] + noise * numbers_.fraction();
+}
+
+CUOTA_INLINE void offset_preferences::rank_by_keys(std::span<index const> blocks) {
+    std::vector<index> order(blocks.begin(), blocks.end());
+    std::sort(order.begin(), order.end(),
+              [&](index a, index b) { return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b; });
+    for (index at = 0; at != order.size(); ++at) ranks_[order[at]] = at;
+}
+
+CUOTA_INLINE double offset_preferences::troubles(traits const& of) const {
+    return *std::max_element(broke_.begin() + of.first, broke_.begin() + of.last);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

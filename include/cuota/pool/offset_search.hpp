@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/pool/offset_board.hpp>
 #include <cuota/pool/offset_preferences.hpp>
@@ -64,11 +65,7 @@ public:
     /// Of all attempts so far.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
     /// Of the plan that was found.
-    [[nodiscard]] std::vector<std::size_t> offsets() const {
-        std::vector<std::size_t> all;
-        for (block const& b : board_.blocks()) all.push_back(b.lowest);
-        return all;
-    }
+    [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
     using index = offset_board::index;
@@ -101,30 +98,13 @@ private:
     };
     // ---- Attempts.
 
-    void begin(std::uint64_t attempt) {
-        board_.clear(capacity_);
-        preferences_.begin(attempt);
-        items_.resize(blocks_);
-        std::iota(items_.begin(), items_.end(), 0U);
-        candidates_.clear();
-        skipped_ = cut_short_ = false;
-        depth_ = 0;
-        std::uint64_t const kind = (attempt - 1) % 4;
-        is_complete_ = attempt == 1 || attempt % 32 == 0;
-        most_depth_ = is_complete_ || kind < 2 ? 0 : kind == 2 ? 1 : 6;
-        steps_left_ = first_steps * luby((attempt + 3) / 4) *
-                      (is_complete_       ? attempt
-                       : most_depth_ == 0 ? 1
-                                          : 6);
-    }
+    void begin(std::uint64_t attempt);
 
     [[nodiscard]] piece everything() const noexcept { return {0, board_.sections(), 0, blocks_}; }
     // A step before the first one of a piece.
     [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, nobody, p.span()}; }
     // Until items_ changes.
-    [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept {
-        return {items_.data() + p.begin, p.end - p.begin};
-    }
+    [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept;
 
     // ---- The search. Each function tells whether it found places for all; if not, cause_ says why, and what it placed
     // is still to be undone.
@@ -152,35 +132,11 @@ private:
     }
 
     // What waits in the section does not fit above its floor, or above the last step.
-    void blame(index broken, step const& before) {
-        cause_ = board_.cause(broken);
-        if (before.offset > board_.floor(broken) && before.block != nobody)
-            cause_.add(board_[before.block].span());
-    }
+    void blame(index broken, step const& before);
 
     // Blocks whose place is not below the last one's, and not so high that another would fit whole below. Returns the
     // piece without those that have their place.
-    piece collect_candidates(piece const& p, step const& before) {
-        piece left{p.first, p.last, items_.size(), items_.size()};
-        items_.resize(left.end + (p.end - p.begin));
-        std::uint64_t ceiling = std::numeric_limits<std::uint64_t>::max();
-        for (std::size_t at = p.begin; at != p.end; ++at) {
-            block const& b = board_[items_[at]];
-            if (b.is_placed) continue;
-            items_[left.end++] = items_[at];
-            ceiling = std::min(ceiling, std::max(b.lowest, before.offset) + b.size);
-        }
-        auto const first = static_cast<std::ptrdiff_t>(candidates_.size());
-        for (std::size_t at = left.begin; at != left.end; ++at) {
-            block const& b = board_[items_[at]];
-            index const rank = preferences_.rank(items_[at]);
-            bool const earlier =
-                b.lowest < before.offset || (b.lowest == before.offset && rank < before.rank);
-            if (!earlier && b.lowest < ceiling) candidates_.push_back({b.lowest, rank, items_[at]});
-        }
-        std::sort(candidates_.begin() + first, candidates_.end());
-        return left;
-    }
+    piece collect_candidates(piece const& p, step const& before);
 
     template <class IsOver>
     bool try_all(piece const& p, std::size_t first, std::size_t last, IsOver& is_over) {
@@ -214,21 +170,9 @@ private:
     }
 
     // The same lifetime and size as one that was tried here.
-    [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const {
-        block const& b = board_[candidates_[at].block];
-        return std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(first),
-                           candidates_.begin() + static_cast<std::ptrdiff_t>(at),
-                           [&](candidate const& c) { return board_[c.block].is_equal_to(b); });
-    }
+    [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const;
     // It would come to lie on one of the same lifetime, and they could be swapped: tried in the order of rank only.
-    [[nodiscard]] bool lies_on_its_equal(candidate const& c) const {
-        block const& b = board_[c.block];
-        return board_.any_member(b.first, [&](index i) {
-            block const& o = board_[i];
-            return o.is_placed && o.first == b.first && o.last == b.last && preferences_.rank(i) > c.rank &&
-                   o.lowest + o.size == c.offset;
-        });
-    }
+    [[nodiscard]] bool lies_on_its_equal(candidate const& c) const;
 
     // What is left of a piece after a step, in the pieces that the step made of it.
     template <class IsOver>
@@ -252,31 +196,7 @@ private:
     }
 
     // Pushes the stretches that no waiting block crosses the ends of, with their items, the smallest first.
-    void find_pieces(piece const& p) {
-        std::size_t const mark = pieces_.size();
-        for (index s = p.first; s != p.last;) {
-            index const first = s;
-            while (board_.is_crossed(s)) ++s;
-            if (board_.has_waiting(s++)) pieces_.push_back({first, s, 0, 0});
-        }
-        if (pieces_.size() - mark == 1) {
-            pieces_[mark].begin = p.begin;
-            pieces_[mark].end = p.end;
-            return;
-        }
-        for (std::size_t at = mark; at != pieces_.size(); ++at) {
-            pieces_[at].begin = items_.size();
-            for (std::size_t item = p.begin; item != p.end; ++item) {
-                index const i = items_[item];
-                block const& b = board_[i];
-                if (!b.is_placed && pieces_[at].first <= b.first && b.last <= pieces_[at].last)
-                    items_.push_back(i);
-            }
-            pieces_[at].end = items_.size();
-        }
-        std::sort(pieces_.begin() + static_cast<std::ptrdiff_t>(mark), pieces_.end(),
-                  [](piece const& a, piece const& b) { return a.end - a.begin < b.end - b.begin; });
-    }
+    void find_pieces(piece const& p);
 
     // A piece by itself. In the attempts that go deeper it has attempts of its own, with preferences of its own; when
     // none of them ends in time it counts as failed, which is a guess.
@@ -328,3 +248,104 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<std::size_t> offset_search::offsets() const {
+    std::vector<std::size_t> all;
+    for (block const& b : board_.blocks()) all.push_back(b.lowest);
+    return all;
+}
+
+CUOTA_INLINE void offset_search::begin(std::uint64_t attempt) {
+    board_.clear(capacity_);
+    preferences_.begin(attempt);
+    items_.resize(blocks_);
+    std::iota(items_.begin(), items_.end(), 0U);
+    candidates_.clear();
+    skipped_ = cut_short_ = false;
+    depth_ = 0;
+    std::uint64_t const kind = (attempt - 1) % 4;
+    is_complete_ = attempt == 1 || attempt % 32 == 0;
+    most_depth_ = is_complete_ || kind < 2 ? 0 : kind == 2 ? 1 : 6;
+    steps_left_ = first_steps * luby((attempt + 3) / 4) * (is_complete_ ? attempt : most_depth_ == 0 ? 1 : 6);
+}
+
+CUOTA_INLINE auto offset_search::items_of(piece const& p) const noexcept -> std::span<index const> {
+    return {items_.data() + p.begin, p.end - p.begin};
+}
+
+CUOTA_INLINE void offset_search::blame(index broken, step const& before) {
+    cause_ = board_.cause(broken);
+    if (before.offset > board_.floor(broken) && before.block != nobody)
+        cause_.add(board_[before.block].span());
+}
+
+CUOTA_INLINE auto offset_search::collect_candidates(piece const& p, step const& before) -> piece {
+    piece left{p.first, p.last, items_.size(), items_.size()};
+    items_.resize(left.end + (p.end - p.begin));
+    std::uint64_t ceiling = std::numeric_limits<std::uint64_t>::max();
+    for (std::size_t at = p.begin; at != p.end; ++at) {
+        block const& b = board_[items_[at]];
+        if (b.is_placed) continue;
+        items_[left.end++] = items_[at];
+        ceiling = std::min(ceiling, std::max(b.lowest, before.offset) + b.size);
+    }
+    auto const first = static_cast<std::ptrdiff_t>(candidates_.size());
+    for (std::size_t at = left.begin; at != left.end; ++at) {
+        block const& b = board_[items_[at]];
+        index const rank = preferences_.rank(items_[at]);
+        bool const earlier = b.lowest < before.offset || (b.lowest == before.offset && rank < before.rank);
+        if (!earlier && b.lowest < ceiling) candidates_.push_back({b.lowest, rank, items_[at]});
+    }
+    std::sort(candidates_.begin() + first, candidates_.end());
+    return left;
+}
+
+CUOTA_INLINE bool offset_search::repeats(std::size_t first, std::size_t at) const {
+    block const& b = board_[candidates_[at].block];
+    return std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(first),
+                       candidates_.begin() + static_cast<std::ptrdiff_t>(at),
+                       [&](candidate const& c) { return board_[c.block].is_equal_to(b); });
+}
+
+CUOTA_INLINE bool offset_search::lies_on_its_equal(candidate const& c) const {
+    block const& b = board_[c.block];
+    return board_.any_member(b.first, [&](index i) {
+        block const& o = board_[i];
+        return o.is_placed && o.first == b.first && o.last == b.last && preferences_.rank(i) > c.rank &&
+               o.lowest + o.size == c.offset;
+    });
+}
+
+CUOTA_INLINE void offset_search::find_pieces(piece const& p) {
+    std::size_t const mark = pieces_.size();
+    for (index s = p.first; s != p.last;) {
+        index const first = s;
+        while (board_.is_crossed(s)) ++s;
+        if (board_.has_waiting(s++)) pieces_.push_back({first, s, 0, 0});
+    }
+    if (pieces_.size() - mark == 1) {
+        pieces_[mark].begin = p.begin;
+        pieces_[mark].end = p.end;
+        return;
+    }
+    for (std::size_t at = mark; at != pieces_.size(); ++at) {
+        pieces_[at].begin = items_.size();
+        for (std::size_t item = p.begin; item != p.end; ++item) {
+            index const i = items_[item];
+            block const& b = board_[i];
+            if (!b.is_placed && pieces_[at].first <= b.first && b.last <= pieces_[at].last)
+                items_.push_back(i);
+        }
+        pieces_[at].end = items_.size();
+    }
+    std::sort(pieces_.begin() + static_cast<std::ptrdiff_t>(mark), pieces_.end(),
+              [](piece const& a, piece const& b) { return a.end - a.begin < b.end - b.begin; });
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

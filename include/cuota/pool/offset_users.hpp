@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block.hpp>
 
 namespace cuota::inline v0::detail {
@@ -25,11 +26,7 @@ public:
     explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
 
     /// The spot of an offset: its name in `set`. One that was entered before has its spot already.
-    [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept {
-        std::size_t const at = find(offset);
-        spots_[at].offset = offset;
-        return static_cast<std::uint32_t>(at);
-    }
+    [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept;
     void set(std::uint32_t at, user who) noexcept { spots_[at].who = who; }
     /// Nobody for an offset that was not entered.
     [[nodiscard]] user of(std::size_t offset) const noexcept { return spots_[find(offset)].who; }
@@ -41,14 +38,30 @@ private:
     };
 
     // Where it is, or could be.
-    [[nodiscard]] std::size_t find(std::size_t offset) const noexcept {
-        std::size_t const mask = spots_.size() - 1;
-        std::size_t at = (offset / block::granule * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
-        while (spots_[at].offset != offset && spots_[at].offset != unlimited) at = (at + 1) & mask;
-        return at;
-    }
+    [[nodiscard]] std::size_t find(std::size_t offset) const noexcept;
 
     std::vector<spot> spots_;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::uint32_t offset_users::enter(std::size_t offset) noexcept {
+    std::size_t const at = find(offset);
+    spots_[at].offset = offset;
+    return static_cast<std::uint32_t>(at);
+}
+
+CUOTA_INLINE std::size_t offset_users::find(std::size_t offset) const noexcept {
+    std::size_t const mask = spots_.size() - 1;
+    std::size_t at = (offset / block::granule * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
+    while (spots_[at].offset != offset && spots_[at].offset != unlimited) at = (at + 1) & mask;
+    return at;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

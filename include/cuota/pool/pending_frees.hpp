@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/pool_observer.hpp>
 #include <cuota/pool/stream_order.hpp>
@@ -26,23 +27,9 @@ public:
     pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
 
     /// Given back at that point; asks the streams now and then.
-    void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept {
-        if (count_ == most || ++since_look_ == look_every) settle(order, told);
-        if (count_ == most) first_ = (first_ + 1) % most, --count_;
-        at(count_++) = {b, point};
-    }
+    void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept;
     /// Tells of those that are over by now. What cannot be asked for is reported, and not over.
-    void settle(stream_order& order, pool_observer& told) noexcept {
-        since_look_ = 0;
-        if (count_ == 0) return;
-        report_failure_of([&] { (void)order.look(); });
-        std::size_t left = 0;
-        for (std::size_t i = 0; i != count_; ++i) {
-            if (order.was_over(at(i).point)) told.free_completed(at(i).block);
-            else at(left++) = at(i);
-        }
-        count_ = left;
-    }
+    void settle(stream_order& order, pool_observer& told) noexcept;
 
 private:
     struct entry {
@@ -58,3 +45,30 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void pending_frees::add(observed_block const& b, wait_point point, stream_order& order,
+                                     pool_observer& told) noexcept {
+    if (count_ == most || ++since_look_ == look_every) settle(order, told);
+    if (count_ == most) first_ = (first_ + 1) % most, --count_;
+    at(count_++) = {b, point};
+}
+
+CUOTA_INLINE void pending_frees::settle(stream_order& order, pool_observer& told) noexcept {
+    since_look_ = 0;
+    if (count_ == 0) return;
+    report_failure_of([&] { (void)order.look(); });
+    std::size_t left = 0;
+    for (std::size_t i = 0; i != count_; ++i) {
+        if (order.was_over(at(i).point)) told.free_completed(at(i).block);
+        else at(left++) = at(i);
+    }
+    count_ = left;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/pool/planned_step.hpp>
 
@@ -32,19 +33,19 @@ namespace cuota::inline v0 {
 ///     0,0,3,500,0
 ///     1,1,2,256,512
 /// Throws: std::bad_alloc. Cost: linear in the requests. Example: tests/pool/plan_file.cpp
-[[nodiscard]] inline std::string plan_text(planned_step const& step);
+[[nodiscard]] std::string plan_text(planned_step const& step);
 
 /// The planned step that a text holds, checked: the sequence is the one that was saved, and no two requests lie on the
 /// same bytes. `name` stands for the text in errors.
 /// Throws: data_error with the line and the reason.
-[[nodiscard]] inline planned_step parse_plan(std::string_view text, std::string const& name);
+[[nodiscard]] planned_step parse_plan(std::string_view text, std::string const& name);
 
 /// Writes the text to a file; one that is there is replaced, or left as it is when something fails.
 /// Throws: data_error with the system's reason.
-inline void save_plan(planned_step const& step, std::string const& path);
+void save_plan(planned_step const& step, std::string const& path);
 
 /// Reads what save_plan wrote. Throws: data_error with the line and the reason, or the system's reason.
-[[nodiscard]] inline planned_step load_plan(std::string const& path);
+[[nodiscard]] planned_step load_plan(std::string const& path);
 
 namespace detail {
 
@@ -56,35 +57,12 @@ class plan_parser {
 public:
     plan_parser(std::string_view text, std::string const& name) : text_{text}, name_{name} {}
 
-    [[nodiscard]] planned_step parse() {
-        planned_step step;
-        std::uint64_t const hash = read_title(step);
-        std::size_t const count = expected_;
-        if (next_line() != plan_columns) fail("the columns are not " + std::string{plan_columns});
-        while (!is_at_end()) read_request(step);
-        if (step.requests.size() != count)
-            fail(std::to_string(step.requests.size()) + " requests; the first line says " +
-                 std::to_string(count));
-        if (step.hash() != hash) fail("the hash of the sequence is another: the file was changed");
-        check(step);
-        return step;
-    }
+    [[nodiscard]] planned_step parse();
 
 private:
-    [[noreturn]] void fail(std::string const& why) const {
-        throw data_error{name_, begin_, "line " + std::to_string(line_) + ": " + why};
-    }
+    [[noreturn]] void fail(std::string const& why) const;
     [[nodiscard]] bool is_at_end() const noexcept { return next_ >= text_.size(); }
-    std::string_view next_line() {
-        if (is_at_end()) fail("the file ends here");
-        begin_ = next_;
-        ++line_;
-        std::size_t const end = std::min(text_.find('\n', begin_), text_.size());
-        next_ = end + 1;
-        rest_ = text_.substr(begin_, end - begin_);
-        if (rest_.ends_with('\r')) rest_.remove_suffix(1);
-        return rest_;
-    }
+    std::string_view next_line();
 
     template <class Number>
     [[nodiscard]] Number number(char const* what, std::string_view text, int base = 10) const {
@@ -95,13 +73,7 @@ private:
         return value;
     }
     // What stands before the separator, taken off the rest of the line.
-    [[nodiscard]] std::string_view cut_before(char separator, char const* what) {
-        std::size_t const at = rest_.find(separator);
-        if (at == std::string_view::npos) fail("ends after " + std::string{what});
-        std::string_view const field = rest_.substr(0, at);
-        rest_.remove_prefix(at + 1);
-        return field;
-    }
+    [[nodiscard]] std::string_view cut_before(char separator, char const* what);
     template <class Number>
     [[nodiscard]] Number fact(std::string_view what, char separator, int base = 10) {
         std::string const name{what};
@@ -112,65 +84,11 @@ private:
         return number<Number>(name.c_str(), field, base);
     }
 
-    [[nodiscard]] std::uint64_t read_title(planned_step& step) {
-        if (!next_line().starts_with(plan_title)) fail("does not begin as a step plan does");
-        rest_.remove_prefix(plan_title.size());
-        if (std::string_view const version = cut_before(':', "the version"); version != "1")
-            fail("version '" + std::string{version.substr(0, 40)} + "' is not 1, the one that is known here");
-        if (rest_.starts_with(' ')) rest_.remove_prefix(1);
-        expected_ = fact<std::size_t>("requests", ' ');
-        step.peak = fact<std::size_t>("peak", ' ');
-        step.lower_bound = fact<std::size_t>("lower_bound", ' ');
-        return fact<std::uint64_t>("hash", '\n', 16);
-    }
-    void read_request(planned_step& step) {
-        (void)next_line();
-        auto const id = number<std::size_t>("id", cut_before(',', "the id"));
-        if (id != step.requests.size())
-            fail("id " + std::to_string(id) + " where " + std::to_string(step.requests.size()) +
-                 " comes next");
-        planned_request r{};
-        r.live.from = number<std::uint64_t>("lower", cut_before(',', "lower"));
-        r.live.until = number<std::uint64_t>("upper", cut_before(',', "upper"));
-        r.live.size = number<std::size_t>("size", cut_before(',', "size"));
-        r.is_planned = !rest_.empty();
-        if (r.is_planned) r.offset = number<std::size_t>("offset", rest_);
-        if (r.live.from >= r.live.until)
-            fail("the lifetime " + lifetime_text(r.live) + " is empty or reversed");
-        if (r.live.size == 0) fail("a request of no bytes");
-        if (id != 0 && r.live.from <= step.requests.back().live.from)
-            fail("lower is not above that of the request before");
-        auto const rounded = checked_round_up(r.live.size, block::granule);
-        auto const sum = rounded ? checked_add(total_, *rounded) : std::nullopt;
-        if (!sum) fail("the sizes add up to more than 64 bits hold");
-        total_ = *sum;
-        step.requests.push_back(r);
-    }
-    void check(planned_step const& step) const {
-        auto const blocks = planned_lifetimes(step);
-        offset_plan plan{{}, step.peak, step.lower_bound, block::granule, false};
-        std::size_t bound = 0;
-        for (lifetime_part const& part : independent_parts(blocks, checked_sizes(blocks, block::granule, {})))
-            bound = std::max(bound, part.most_alive);
-        if (bound != step.lower_bound)
-            fail("lower_bound is " + std::to_string(bound) + ", not " + std::to_string(step.lower_bound));
-        std::vector<lifetime> rounded = blocks;
-        for (lifetime& l : rounded) l.size = round_up(l.size, block::granule);
-        for (planned_request const& r : step.requests) plan.offsets.push_back(r.offset);
-        auto const wrong = check_offsets(rounded, plan);
-        if (!wrong) return check_peak(step);
-        std::string const first = "request " + std::to_string(wrong->first);
-        if (wrong->first == wrong->second)
-            fail(first + " lies at no multiple of " + std::to_string(block::granule) + ", or above the peak");
-        fail(first + " and request " + std::to_string(wrong->second) + " lie on the same bytes");
-    }
+    [[nodiscard]] std::uint64_t read_title(planned_step& step);
+    void read_request(planned_step& step);
+    void check(planned_step const& step) const;
 
-    void check_peak(planned_step const& step) const {
-        std::size_t end = 0;
-        for (planned_request const& r : step.requests)
-            if (r.is_planned) end = std::max(end, r.offset + round_up(r.live.size, block::granule));
-        if (end != step.peak) fail("peak is " + std::to_string(end) + ", not " + std::to_string(step.peak));
-    }
+    void check_peak(planned_step const& step) const;
 
     std::string_view text_;
     std::string const& name_;
@@ -184,13 +102,130 @@ struct file_closer {
 };
 using plan_stream = std::unique_ptr<std::FILE, file_closer>;
 
-[[noreturn]] inline void fail_on(std::string const& path, std::uint64_t offset, char const* what) {
-    throw data_error{path, offset, what + std::system_category().message(errno)};
-}
+[[noreturn]] void fail_on(std::string const& path, std::uint64_t offset, char const* what);
 
 }  // namespace detail
 
-inline std::string plan_text(planned_step const& step) {
+std::string plan_text(planned_step const& step);
+
+planned_step parse_plan(std::string_view text, std::string const& name);
+
+void save_plan(planned_step const& step, std::string const& path);
+
+planned_step load_plan(std::string const& path);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE planned_step plan_parser::parse() {
+    planned_step step;
+    std::uint64_t const hash = read_title(step);
+    std::size_t const count = expected_;
+    if (next_line() != plan_columns) fail("the columns are not " + std::string{plan_columns});
+    while (!is_at_end()) read_request(step);
+    if (step.requests.size() != count)
+        fail(std::to_string(step.requests.size()) + " requests; the first line says " +
+             std::to_string(count));
+    if (step.hash() != hash) fail("the hash of the sequence is another: the file was changed");
+    check(step);
+    return step;
+}
+
+CUOTA_INLINE void plan_parser::fail(std::string const& why) const {
+    throw data_error{name_, begin_, "line " + std::to_string(line_) + ": " + why};
+}
+
+CUOTA_INLINE std::string_view plan_parser::next_line() {
+    if (is_at_end()) fail("the file ends here");
+    begin_ = next_;
+    ++line_;
+    std::size_t const end = std::min(text_.find('\n', begin_), text_.size());
+    next_ = end + 1;
+    rest_ = text_.substr(begin_, end - begin_);
+    if (rest_.ends_with('\r')) rest_.remove_suffix(1);
+    return rest_;
+}
+
+CUOTA_INLINE std::string_view plan_parser::cut_before(char separator, char const* what) {
+    std::size_t const at = rest_.find(separator);
+    if (at == std::string_view::npos) fail("ends after " + std::string{what});
+    std::string_view const field = rest_.substr(0, at);
+    rest_.remove_prefix(at + 1);
+    return field;
+}
+
+CUOTA_INLINE std::uint64_t plan_parser::read_title(planned_step& step) {
+    if (!next_line().starts_with(plan_title)) fail("does not begin as a step plan does");
+    rest_.remove_prefix(plan_title.size());
+    if (std::string_view const version = cut_before(':', "the version"); version != "1")
+        fail("version '" + std::string{version.substr(0, 40)} + "' is not 1, the one that is known here");
+    if (rest_.starts_with(' ')) rest_.remove_prefix(1);
+    expected_ = fact<std::size_t>("requests", ' ');
+    step.peak = fact<std::size_t>("peak", ' ');
+    step.lower_bound = fact<std::size_t>("lower_bound", ' ');
+    return fact<std::uint64_t>("hash", '\n', 16);
+}
+
+CUOTA_INLINE void plan_parser::read_request(planned_step& step) {
+    (void)next_line();
+    auto const id = number<std::size_t>("id", cut_before(',', "the id"));
+    if (id != step.requests.size())
+        fail("id " + std::to_string(id) + " where " + std::to_string(step.requests.size()) + " comes next");
+    planned_request r{};
+    r.live.from = number<std::uint64_t>("lower", cut_before(',', "lower"));
+    r.live.until = number<std::uint64_t>("upper", cut_before(',', "upper"));
+    r.live.size = number<std::size_t>("size", cut_before(',', "size"));
+    r.is_planned = !rest_.empty();
+    if (r.is_planned) r.offset = number<std::size_t>("offset", rest_);
+    if (r.live.from >= r.live.until) fail("the lifetime " + lifetime_text(r.live) + " is empty or reversed");
+    if (r.live.size == 0) fail("a request of no bytes");
+    if (id != 0 && r.live.from <= step.requests.back().live.from)
+        fail("lower is not above that of the request before");
+    auto const rounded = checked_round_up(r.live.size, block::granule);
+    auto const sum = rounded ? checked_add(total_, *rounded) : std::nullopt;
+    if (!sum) fail("the sizes add up to more than 64 bits hold");
+    total_ = *sum;
+    step.requests.push_back(r);
+}
+
+CUOTA_INLINE void plan_parser::check(planned_step const& step) const {
+    auto const blocks = planned_lifetimes(step);
+    offset_plan plan{{}, step.peak, step.lower_bound, block::granule, false};
+    std::size_t bound = 0;
+    for (lifetime_part const& part : independent_parts(blocks, checked_sizes(blocks, block::granule, {})))
+        bound = std::max(bound, part.most_alive);
+    if (bound != step.lower_bound)
+        fail("lower_bound is " + std::to_string(bound) + ", not " + std::to_string(step.lower_bound));
+    std::vector<lifetime> rounded = blocks;
+    for (lifetime& l : rounded) l.size = round_up(l.size, block::granule);
+    for (planned_request const& r : step.requests) plan.offsets.push_back(r.offset);
+    auto const wrong = check_offsets(rounded, plan);
+    if (!wrong) return check_peak(step);
+    std::string const first = "request " + std::to_string(wrong->first);
+    if (wrong->first == wrong->second)
+        fail(first + " lies at no multiple of " + std::to_string(block::granule) + ", or above the peak");
+    fail(first + " and request " + std::to_string(wrong->second) + " lie on the same bytes");
+}
+
+CUOTA_INLINE void plan_parser::check_peak(planned_step const& step) const {
+    std::size_t end = 0;
+    for (planned_request const& r : step.requests)
+        if (r.is_planned) end = std::max(end, r.offset + round_up(r.live.size, block::granule));
+    if (end != step.peak) fail("peak is " + std::to_string(end) + ", not " + std::to_string(step.peak));
+}
+
+CUOTA_INLINE void fail_on(std::string const& path, std::uint64_t offset, char const* what) {
+    throw data_error{path, offset, what + std::system_category().message(errno)};
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string plan_text(planned_step const& step) {
     std::array<char, 17> hash{};
     std::snprintf(hash.data(), hash.size(), "%016llx", static_cast<unsigned long long>(step.hash()));
     std::string text =
@@ -206,11 +241,11 @@ inline std::string plan_text(planned_step const& step) {
     return text;
 }
 
-inline planned_step parse_plan(std::string_view text, std::string const& name) {
+CUOTA_INLINE planned_step parse_plan(std::string_view text, std::string const& name) {
     return detail::plan_parser{text, name}.parse();
 }
 
-inline void save_plan(planned_step const& step, std::string const& path) {
+CUOTA_INLINE void save_plan(planned_step const& step, std::string const& path) {
     std::string const text = plan_text(step);
     std::string const fresh = path + ".new";
     {
@@ -226,7 +261,7 @@ inline void save_plan(planned_step const& step, std::string const& path) {
     detail::fail_on(path, 0, "cannot be written: ");
 }
 
-inline planned_step load_plan(std::string const& path) {
+CUOTA_INLINE planned_step load_plan(std::string const& path) {
     detail::plan_stream const file{std::fopen(path.c_str(), "rb")};
     if (!file) detail::fail_on(path, 0, "cannot be opened: ");
     std::string text;
@@ -238,3 +273,5 @@ inline planned_step load_plan(std::string const& path) {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

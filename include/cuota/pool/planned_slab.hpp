@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
@@ -43,48 +44,23 @@ inline constexpr std::uint32_t plan_lookahead = 16;
 class planned_slab {
 public:
     /// `at`: peak bytes that every stream may use at once. Throws: std::bad_alloc.
-    planned_slab(planned_step const& step, void* at)
-        : at_{static_cast<std::byte*>(at)},
-          bytes_{step.peak},
-          count_{static_cast<index>(step.requests.size())},
-          last_users_{step},
-          labels_(count_),
-          users_{count_},
-          live_(count_ / 64 + 1, 0) {
-        requests_.reserve(count_);
-        for (planned_request const& r : step.requests) {
-            requests_.push_back({r.live.size, r.offset, r.is_planned && r.live.size != 0});
-            if (requests_.back().is_planned) requests_.back().spot = users_.enter(r.offset);
-        }
-    }
+    planned_slab(planned_step const& step, void* at);
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] bool holds(void const* p) const noexcept {
-        return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(at_) < bytes_;
-    }
+    [[nodiscard]] bool holds(void const* p) const noexcept;
     [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
     /// Requests that were passed over, of all steps.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
-    void begin_step() noexcept {
-        now_ += step_length;
-        next_ = 0;
-    }
+    void begin_step() noexcept;
     /// What of the step was not asked for counts as passed over.
-    void end_step() noexcept {
-        skipped_ += count_ - next_;
-        next_ = count_;
-    }
+    void end_step() noexcept;
 
     /// Which request of the step is next by the plan.
     [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
     /// What brought it from `before` to `after` came to nothing, so it is where it was; unless others have come since.
-    void go_back(std::uint32_t before, std::uint32_t after) noexcept {
-        if (before == after || next_ != after) return;
-        skipped_ -= after - 1 - before;
-        next_ = before;
-    }
+    void go_back(std::uint32_t before, std::uint32_t after) noexcept;
 
     struct result {
         plan_answer answer;
@@ -93,53 +69,14 @@ public:
     /// The next request, in order of s, whose index in `order` is `lane`. Throws: cuda_error, std::bad_alloc; unchanged
     /// then, but for waits.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
-                                  label const& who) {
-        if (next_ == count_) return {plan_answer::too_many};
-        index const i = find(bytes);
-        if (i == nobody) return {plan_answer::other_size};
-        request& r = requests_[i];
-        if (!r.is_planned) return pass(i, plan_answer::unplanned);
-        switch (look_at(i, lane)) {
-            case freedom::ready: break;
-            case freedom::by_plan: wait_for_last_users(order, s, lane, i); break;
-            case freedom::by_look: wait_for_all(order, s, lane); break;
-            case freedom::taken: return pass(i, plan_answer::in_use);
-        }
-        r.turn = now_ | is_live;
-        users_.set(r.spot, i);
-        labels_[i] = {who.name, who.where};
-        flip(i);
-        ++live_count_;
-        return pass(i, plan_answer::served, at_ + r.offset);
-    }
+                                  label const& who);
 
     /// The live request that has these bytes: its name in `give_back`. Throws: misuse when there is none of that size.
-    [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const {
-        auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
-        index const i = users_.of(offset);
-        if (i == nobody) [[unlikely]]
-            throw misuse{
-                "a step_plan: a pointer was given back that is not alive here (given back twice, or never "
-                "given)"};
-        if (requests_[i].bytes != bytes) [[unlikely]]
-            throw_other_size(i, bytes);
-        return i;
-    }
+    [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
     /// Others may have its bytes once `after` is over: a point of a stream that is expected, or none.
-    void give_back(std::uint32_t i, wait_point after) noexcept {
-        request& r = requests_[i];
-        r.released = after;
-        r.turn &= ~is_live;
-        users_.set(r.spot, nobody);
-        flip(i);
-        --live_count_;
-        if (after.ticket != 0) latest_[after.stream] = after.ticket;
-    }
+    void give_back(std::uint32_t i, wait_point after) noexcept;
     /// Makes room to remember what is given back in order of that lane. Throws: std::bad_alloc; unchanged then.
-    void expect(std::uint32_t lane) {
-        if (latest_.size() <= lane) [[unlikely]]
-            latest_.resize(lane + 1, 0);
-    }
+    void expect(std::uint32_t lane);
     /// Calls it with the last point of each stream that something was given back on.
     template <class Visit>
     void for_each_latest(Visit visit) const {
@@ -148,12 +85,7 @@ public:
     }
 
     /// Appends what is live of steps before this one, or of this one as well, in the order of the sequence.
-    void holdings(std::vector<holding>& into, bool of_this_step) const {
-        for_each_live([&](index i) {
-            if (of_this_step || (requests_[i].turn & ~is_live) != now_)
-                into.push_back({labels_[i].name, labels_[i].where, requests_[i].bytes});
-        });
-    }
+    void holdings(std::vector<holding>& into, bool of_this_step) const;
 
     // --- for graphs that use it ---
 
@@ -161,34 +93,13 @@ public:
     void keep_for_graph() noexcept { ++graphs_; }
     void let_go_of_graph() noexcept { --graphs_; }
     /// A capture has ended that used it. Returns the turn up to which it may have taken something; what comes is of a later one.
-    [[nodiscard]] std::uint64_t end_capture() noexcept {
-        std::uint64_t const until = now_;
-        begin_another_turn();
-        return until;
-    }
+    [[nodiscard]] std::uint64_t end_capture() noexcept;
     /// Work on s may use all of it from here on: what was taken up to that turn was so when it was captured.
     /// Throws: misuse when somebody has something of it since; cuda_error, std::bad_alloc.
-    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where) {
-        for_each_live([&](index i) {
-            if ((requests_[i].turn & ~is_live) <= until) return;
-            throw misuse{"a graph was launched that uses the slab of a step_plan while a later step has " +
-                             bytes_text(requests_[i].bytes) + " of it" +
-                             (labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text()) +
-                             (labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'),
-                         where};
-        });
-        std::uint32_t const lane = order.index_of(s);
-        expect(lane);
-        wait_for_all(order, s, lane);
-    }
+    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where);
     /// It is enqueued: whoever takes something looks at what was given back last on any stream, that of s among them.
     /// Throws: cuda_error, std::bad_alloc.
-    void end_launch(stream_order& order, stream_ref s) {
-        std::uint32_t const lane = order.index_of(s);
-        expect(lane);
-        latest_[lane] = order.release_on(lane).ticket;
-        begin_another_turn();
-    }
+    void end_launch(stream_order& order, stream_ref s);
 
 private:
     using index = std::uint32_t;
@@ -213,13 +124,7 @@ private:
         place where{};
     };
 
-    [[noreturn]] void throw_other_size(index i, std::size_t bytes) const {
-        tag const name = labels_[i].name;
-        throw misuse{"a step_plan: " + bytes_text(bytes) + " were given back of " +
-                         bytes_text(requests_[i].bytes) +
-                         (name.is_empty() ? "" : std::string{" "} + name.text()),
-                     labels_[i].where};
-    }
+    [[noreturn]] void throw_other_size(index i, std::size_t bytes) const;
 
     // What was served up to now is not what the plan says had the bytes last. Two turns: a step looks back by one.
     void begin_another_turn() noexcept { now_ += 2 * step_length; }
@@ -233,48 +138,13 @@ private:
     }
 
     // The next request of that size, or nobody.
-    [[nodiscard]] index find(std::size_t bytes) const noexcept {
-        if (requests_[next_].bytes == bytes) [[likely]]
-            return next_;
-        index const end = next_ + std::min(count_ - next_, plan_lookahead);
-        for (index i = next_ + 1; i != end; ++i)
-            if (requests_[i].bytes == bytes) return i;
-        return nobody;
-    }
-    result pass(index i, plan_answer answer, void* at = nullptr) noexcept {
-        skipped_ += i - next_;
-        next_ = i + 1;
-        return {answer, at};
-    }
+    [[nodiscard]] index find(std::size_t bytes) const noexcept;
+    result pass(index i, plan_answer answer, void* at = nullptr) noexcept;
 
-    [[nodiscard]] freedom look_at(index i, std::uint32_t lane) const noexcept {
-        bool is_ready = true;
-        for (index const k : last_users_.of(i)) {
-            request const& last = requests_[k];
-            if (last.turn != (k < i ? now_ : now_ - step_length)) [[unlikely]]
-                return (last.turn & is_live) != 0 || is_taken(i) ? freedom::taken : freedom::by_look;
-            is_ready &= last.released.stream == lane;
-        }
-        return is_ready ? freedom::ready : freedom::by_plan;
-    }
-    [[nodiscard]] bool is_taken(index i) const noexcept {
-        request const& r = requests_[i];
-        bool is_met = false;
-        for_each_live([&](index k) {
-            request const& other = requests_[k];
-            is_met |= other.offset < r.offset + r.bytes && r.offset < other.offset + other.bytes;
-        });
-        return is_met;
-    }
-    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i) const {
-        for (index const k : last_users_.of(i))
-            if (!order.is_ready(requests_[k].released, lane)) order.wait(s, lane, requests_[k].released);
-    }
-    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane) const {
-        for_each_latest([&](wait_point point) {
-            if (!order.is_ready(point, lane)) order.wait(s, lane, point);
-        });
-    }
+    [[nodiscard]] freedom look_at(index i, std::uint32_t lane) const noexcept;
+    [[nodiscard]] bool is_taken(index i) const noexcept;
+    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i) const;
+    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane) const;
 
     std::byte* at_;
     std::size_t bytes_;
@@ -293,3 +163,184 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE planned_slab::planned_slab(planned_step const& step, void* at)
+    : at_{static_cast<std::byte*>(at)},
+      bytes_{step.peak},
+      count_{static_cast<index>(step.requests.size())},
+      last_users_{step},
+      labels_(count_),
+      users_{count_},
+      live_(count_ / 64 + 1, 0) {
+    requests_.reserve(count_);
+    for (planned_request const& r : step.requests) {
+        requests_.push_back({r.live.size, r.offset, r.is_planned && r.live.size != 0});
+        if (requests_.back().is_planned) requests_.back().spot = users_.enter(r.offset);
+    }
+}
+
+CUOTA_INLINE bool planned_slab::holds(void const* p) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(at_) < bytes_;
+}
+
+CUOTA_INLINE void planned_slab::begin_step() noexcept {
+    now_ += step_length;
+    next_ = 0;
+}
+
+CUOTA_INLINE void planned_slab::end_step() noexcept {
+    skipped_ += count_ - next_;
+    next_ = count_;
+}
+
+CUOTA_INLINE void planned_slab::go_back(std::uint32_t before, std::uint32_t after) noexcept {
+    if (before == after || next_ != after) return;
+    skipped_ -= after - 1 - before;
+    next_ = before;
+}
+
+CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std::uint32_t lane,
+                                         std::size_t bytes, label const& who) -> result {
+    if (next_ == count_) return {plan_answer::too_many};
+    index const i = find(bytes);
+    if (i == nobody) return {plan_answer::other_size};
+    request& r = requests_[i];
+    if (!r.is_planned) return pass(i, plan_answer::unplanned);
+    switch (look_at(i, lane)) {
+        case freedom::ready: break;
+        case freedom::by_plan: wait_for_last_users(order, s, lane, i); break;
+        case freedom::by_look: wait_for_all(order, s, lane); break;
+        case freedom::taken: return pass(i, plan_answer::in_use);
+    }
+    r.turn = now_ | is_live;
+    users_.set(r.spot, i);
+    labels_[i] = {who.name, who.where};
+    flip(i);
+    ++live_count_;
+    return pass(i, plan_answer::served, at_ + r.offset);
+}
+
+CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t bytes) const {
+    auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
+    index const i = users_.of(offset);
+    if (i == nobody) [[unlikely]]
+        throw misuse{
+            "a step_plan: a pointer was given back that is not alive here (given back twice, or never "
+            "given)"};
+    if (requests_[i].bytes != bytes) [[unlikely]]
+        throw_other_size(i, bytes);
+    return i;
+}
+
+CUOTA_INLINE void planned_slab::give_back(std::uint32_t i, wait_point after) noexcept {
+    request& r = requests_[i];
+    r.released = after;
+    r.turn &= ~is_live;
+    users_.set(r.spot, nobody);
+    flip(i);
+    --live_count_;
+    if (after.ticket != 0) latest_[after.stream] = after.ticket;
+}
+
+CUOTA_INLINE void planned_slab::expect(std::uint32_t lane) {
+    if (latest_.size() <= lane) [[unlikely]]
+        latest_.resize(lane + 1, 0);
+}
+
+CUOTA_INLINE void planned_slab::holdings(std::vector<holding>& into, bool of_this_step) const {
+    for_each_live([&](index i) {
+        if (of_this_step || (requests_[i].turn & ~is_live) != now_)
+            into.push_back({labels_[i].name, labels_[i].where, requests_[i].bytes});
+    });
+}
+
+CUOTA_INLINE std::uint64_t planned_slab::end_capture() noexcept {
+    std::uint64_t const until = now_;
+    begin_another_turn();
+    return until;
+}
+
+CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, std::uint64_t until,
+                                             place where) {
+    for_each_live([&](index i) {
+        if ((requests_[i].turn & ~is_live) <= until) return;
+        throw misuse{"a graph was launched that uses the slab of a step_plan while a later step has " +
+                         bytes_text(requests_[i].bytes) + " of it" +
+                         (labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text()) +
+                         (labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'),
+                     where};
+    });
+    std::uint32_t const lane = order.index_of(s);
+    expect(lane);
+    wait_for_all(order, s, lane);
+}
+
+CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
+    std::uint32_t const lane = order.index_of(s);
+    expect(lane);
+    latest_[lane] = order.release_on(lane).ticket;
+    begin_another_turn();
+}
+
+CUOTA_INLINE void planned_slab::throw_other_size(index i, std::size_t bytes) const {
+    tag const name = labels_[i].name;
+    throw misuse{"a step_plan: " + bytes_text(bytes) + " were given back of " +
+                     bytes_text(requests_[i].bytes) + (name.is_empty() ? "" : std::string{" "} + name.text()),
+                 labels_[i].where};
+}
+
+CUOTA_INLINE auto planned_slab::find(std::size_t bytes) const noexcept -> index {
+    if (requests_[next_].bytes == bytes) [[likely]]
+        return next_;
+    index const end = next_ + std::min(count_ - next_, plan_lookahead);
+    for (index i = next_ + 1; i != end; ++i)
+        if (requests_[i].bytes == bytes) return i;
+    return nobody;
+}
+
+CUOTA_INLINE auto planned_slab::pass(index i, plan_answer answer, void* at) noexcept -> result {
+    skipped_ += i - next_;
+    next_ = i + 1;
+    return {answer, at};
+}
+
+CUOTA_INLINE auto planned_slab::look_at(index i, std::uint32_t lane) const noexcept -> freedom {
+    bool is_ready = true;
+    for (index const k : last_users_.of(i)) {
+        request const& last = requests_[k];
+        if (last.turn != (k < i ? now_ : now_ - step_length)) [[unlikely]]
+            return (last.turn & is_live) != 0 || is_taken(i) ? freedom::taken : freedom::by_look;
+        is_ready &= last.released.stream == lane;
+    }
+    return is_ready ? freedom::ready : freedom::by_plan;
+}
+
+CUOTA_INLINE bool planned_slab::is_taken(index i) const noexcept {
+    request const& r = requests_[i];
+    bool is_met = false;
+    for_each_live([&](index k) {
+        request const& other = requests_[k];
+        is_met |= other.offset < r.offset + r.bytes && r.offset < other.offset + other.bytes;
+    });
+    return is_met;
+}
+
+CUOTA_INLINE void planned_slab::wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane,
+                                                    index i) const {
+    for (index const k : last_users_.of(i))
+        if (!order.is_ready(requests_[k].released, lane)) order.wait(s, lane, requests_[k].released);
+}
+
+CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane) const {
+    for_each_latest([&](wait_point point) {
+        if (!order.is_ready(point, lane)) order.wait(s, lane, point);
+    });
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/planned_slab.hpp>
 #include <cuota/pool/step_plan_stats.hpp>
 
@@ -28,78 +29,33 @@ public:
     /// The slab from now on; there is none yet.
     void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
     /// There is no slab any more. Throws: std::bad_alloc; unchanged then.
-    void retire() {
-        if (!now_) return;
-        retired_.push_back(nullptr);
-        skipped_ += now_->skipped();
-        retired_.back() = std::move(now_);
-    }
+    void retire();
 
     /// A retired slab that nobody has anything of, nor a graph uses, after a wait on the host for those that had; null when there is none.
     /// Throws: cuda_error; it stays here then.
-    [[nodiscard]] std::unique_ptr<planned_slab> take_idle() {
-        auto const found =
-            std::ranges::find_if(retired_, [](auto const& s) { return s->live() == 0 && !s->is_in_graph(); });
-        if (found == retired_.end()) return nullptr;
-        wait_for_releases(**found);
-        std::unique_ptr<planned_slab> idle = std::move(*found);
-        retired_.erase(found);
-        return idle;
-    }
+    [[nodiscard]] std::unique_ptr<planned_slab> take_idle();
     /// Any slab, whoever has something of it; null when none is left.
-    [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept {
-        if (retired_.empty()) return std::move(now_);
-        std::unique_ptr<planned_slab> last = std::move(retired_.back());
-        retired_.pop_back();
-        return last;
-    }
+    [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept;
     /// Waits on the host for what was given back to a slab. Throws: cuda_error.
-    void wait_for_releases(planned_slab const& slab) {
-        slab.for_each_latest([this](wait_point point) { order_.wait_on_host(point); });
-    }
+    void wait_for_releases(planned_slab const& slab);
 
     void begin_step() noexcept { now_->begin_step(); }
-    void end_step() noexcept {
-        if (now_) now_->end_step();
-    }
+    void end_step() noexcept;
     /// Both as planned_slab's, of the slab, which is there.
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
     /// As planned_slab::try_take, of the slab, which is there.
-    [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who) {
-        return now_->try_take(order_, s, order_.index_of(s), bytes, who);
-    }
+    [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
     /// The slab that has this byte; null when none has.
-    [[nodiscard]] planned_slab* find(void const* p) noexcept {
-        if (now_ && now_->holds(p)) [[likely]]
-            return now_.get();
-        for (auto const& slab : retired_)
-            if (slab->holds(p)) return slab.get();
-        return nullptr;
-    }
+    [[nodiscard]] planned_slab* find(void const* p) noexcept;
     /// Gives back a live request of one of them, in order of s. Throws: cuda_error, std::bad_alloc; unchanged then.
-    void give_back(planned_slab& slab, std::uint32_t request, stream_ref s) {
-        std::uint32_t const lane = order_.index_of(s);
-        slab.expect(lane);
-        slab.give_back(request, order_.release_on(lane));
-    }
+    void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);
 
     /// Appends what is live of all of them; of the slab, only what is of steps before this one, unless that is wanted too.
-    void holdings(std::vector<holding>& into, bool of_this_step) const {
-        for (auto const& slab : retired_) slab->holdings(into, true);
-        if (now_) now_->holdings(into, of_this_step);
-    }
+    void holdings(std::vector<holding>& into, bool of_this_step) const;
     /// Fills in what slabs know.
-    void count(step_plan_stats& stats) const noexcept {
-        stats.stream_waits = order_.waits();
-        stats.has_slab = has_slab();
-        stats.skipped = skipped_;
-        for (auto const& slab : retired_) stats.live += slab->live();
-        if (!now_) return;
-        stats.live += now_->live();
-        stats.skipped += now_->skipped();
-    }
+    void count(step_plan_stats& stats) const noexcept;
 
 private:
     stream_order order_;
@@ -109,3 +65,76 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void planned_slabs::retire() {
+    if (!now_) return;
+    retired_.push_back(nullptr);
+    skipped_ += now_->skipped();
+    retired_.back() = std::move(now_);
+}
+
+CUOTA_INLINE std::unique_ptr<planned_slab> planned_slabs::take_idle() {
+    auto const found =
+        std::ranges::find_if(retired_, [](auto const& s) { return s->live() == 0 && !s->is_in_graph(); });
+    if (found == retired_.end()) return nullptr;
+    wait_for_releases(**found);
+    std::unique_ptr<planned_slab> idle = std::move(*found);
+    retired_.erase(found);
+    return idle;
+}
+
+CUOTA_INLINE std::unique_ptr<planned_slab> planned_slabs::take_any() noexcept {
+    if (retired_.empty()) return std::move(now_);
+    std::unique_ptr<planned_slab> last = std::move(retired_.back());
+    retired_.pop_back();
+    return last;
+}
+
+CUOTA_INLINE void planned_slabs::wait_for_releases(planned_slab const& slab) {
+    slab.for_each_latest([this](wait_point point) { order_.wait_on_host(point); });
+}
+
+CUOTA_INLINE void planned_slabs::end_step() noexcept {
+    if (now_) now_->end_step();
+}
+
+CUOTA_INLINE planned_slab::result planned_slabs::try_take(stream_ref s, std::size_t bytes, label const& who) {
+    return now_->try_take(order_, s, order_.index_of(s), bytes, who);
+}
+
+CUOTA_INLINE planned_slab* planned_slabs::find(void const* p) noexcept {
+    if (now_ && now_->holds(p)) [[likely]]
+        return now_.get();
+    for (auto const& slab : retired_)
+        if (slab->holds(p)) return slab.get();
+    return nullptr;
+}
+
+CUOTA_INLINE void planned_slabs::give_back(planned_slab& slab, std::uint32_t request, stream_ref s) {
+    std::uint32_t const lane = order_.index_of(s);
+    slab.expect(lane);
+    slab.give_back(request, order_.release_on(lane));
+}
+
+CUOTA_INLINE void planned_slabs::holdings(std::vector<holding>& into, bool of_this_step) const {
+    for (auto const& slab : retired_) slab->holdings(into, true);
+    if (now_) now_->holdings(into, of_this_step);
+}
+
+CUOTA_INLINE void planned_slabs::count(step_plan_stats& stats) const noexcept {
+    stats.stream_waits = order_.waits();
+    stats.has_slab = has_slab();
+    stats.skipped = skipped_;
+    for (auto const& slab : retired_) stats.live += slab->live();
+    if (!now_) return;
+    stats.live += now_->live();
+    stats.skipped += now_->skipped();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/offset_plan.hpp>
 
@@ -37,19 +38,7 @@ struct planned_step {
     std::size_t lower_bound = 0;  ///< the most that is alive at once of what is planned: no slab is smaller
 
     /// Of sizes and lifetimes: the same for the same sequence, everywhere.
-    [[nodiscard]] std::uint64_t hash() const noexcept {
-        std::uint64_t h = 0xcbf29ce484222325U;  // Fowler, Noll, Vo: FNV-1a, by bytes
-        auto const add = [&](std::uint64_t number) {
-            for (int shift = 0; shift != 64; shift += 8) h = (h ^ (number >> shift & 0xff)) * 0x100000001b3U;
-        };
-        for (planned_request const& r : requests) {
-            add(r.live.from);
-            add(r.live.until);
-            add(r.live.size);
-            add(r.is_planned);
-        }
-        return h;
-    }
+    [[nodiscard]] std::uint64_t hash() const noexcept;
     /// By the requests with their places, and the slab.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
 };
@@ -57,48 +46,20 @@ struct planned_step {
 namespace detail {
 
 /// What of a step is planned, as plan_offsets takes it: the rest has no size.
-[[nodiscard]] inline std::vector<lifetime> planned_lifetimes(planned_step const& step) {
-    std::vector<lifetime> blocks;
-    for (planned_request const& r : step.requests)
-        blocks.push_back({r.live.from, r.live.until, r.is_planned ? r.live.size : 0});
-    return blocks;
-}
+[[nodiscard]] std::vector<lifetime> planned_lifetimes(planned_step const& step);
 
 /// Gives the requests their offsets, and the step its slab. Throws: as plan_offsets; unchanged then.
-inline void place_requests(planned_step& step, plan_options options) {
-    options.alignment = block::granule;
-    offset_plan const found = plan_offsets(planned_lifetimes(step), options);
-    for (std::size_t i = 0; i != step.requests.size(); ++i) step.requests[i].offset = found.offsets[i];
-    step.peak = found.peak;
-    step.lower_bound = found.lower_bound;
-}
+void place_requests(planned_step& step, plan_options options);
 
-[[noreturn]] inline void refuse_request_order(std::size_t row, place where) {
-    throw misuse{"request " + std::to_string(row) +
-                     " of a step does not come after the one before: list them in the order they are made",
-                 where};
-}
+[[noreturn]] void refuse_request_order(std::size_t row, place where);
 
 /// For each request of a step that is served again and again: those that had its bytes last, of this step if they come
 /// before it, else of the step before. Mostly one or two each, and on average at most three.
 class last_users {
 public:
-    explicit last_users(planned_step const& step) {
-        for (bool const is_first_step : {true, false})
-            for (std::uint32_t i = 0; i != step.requests.size(); ++i) {
-                if (!is_first_step) begins_.push_back(static_cast<std::uint32_t>(all_.size()));
-                planned_request const& r = step.requests[i];
-                if (!r.is_planned || r.live.size == 0) continue;
-                std::size_t const end = r.offset + round_up(r.live.size, block::granule);
-                if (!is_first_step) note(r.offset, end);
-                put(r.offset, end, i);
-            }
-        begins_.push_back(static_cast<std::uint32_t>(all_.size()));
-    }
+    explicit last_users(planned_step const& step);
 
-    [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept {
-        return {all_.data() + begins_[request], all_.data() + begins_[request + 1]};
-    }
+    [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept;
 
 private:
     struct stretch {
@@ -106,27 +67,9 @@ private:
         std::uint32_t user;
     };
 
-    void note(std::size_t begin, std::size_t end) {
-        auto const mine = static_cast<std::ptrdiff_t>(all_.size());
-        for (auto at = std::prev(users_.upper_bound(begin)); at != users_.end() && at->first < end; ++at)
-            if (at->second.end > begin) all_.push_back(at->second.user);
-        std::sort(all_.begin() + mine, all_.end());
-        all_.erase(std::unique(all_.begin() + mine, all_.end()), all_.end());
-    }
-    void put(std::size_t begin, std::size_t end, std::uint32_t user) {
-        cut(begin);
-        cut(end);
-        users_.erase(users_.lower_bound(begin), users_.lower_bound(end));
-        users_.emplace(begin, stretch{end, user});
-    }
-    void cut(std::size_t where) {
-        auto const next = users_.lower_bound(where);
-        if (next == users_.begin()) return;
-        stretch& before = std::prev(next)->second;
-        if (before.end <= where) return;
-        users_.emplace_hint(next, where, before);
-        before.end = where;
-    }
+    void note(std::size_t begin, std::size_t end);
+    void put(std::size_t begin, std::size_t end, std::uint32_t user);
+    void cut(std::size_t where);
 
     std::map<std::size_t, stretch> users_;  // by the first byte
     std::vector<std::uint32_t> begins_;     // of requests, in all_
@@ -139,9 +82,101 @@ private:
 /// release, counted in requests and releases of the step from 0, or by any other count that goes up.
 /// Throws: misuse, which names the row, for requests that are not in order, and as plan_offsets.
 /// Cost:   that of plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
-[[nodiscard]] inline planned_step plan_requests(std::span<lifetime const> requests,
-                                                plan_options const& options = {},
-                                                place where = place::here()) {
+[[nodiscard]] planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options = {},
+                                         place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::uint64_t planned_step::hash() const noexcept {
+    std::uint64_t h = 0xcbf29ce484222325U;  // Fowler, Noll, Vo: FNV-1a, by bytes
+    auto const add = [&](std::uint64_t number) {
+        for (int shift = 0; shift != 64; shift += 8) h = (h ^ (number >> shift & 0xff)) * 0x100000001b3U;
+    };
+    for (planned_request const& r : requests) {
+        add(r.live.from);
+        add(r.live.until);
+        add(r.live.size);
+        add(r.is_planned);
+    }
+    return h;
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<lifetime> planned_lifetimes(planned_step const& step) {
+    std::vector<lifetime> blocks;
+    for (planned_request const& r : step.requests)
+        blocks.push_back({r.live.from, r.live.until, r.is_planned ? r.live.size : 0});
+    return blocks;
+}
+
+CUOTA_INLINE void place_requests(planned_step& step, plan_options options) {
+    options.alignment = block::granule;
+    offset_plan const found = plan_offsets(planned_lifetimes(step), options);
+    for (std::size_t i = 0; i != step.requests.size(); ++i) step.requests[i].offset = found.offsets[i];
+    step.peak = found.peak;
+    step.lower_bound = found.lower_bound;
+}
+
+CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
+    throw misuse{"request " + std::to_string(row) +
+                     " of a step does not come after the one before: list them in the order they are made",
+                 where};
+}
+
+CUOTA_INLINE last_users::last_users(planned_step const& step) {
+    for (bool const is_first_step : {true, false})
+        for (std::uint32_t i = 0; i != step.requests.size(); ++i) {
+            if (!is_first_step) begins_.push_back(static_cast<std::uint32_t>(all_.size()));
+            planned_request const& r = step.requests[i];
+            if (!r.is_planned || r.live.size == 0) continue;
+            std::size_t const end = r.offset + round_up(r.live.size, block::granule);
+            if (!is_first_step) note(r.offset, end);
+            put(r.offset, end, i);
+        }
+    begins_.push_back(static_cast<std::uint32_t>(all_.size()));
+}
+
+CUOTA_INLINE std::span<std::uint32_t const> last_users::of(std::uint32_t request) const noexcept {
+    return {all_.data() + begins_[request], all_.data() + begins_[request + 1]};
+}
+
+CUOTA_INLINE void last_users::note(std::size_t begin, std::size_t end) {
+    auto const mine = static_cast<std::ptrdiff_t>(all_.size());
+    for (auto at = std::prev(users_.upper_bound(begin)); at != users_.end() && at->first < end; ++at)
+        if (at->second.end > begin) all_.push_back(at->second.user);
+    std::sort(all_.begin() + mine, all_.end());
+    all_.erase(std::unique(all_.begin() + mine, all_.end()), all_.end());
+}
+
+CUOTA_INLINE void last_users::put(std::size_t begin, std::size_t end, std::uint32_t user) {
+    cut(begin);
+    cut(end);
+    users_.erase(users_.lower_bound(begin), users_.lower_bound(end));
+    users_.emplace(begin, stretch{end, user});
+}
+
+CUOTA_INLINE void last_users::cut(std::size_t where) {
+    auto const next = users_.lower_bound(where);
+    if (next == users_.begin()) return;
+    stretch& before = std::prev(next)->second;
+    if (before.end <= where) return;
+    users_.emplace_hint(next, where, before);
+    before.end = where;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options,
+                                        place where) {
     planned_step step;
     for (lifetime const& live : requests) {
         std::size_t const row = step.requests.size();
@@ -153,3 +188,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/pool_release.hpp>
 
 namespace cuota::inline v0::detail {
@@ -22,22 +23,14 @@ struct taking {
     block_request const& r;
 
     [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
-    [[nodiscard]] void* operator()(grow_window const& window) const {
-        return blocks.take_of_grown(window, s, r);
-    }
+    [[nodiscard]] void* operator()(grow_window const& window) const;
 };
 /// What becomes of memory that has come: a free block.
 struct adding {
     block_pool& blocks;
 
-    void* operator()(segment const& fresh) const {
-        blocks.add(fresh);
-        return fresh.at;
-    }
-    void* operator()(grow_window const& window) const {
-        blocks.add_grown(window);
-        return window.at;
-    }
+    void* operator()(segment const& fresh) const;
+    void* operator()(grow_window const& window) const;
 };
 
 /// Charges what comes, and enters it as `taking` or `adding` says. Outside every lock: the budget may ask other pools for
@@ -55,12 +48,7 @@ public:
         return by_segment(bytes, asked, who, enter);
     }
     /// As grow, but to the byte: a budget may have been made for what is planned.
-    void reserve(std::size_t bytes, label const& who) {
-        adding const enter{memory_.blocks()};
-        bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
-        if (is_whole_pages && map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
-        (void)by_segment(bytes, bytes, who, enter);
-    }
+    void reserve(std::size_t bytes, label const& who);
 
 private:
     static constexpr std::size_t granule = pool_memory::granule;
@@ -83,11 +71,7 @@ private:
     }
 
     enum class asking { nobody, all_who_can_give };
-    [[nodiscard]] bool try_charge(std::size_t bytes, asking asks) {
-        if (asks == asking::nobody) return node().try_charge(bytes);
-        std::vector<reclaimer_facts> told;
-        return try_charge_by([&] { return node().charge_or_say(bytes); }, node(), bytes, told);
-    }
+    [[nodiscard]] bool try_charge(std::size_t bytes, asking asks);
 
     // Charges what a window for the request lacks, maps that, and makes it a block by enter(window).
     // Null, and nothing done, when the budget, the device or the addresses do not suffice.
@@ -106,18 +90,7 @@ private:
         }
     }
     // A window for what is charged; what it does not need, and everything if there is none, is refunded.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged) {
-        std::optional<grow_window> window;
-        try {
-            window = memory_.blocks().hold(bytes, aim, charged);
-        } catch (...) {
-            memory_.refund(charged);
-            throw;
-        }
-        std::size_t const needed = window ? window->missing : 0;
-        if (charged != needed) memory_.refund(charged - needed);
-        return window;
-    }
+    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged);
 
     // --- segments ---
 
@@ -139,66 +112,124 @@ private:
     // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
     // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
     // in whole multiples of the request, so that requests of one size fill the account to its last byte.
-    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who) {
-        std::size_t const step = memory_.segment_granule();
-        std::size_t const exact = round_up(size, step);
-        std::size_t const ample =
-            std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
-        if (ample > exact && node().try_charge(ample))
-            if (auto const s = memory_.take_segment(ample)) return *s;
-
-        charge_request const request{asked, std::max(step, granule), who, memory_.on()};
-        charge_or_explain(exact, request);
-        if (auto const s = memory_.take_segment(exact)) return *s;
-        // The device has less than the budget says. What this pool does not use may be what is missing.
-        std::size_t const trimmed = release_.trim(0);
-        if (trimmed != 0) {
-            charge_or_explain(exact, request);
-            if (auto const s = memory_.take_segment(exact)) return *s;
-        }
-        refuse(exact, request, trimmed);
-    }
+    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who);
 
     // --- what is refused ---
 
-    void charge_or_explain(std::size_t bytes, charge_request const& request) {
-        try {
-            charge(node(), bytes, request);
-        } catch (budget_exceeded const& refused) {
-            refusal facts = refused.facts();
-            facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
-            facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
-            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
-            throw budget_exceeded{std::move(facts)};
-        }
-    }
-    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
-        refusal r = facts_of(node(), exact, request);
-        auto const title = memory_.blocks().title();
-        if (trimmed != 0) r.reclaimers->insert(r.reclaimers->begin(), {title, exact, trimmed, 0});
-        r.reclaimed = trimmed;
-        r.cause = "the budget would allow it, but " + title + " got too little memory from its source";
-        r.largest_free = r.would_fit = memory_.blocks().largest_free();
-        if (r.device) {
-            std::size_t const left = std::min(r.device->free, node().room());
-            r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
-        }
-        r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
-        out_of_memory const refused{std::move(r)};
-        node().tell_observers([&](budget_observer& o) { o.refused(node(), refused); });
-        throw refused;
-    }
+    void charge_or_explain(std::size_t bytes, charge_request const& request);
+    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed);
     // What is perhaps lost before an aligned address.
-    [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept {
-        return exact - std::min(exact, round_up(request.asked, request.granule));
-    }
+    [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept;
     // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
-    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept {
-        return memory_.page() != 0 ? memory_.blocks().largest_grown(spent) : 0;
-    }
+    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
     pool_memory& memory_;
     pool_release& release_;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void* taking::operator()(grow_window const& window) const {
+    return blocks.take_of_grown(window, s, r);
+}
+
+CUOTA_INLINE void* adding::operator()(segment const& fresh) const {
+    blocks.add(fresh);
+    return fresh.at;
+}
+
+CUOTA_INLINE void* adding::operator()(grow_window const& window) const {
+    blocks.add_grown(window);
+    return window.at;
+}
+
+CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
+    adding const enter{memory_.blocks()};
+    bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
+    if (is_whole_pages && map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
+    (void)by_segment(bytes, bytes, who, enter);
+}
+
+CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, asking asks) {
+    if (asks == asking::nobody) return node().try_charge(bytes);
+    std::vector<reclaimer_facts> told;
+    return try_charge_by([&] { return node().charge_or_say(bytes); }, node(), bytes, told);
+}
+
+CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, growth_aim aim,
+                                                          std::size_t charged) {
+    std::optional<grow_window> window;
+    try {
+        window = memory_.blocks().hold(bytes, aim, charged);
+    } catch (...) {
+        memory_.refund(charged);
+        throw;
+    }
+    std::size_t const needed = window ? window->missing : 0;
+    if (charged != needed) memory_.refund(charged - needed);
+    return window;
+}
+
+CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t asked, label const& who) {
+    std::size_t const step = memory_.segment_granule();
+    std::size_t const exact = round_up(size, step);
+    std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+    if (ample > exact && node().try_charge(ample))
+        if (auto const s = memory_.take_segment(ample)) return *s;
+
+    charge_request const request{asked, std::max(step, granule), who, memory_.on()};
+    charge_or_explain(exact, request);
+    if (auto const s = memory_.take_segment(exact)) return *s;
+    // The device has less than the budget says. What this pool does not use may be what is missing.
+    std::size_t const trimmed = release_.trim(0);
+    if (trimmed != 0) {
+        charge_or_explain(exact, request);
+        if (auto const s = memory_.take_segment(exact)) return *s;
+    }
+    refuse(exact, request, trimmed);
+}
+
+CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request) {
+    try {
+        charge(node(), bytes, request);
+    } catch (budget_exceeded const& refused) {
+        refusal facts = refused.facts();
+        facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
+        facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
+        facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
+        throw budget_exceeded{std::move(facts)};
+    }
+}
+
+CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
+    refusal r = facts_of(node(), exact, request);
+    auto const title = memory_.blocks().title();
+    if (trimmed != 0) r.reclaimers->insert(r.reclaimers->begin(), {title, exact, trimmed, 0});
+    r.reclaimed = trimmed;
+    r.cause = "the budget would allow it, but " + title + " got too little memory from its source";
+    r.largest_free = r.would_fit = memory_.blocks().largest_free();
+    if (r.device) {
+        std::size_t const left = std::min(r.device->free, node().room());
+        r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
+    }
+    r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
+    out_of_memory const refused{std::move(r)};
+    node().tell_observers([&](budget_observer& o) { o.refused(node(), refused); });
+    throw refused;
+}
+
+CUOTA_INLINE std::size_t pool_growth::skipped_of(std::size_t exact, charge_request const& request) noexcept {
+    return exact - std::min(exact, round_up(request.asked, request.granule));
+}
+
+CUOTA_INLINE std::size_t pool_growth::largest_grown(std::size_t spent) const noexcept {
+    return memory_.page() != 0 ? memory_.blocks().largest_grown(spent) : 0;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

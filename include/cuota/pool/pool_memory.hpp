@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/block_pool.hpp>
 #include <cuota/pool/growing_range.hpp>
@@ -28,60 +29,16 @@ public:
 
     /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
-                std::unique_ptr<page_range> pages, std::size_t alignment)
-        : account_{std::move(account)},
-          source_{std::move(source)},
-          device_{where},
-          name_{name},
-          pages_{std::move(pages)},
-          blocks_{name, alignment} {
-        if (pages_) blocks_.add_range(pages_->at(), pages_->bytes(), pages_->page());
-    }
+                std::unique_ptr<page_range> pages, std::size_t alignment);
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
-    ~pool_memory() {
-        // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
-        // stream, and not every source waits for that.
-        blocks_.wait_for_freed();
-        if (pages_ && device_ &&
-            blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
-            report_failure_of([&] { device_->synchronize(); });
-        shared<pool_observer> const told = blocks_.observe_no_more();
-        blocks_.for_each_segment([&](segment const& s) {
-            if (told) told->segment_returned(s.at, s.bytes);
-            give_back(s);
-        });
-        blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
-            if (told) told->segment_returned(at, bytes);
-            for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
-                done += pages_->unmap(at + done, bytes - done);
-            account_.refund(bytes);
-        });
-        if (told) told->ended();
-    }
+    ~pool_memory();
 
     // --- what comes: charged by the caller ---
 
     /// Nothing, and refunded, when the source has too little. Throws: misuse when the source does not align it, and what
     /// the source throws; refunded then.
-    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes) {
-        void* p = nullptr;
-        try {
-            p = source_.allocate_sync(bytes, granule, label{name_, {}});
-        } catch (out_of_memory const&) {
-            account_.refund(bytes);
-            return std::nullopt;
-        } catch (...) {
-            account_.refund(bytes);
-            throw;
-        }
-        if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
-            give_back(segment{p, bytes});
-            throw misuse{blocks_.title() + ": its source does not align memory to the " +
-                         std::to_string(granule) + " bytes that it was asked for"};
-        }
-        return segment{p, bytes};
-    }
+    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes);
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
@@ -101,28 +58,14 @@ public:
     // --- what goes ---
 
     /// A segment in which there are no blocks.
-    void give_back(segment const& s) noexcept {
-        source_.deallocate_sync(s.at, s.bytes, granule);
-        account_.refund(s.bytes);
-    }
+    void give_back(segment const& s) noexcept;
     /// What was taken out of the blocks. Returns the bytes that are gone; pages beyond them are free as before.
-    std::size_t give_back(idle_memory const& out) noexcept {
-        std::size_t bytes = out.bytes;
-        if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
-        else source_.deallocate_sync(out.at, out.bytes, granule);
-        ++refunding_;
-        blocks_.gone(out, bytes);
-        if (bytes != 0) account_.refund(bytes);
-        --refunding_;
-        return bytes;
-    }
+    std::size_t give_back(idle_memory const& out) noexcept;
     /// What was charged and did not come.
     void refund(std::size_t bytes) noexcept { account_.refund(bytes); }
     /// What is gone is refunded in an instant. Not waited for without end: who watches the budget is called then, by the
     /// thread that refunds, and may wait for this one, or be this one.
-    void wait_for_refunds() const noexcept {
-        for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
-    }
+    void wait_for_refunds() const noexcept;
 
     // --- what there is ---
 
@@ -138,21 +81,9 @@ public:
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
-    [[nodiscard]] bool map_holes(grow_window const& window, label const& who) {
-        bool all = true;
-        for_each_hole(window, [&](block& hole) {
-            all = all && pages_->map(hole.at(), hole.size, {name_, who.where}, hole.requested);
-        });
-        return all;
-    }
+    [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
     // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
-    void give_up(grow_window const& window) noexcept {
-        for_each_hole(window, [&](block& hole) {
-            while (hole.requested != 0 && pages_->unmap(hole.at() + hole.requested - page(), page()) != 0)
-                hole.requested -= page();
-        });
-        account_.refund(window.missing - blocks_.give_up(window));
-    }
+    void give_up(grow_window const& window) noexcept;
     // Of a held window.
     template <class Visit>
     static void for_each_hole(grow_window const& window, Visit visit) {
@@ -172,3 +103,98 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
+                                      tag name, std::unique_ptr<page_range> pages, std::size_t alignment)
+    : account_{std::move(account)},
+      source_{std::move(source)},
+      device_{where},
+      name_{name},
+      pages_{std::move(pages)},
+      blocks_{name, alignment} {
+    if (pages_) blocks_.add_range(pages_->at(), pages_->bytes(), pages_->page());
+}
+
+CUOTA_INLINE pool_memory::~pool_memory() {
+    // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
+    // stream, and not every source waits for that.
+    blocks_.wait_for_freed();
+    if (pages_ && device_ &&
+        blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
+        report_failure_of([&] { device_->synchronize(); });
+    shared<pool_observer> const told = blocks_.observe_no_more();
+    blocks_.for_each_segment([&](segment const& s) {
+        if (told) told->segment_returned(s.at, s.bytes);
+        give_back(s);
+    });
+    blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
+        if (told) told->segment_returned(at, bytes);
+        for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
+            done += pages_->unmap(at + done, bytes - done);
+        account_.refund(bytes);
+    });
+    if (told) told->ended();
+}
+
+CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
+    void* p = nullptr;
+    try {
+        p = source_.allocate_sync(bytes, granule, label{name_, {}});
+    } catch (out_of_memory const&) {
+        account_.refund(bytes);
+        return std::nullopt;
+    } catch (...) {
+        account_.refund(bytes);
+        throw;
+    }
+    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
+        give_back(segment{p, bytes});
+        throw misuse{blocks_.title() + ": its source does not align memory to the " +
+                     std::to_string(granule) + " bytes that it was asked for"};
+    }
+    return segment{p, bytes};
+}
+
+CUOTA_INLINE void pool_memory::give_back(segment const& s) noexcept {
+    source_.deallocate_sync(s.at, s.bytes, granule);
+    account_.refund(s.bytes);
+}
+
+CUOTA_INLINE std::size_t pool_memory::give_back(idle_memory const& out) noexcept {
+    std::size_t bytes = out.bytes;
+    if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
+    else source_.deallocate_sync(out.at, out.bytes, granule);
+    ++refunding_;
+    blocks_.gone(out, bytes);
+    if (bytes != 0) account_.refund(bytes);
+    --refunding_;
+    return bytes;
+}
+
+CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
+    for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
+}
+
+CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const& who) {
+    bool all = true;
+    for_each_hole(window, [&](block& hole) {
+        all = all && pages_->map(hole.at(), hole.size, {name_, who.where}, hole.requested);
+    });
+    return all;
+}
+
+CUOTA_INLINE void pool_memory::give_up(grow_window const& window) noexcept {
+    for_each_hole(window, [&](block& hole) {
+        while (hole.requested != 0 && pages_->unmap(hole.at() + hole.requested - page(), page()) != 0)
+            hole.requested -= page();
+    });
+    account_.refund(window.missing - blocks_.give_up(window));
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/idle_choice.hpp>
 #include <cuota/pool/pool_memory.hpp>
@@ -21,23 +22,12 @@ public:
     explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}
 
     /// Until at most `keep` bytes are reserved, or none is left to give. Returns the bytes given back.
-    std::size_t trim(std::size_t keep) noexcept {
-        return give_back_all([&](std::size_t) { return memory_.blocks().take_out_above(keep); });
-    }
+    std::size_t trim(std::size_t keep) noexcept;
     /// At least `wanted` bytes, or all there are; what is kept on this thread is not among them. Waits for what other
     /// threads are giving back when that is needed. Returns the bytes given back.
-    std::size_t reclaim(std::size_t wanted) noexcept {
-        kept_addresses const kept = kept_here();
-        std::size_t const given = give_back_all([&](std::size_t so_far) {
-            return memory_.blocks().take_out(wanted - std::min(wanted, so_far), kept);
-        });
-        return given >= wanted ? given : given + wait_for_others();
-    }
+    std::size_t reclaim(std::size_t wanted) noexcept;
     /// What reclaim(wanted) would come to. Bytes.
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept {
-        memory_.wait_for_refunds();
-        return memory_.blocks().could_take_out(wanted, kept_here());
-    }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept;
 
     /// While one lives, its thread reclaims nothing of these addresses: the pool is about to grow there.
     class keeping {
@@ -48,17 +38,10 @@ public:
         keeping& operator=(keeping const&) = delete;
         ~keeping() { innermost() = outer_; }
 
-        [[nodiscard]] static kept_addresses here(pool_release const& pool) noexcept {
-            for (keeping const* k = innermost(); k; k = k->outer_)
-                if (k->of_ == &pool) return k->kept_;
-            return {};
-        }
+        [[nodiscard]] static kept_addresses here(pool_release const& pool) noexcept;
 
     private:
-        [[nodiscard]] static keeping const*& innermost() noexcept {
-            static thread_local keeping const* scope = nullptr;
-            return scope;
-        }
+        [[nodiscard]] static keeping const*& innermost() noexcept;
 
         pool_release const* of_;
         kept_addresses kept_;
@@ -82,13 +65,51 @@ private:
         }
     }
     // What other threads are giving back could be had as well. Returns the bytes.
-    std::size_t wait_for_others() noexcept {
-        std::size_t const gone = memory_.blocks().wait_for_leaving();
-        memory_.wait_for_refunds();
-        return gone;
-    }
+    std::size_t wait_for_others() noexcept;
 
     pool_memory& memory_;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t pool_release::trim(std::size_t keep) noexcept {
+    return give_back_all([&](std::size_t) { return memory_.blocks().take_out_above(keep); });
+}
+
+CUOTA_INLINE std::size_t pool_release::reclaim(std::size_t wanted) noexcept {
+    kept_addresses const kept = kept_here();
+    std::size_t const given = give_back_all([&](std::size_t so_far) {
+        return memory_.blocks().take_out(wanted - std::min(wanted, so_far), kept);
+    });
+    return given >= wanted ? given : given + wait_for_others();
+}
+
+CUOTA_INLINE std::size_t pool_release::reclaimable(std::size_t wanted) const noexcept {
+    memory_.wait_for_refunds();
+    return memory_.blocks().could_take_out(wanted, kept_here());
+}
+
+CUOTA_INLINE kept_addresses pool_release::keeping::here(pool_release const& pool) noexcept {
+    for (keeping const* k = innermost(); k; k = k->outer_)
+        if (k->of_ == &pool) return k->kept_;
+    return {};
+}
+
+CUOTA_INLINE auto pool_release::keeping::innermost() noexcept -> keeping const*& {
+    static thread_local keeping const* scope = nullptr;
+    return scope;
+}
+
+CUOTA_INLINE std::size_t pool_release::wait_for_others() noexcept {
+    std::size_t const gone = memory_.blocks().wait_for_leaving();
+    memory_.wait_for_refunds();
+    return gone;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_growth.hpp>
 #include <cuota/pool/pool_memory.hpp>
@@ -28,73 +29,38 @@ public:
     /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do. Every block
     /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
-               std::unique_ptr<page_range> pages = nullptr, std::size_t alignment = granule)
-        : priority_{priority}, alignment_{std::max(alignment, granule)}, memory_{std::move(account),
-                                                                                 std::move(source),
-                                                                                 where,
-                                                                                 name,
-                                                                                 std::move(pages),
-                                                                                 alignment_} {
-        memory_.node().join(*this);
-    }
+               std::unique_ptr<page_range> pages = nullptr, std::size_t alignment = granule);
     ~pool_state() { memory_.node().leave(*this); }
 
     /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
-                                 lifespan meant = lifespan::scratch, bool keeps = false) {
-        check_alignment(alignment, who, largest_alignment);
-        if (void* const p = blocks().take_ready(s, bytes, alignment, who.name, who.where, meant, keeps))
-            return p;
-        return take_in_order(s, bytes, alignment, who, meant, keeps);
-    }
+                                 lifespan meant = lifespan::scratch, bool keeps = false);
     /// Waits on the host for what may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
-                                      lifespan meant = lifespan::scratch) {
-        check_alignment(alignment, who, largest_alignment);
-        return take(nullptr, {bytes, who, meant, std::max(alignment, alignment_)});
-    }
+                                      lifespan meant = lifespan::scratch);
     /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
-    [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
-        if (s)
-            if (void* const p =
-                    blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch, false))
-                return p;
-        return blocks().try_take(s, {bytes, who, lifespan::scratch, alignment_});
-    }
-    void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
-        if (!blocks().put_ready(s, p, bytes)) give_in_order(s, p, bytes);
-    }
+    [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who);
+    void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
     /// A graph has ended that kept some of this: what nobody has goes back.
-    void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept {
-        while (auto const block = graphs_.release(&graph)) {
-            stream_ref const on = block->on ? stream_ref{*block->on} : stream_ref{cudaStreamPerThread};
-            give(block->on ? &on : nullptr, block->at, block->bytes);
-        }
-    }
+    void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
 
     /// Reserves memory before anybody asks. Throws: as allocate.
-    void reserve(std::size_t bytes, label const& who) {
-        if (bytes != 0) growth_.reserve(bytes, who);
-    }
+    void reserve(std::size_t bytes, label const& who);
     /// Gives whole pages and segments back that are free until at most `keep` bytes are reserved, or none is left to give.
     /// Waits for the work that may still use them. Returns the bytes given back.
     std::size_t trim(std::size_t keep) noexcept { return release_.trim(keep); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override {
-        return release_.reclaimable(wanted);
-    }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }
     [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks().largest_free(); }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
     /// Nothing can be taken any more.
-    void close_to_requests() noexcept {
-        if (blocks().close()) add_owner();
-    }
+    void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
     [[nodiscard]] block_pool const& blocks() const noexcept { return memory_.blocks(); }
@@ -117,63 +83,19 @@ private:
         give(&s, p, bytes);
     }
     // In a pool that is closed, a block may be all that keeps it until now; and afterwards another's, that goes sooner.
-    void give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
-        if ((graphs_.is_any() || capture_scope::here()) && p) [[unlikely]]
-            if (give_to_graph(s, p, bytes)) return;
-        shared<pool_state> closed;
-        shared<pool_state> kept;
-        blocks().give(s, p, bytes, [&](bool is_last) {
-            closed = shared<pool_state>::of(*this);
-            if (is_last) kept = shared<pool_state>::adopt(this);
-        });
-        if (closed) trim(0);
-    }
-    [[nodiscard]] void* take(stream_ref const* s, block_request const& r) {
-        if (r.bytes == 0) return nullptr;
-        if (void* const p = blocks().try_take(s, r)) return p;
-        if (r.alignment > granule) return take_aligned(s, r);
-        return growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r});
-    }
+    void give(stream_ref const* s, void* p, std::size_t bytes) noexcept;
+    [[nodiscard]] void* take(stream_ref const* s, block_request const& r);
     // Room is made wherever it begins, and looked for again: others may have been there first.
-    [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r) {
-        std::size_t const skipped = r.alignment - granule;
-        std::size_t const room = checked_add(round_up(r.bytes, alignment_), skipped).value_or(unlimited);
-        for (;;) {
-            (void)growth_.grow(room, r.bytes, r.who, adding{blocks()});
-            if (void* const p = blocks().try_take(s, r)) return p;
-        }
-    }
+    [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r);
 
     // --- in a capture ---
 
-    [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope) {
-        return scope.use_of<pool_in_graph<pool_state>>(this, [this] {
-            return shared<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
-        });
-    }
+    [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope);
     [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
         return is_captured(s) ? take_for_graph(s, r) : take(&s, r);
     }
     // What may still use it has to be over by now, not at the launch, so the host waits for that.
-    [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r) {
-        capture_scope* const scope = capture_of(s);
-        if (!scope)
-            throw misuse{
-                title() +
-                    " was asked for memory on a stream that another thread captures: ask in that thread",
-                r.who.where};
-        if (r.bytes == 0) return nullptr;
-        auto const& graph = graph_of(*scope);
-        if (void* const again = graphs_.try_take(&graph, r.bytes, r.alignment, s.id())) return again;
-        void* const p = take(&s, r);
-        try {
-            graphs_.enter(&graph, p, r.bytes, s.id(), true);
-        } catch (...) {
-            blocks().give(nullptr, p, r.bytes, [](bool) {});
-            throw;
-        }
-        return p;
-    }
+    [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
     // True when it is a graph's, or becomes one's: a captured stream gives it back. What is wrong with it is reported.
     [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, void* p,
                                                     std::size_t bytes) noexcept {
@@ -203,3 +125,120 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::optional<device> where,
+                                    tag name, int priority, std::unique_ptr<page_range> pages,
+                                    std::size_t alignment)
+    : priority_{priority}, alignment_{std::max(alignment, granule)}, memory_{std::move(account),
+                                                                             std::move(source),
+                                                                             where,
+                                                                             name,
+                                                                             std::move(pages),
+                                                                             alignment_} {
+    memory_.node().join(*this);
+}
+
+CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                        label const& who, lifespan meant, bool keeps) {
+    check_alignment(alignment, who, largest_alignment);
+    if (void* const p = blocks().take_ready(s, bytes, alignment, who.name, who.where, meant, keeps)) return p;
+    return take_in_order(s, bytes, alignment, who, meant, keeps);
+}
+
+CUOTA_INLINE void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
+                                             lifespan meant) {
+    check_alignment(alignment, who, largest_alignment);
+    return take(nullptr, {bytes, who, meant, std::max(alignment, alignment_)});
+}
+
+CUOTA_INLINE void* pool_state::try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
+    if (s)
+        if (void* const p =
+                blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch, false))
+            return p;
+    return blocks().try_take(s, {bytes, who, lifespan::scratch, alignment_});
+}
+
+CUOTA_INLINE void pool_state::deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
+    if (!blocks().put_ready(s, p, bytes)) give_in_order(s, p, bytes);
+}
+
+CUOTA_INLINE void pool_state::end_of_graph(pool_in_graph<pool_state> const& graph) noexcept {
+    while (auto const block = graphs_.release(&graph)) {
+        stream_ref const on = block->on ? stream_ref{*block->on} : stream_ref{cudaStreamPerThread};
+        give(block->on ? &on : nullptr, block->at, block->bytes);
+    }
+}
+
+CUOTA_INLINE void pool_state::reserve(std::size_t bytes, label const& who) {
+    if (bytes != 0) growth_.reserve(bytes, who);
+}
+
+CUOTA_INLINE std::size_t pool_state::reclaimable(std::size_t wanted) const noexcept {
+    return release_.reclaimable(wanted);
+}
+
+CUOTA_INLINE void pool_state::close_to_requests() noexcept {
+    if (blocks().close()) add_owner();
+}
+
+CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
+    if ((graphs_.is_any() || capture_scope::here()) && p) [[unlikely]]
+        if (give_to_graph(s, p, bytes)) return;
+    shared<pool_state> closed;
+    shared<pool_state> kept;
+    blocks().give(s, p, bytes, [&](bool is_last) {
+        closed = shared<pool_state>::of(*this);
+        if (is_last) kept = shared<pool_state>::adopt(this);
+    });
+    if (closed) trim(0);
+}
+
+CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r) {
+    if (r.bytes == 0) return nullptr;
+    if (void* const p = blocks().try_take(s, r)) return p;
+    if (r.alignment > granule) return take_aligned(s, r);
+    return growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r});
+}
+
+CUOTA_INLINE void* pool_state::take_aligned(stream_ref const* s, block_request const& r) {
+    std::size_t const skipped = r.alignment - granule;
+    std::size_t const room = checked_add(round_up(r.bytes, alignment_), skipped).value_or(unlimited);
+    for (;;) {
+        (void)growth_.grow(room, r.bytes, r.who, adding{blocks()});
+        if (void* const p = blocks().try_take(s, r)) return p;
+    }
+}
+
+CUOTA_INLINE pool_in_graph<pool_state>& pool_state::graph_of(capture_scope& scope) {
+    return scope.use_of<pool_in_graph<pool_state>>(this, [this] {
+        return shared<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
+    });
+}
+
+CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const& r) {
+    capture_scope* const scope = capture_of(s);
+    if (!scope)
+        throw misuse{title() +
+                         " was asked for memory on a stream that another thread captures: ask in that thread",
+                     r.who.where};
+    if (r.bytes == 0) return nullptr;
+    auto const& graph = graph_of(*scope);
+    if (void* const again = graphs_.try_take(&graph, r.bytes, r.alignment, s.id())) return again;
+    void* const p = take(&s, r);
+    try {
+        graphs_.enter(&graph, p, r.bytes, s.id(), true);
+    } catch (...) {
+        blocks().give(nullptr, p, r.bytes, [](bool) {});
+        throw;
+    }
+    return p;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

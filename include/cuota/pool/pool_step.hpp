@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/pool_resource.hpp>
@@ -39,18 +40,10 @@ class pool_step {
 public:
     pool_step(pool_step const&) = delete;  // a scope is one place; hand on resource() instead
     pool_step& operator=(pool_step const&) = delete;
-    ~pool_step() {
-        report_failure_of([this] {
-            if (std::string const alive = state_->blocks().end_step(); !alive.empty())
-                throw misuse{"a step of " + state_->title() + " ended while " + alive, where_};
-        });
-        if (release_threshold_ != unlimited) state_->trim(release_threshold_);
-    }
+    ~pool_step();
 
     /// The step for those who take a resource. May outlive it; requests while no step is open are misuse.
-    [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept {
-        return pool_resource_for<lifespan::step>{state_};
-    }
+    [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept;
     operator any_resource() const { return resource(); }  ///< the same
     /// The same, for the length of a call.
     operator resource_ref() const noexcept {
@@ -59,20 +52,13 @@ public:
 
     /// As scoped_pool::allocate, for this step: to be given back before it ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here()) const {
-        return state_->allocate(s, bytes, alignment, {name, where}, lifespan::step);
-    }
+                                 tag name = {}, place where = place::here()) const;
     /// As scoped_pool::deallocate.
-    void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept {
-        state_->deallocate(s, p, bytes);
-    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:
     friend class scoped_pool;
-    pool_step(shared<detail::pool_state> state, std::size_t release_threshold, place where)
-        : state_{std::move(state)}, release_threshold_{release_threshold}, where_{where} {
-        state_->blocks().begin_step(where);
-    }
+    pool_step(shared<detail::pool_state> state, std::size_t release_threshold, place where);
 
     shared<detail::pool_state> state_;
     std::size_t const release_threshold_;
@@ -80,3 +66,38 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE pool_step::~pool_step() {
+    report_failure_of([this] {
+        if (std::string const alive = state_->blocks().end_step(); !alive.empty())
+            throw misuse{"a step of " + state_->title() + " ended while " + alive, where_};
+    });
+    if (release_threshold_ != unlimited) state_->trim(release_threshold_);
+}
+
+CUOTA_INLINE pool_resource_for<lifespan::step> pool_step::resource() const noexcept {
+    return pool_resource_for<lifespan::step>{state_};
+}
+
+CUOTA_INLINE void* pool_step::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                       place where) const {
+    return state_->allocate(s, bytes, alignment, {name, where}, lifespan::step);
+}
+
+CUOTA_INLINE void pool_step::deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept {
+    state_->deallocate(s, p, bytes);
+}
+
+CUOTA_INLINE pool_step::pool_step(shared<detail::pool_state> state, std::size_t release_threshold,
+                                  place where)
+    : state_{std::move(state)}, release_threshold_{release_threshold}, where_{where} {
+    state_->blocks().begin_step(where);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/block_heap.hpp>
 #include <cuota/pool/pending_frees.hpp>
@@ -26,22 +27,11 @@ public:
     // --- blocks ---
 
     void found(block const& b) noexcept { peaks_.add(b.note->name, b.size); }
-    void taken(block const& b, stream_ref const* s) noexcept {
-        peaks_.add(b.note->name, b.size);
-        told_->allocated(seen(b, s));
-    }
+    void taken(block const& b, stream_ref const* s) noexcept;
     /// About to be free; returns what it was.
-    [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept {
-        observed_block const was = seen(b, s);
-        peaks_.drop(was.name, was.size);
-        told_->free_requested(was);
-        return was;
-    }
+    [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept;
     /// Free now, in order of the stream that `order` was asked for last, or of nobody.
-    void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept {
-        if (!in_order) return told_->free_completed(was);
-        pending_.add(was, order.last_release(), order, *told_);
-    }
+    void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept;
     /// Tells of what is over by now.
     void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
 
@@ -53,40 +43,23 @@ public:
     /// What a held window lacks, and is mapped by now: to be asked before it is joined. Throws: std::bad_alloc.
     class growth {
     public:
-        explicit growth(grow_window const& window) {
-            block_index::for_each_part(*window.first, window.end, [&](block const& part) {
-                if (part.has_state(block::state::growing)) parts_.push_back({part.at(), part.size});
-            });
-        }
+        explicit growth(grow_window const& window);
 
     private:
         friend class pool_watch;
         std::vector<segment> parts_;
     };
-    void came(growth const& grown, place where) noexcept {
-        for (segment const& s : grown.parts_) came(s, where);
-    }
+    void came(growth const& grown, place where) noexcept;
     void came(segment const& s, place where) noexcept { told_->segment_taken(s.at, s.bytes, where); }
     void goes(void const* at, std::size_t bytes) noexcept { told_->segment_returned(at, bytes); }
 
     // --- steps ---
 
-    void step_begun(place where, stream_order& order) noexcept {
-        settle(order);
-        told_->step_begun(where);
-    }
-    void step_ended(stream_order& order) noexcept {
-        settle(order);
-        told_->step_ended();
-    }
+    void step_begun(place where, stream_order& order) noexcept;
+    void step_ended(stream_order& order) noexcept;
 
 private:
-    [[nodiscard]] static observed_block seen(block const& b, stream_ref const* s) noexcept {
-        observed_block seen{b.at(),       b.requested,   b.size,
-                            b.note->name, b.note->where, observed_block::no_stream};
-        if (s) report_failure_of([&] { seen.stream = s->id(); });
-        return seen;
-    }
+    [[nodiscard]] static observed_block seen(block const& b, stream_ref const* s) noexcept;
 
     shared<pool_observer> const told_;
     pending_frees pending_;
@@ -94,3 +67,55 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void pool_watch::taken(block const& b, stream_ref const* s) noexcept {
+    peaks_.add(b.note->name, b.size);
+    told_->allocated(seen(b, s));
+}
+
+CUOTA_INLINE observed_block pool_watch::given(block const& b, stream_ref const* s) noexcept {
+    observed_block const was = seen(b, s);
+    peaks_.drop(was.name, was.size);
+    told_->free_requested(was);
+    return was;
+}
+
+CUOTA_INLINE void pool_watch::is_free(observed_block const& was, bool in_order,
+                                      stream_order& order) noexcept {
+    if (!in_order) return told_->free_completed(was);
+    pending_.add(was, order.last_release(), order, *told_);
+}
+
+CUOTA_INLINE pool_watch::growth::growth(grow_window const& window) {
+    block_index::for_each_part(*window.first, window.end, [&](block const& part) {
+        if (part.has_state(block::state::growing)) parts_.push_back({part.at(), part.size});
+    });
+}
+
+CUOTA_INLINE void pool_watch::came(growth const& grown, place where) noexcept {
+    for (segment const& s : grown.parts_) came(s, where);
+}
+
+CUOTA_INLINE void pool_watch::step_begun(place where, stream_order& order) noexcept {
+    settle(order);
+    told_->step_begun(where);
+}
+
+CUOTA_INLINE void pool_watch::step_ended(stream_order& order) noexcept {
+    settle(order);
+    told_->step_ended();
+}
+
+CUOTA_INLINE observed_block pool_watch::seen(block const& b, stream_ref const* s) noexcept {
+    observed_block seen{b.at(), b.requested, b.size, b.note->name, b.note->where, observed_block::no_stream};
+    if (s) report_failure_of([&] { seen.stream = s->id(); });
+    return seen;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

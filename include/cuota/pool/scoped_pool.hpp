@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/pool/frame.hpp>
@@ -82,52 +83,26 @@ public:
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
     /// The same, as the options say.
     /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an alignment.
-    scoped_pool(budget const& account, options wanted, place where = place::here())
-        : scoped_pool{account,
-                      device_memory{},
-                      device::current(),
-                      wanted,
-                      where,
-                      wanted.growth == pool_growth::automatic
-                          ? detail::device_pages::make(device::current(), wanted.cap)
-                          : nullptr} {}
+    scoped_pool(budget const& account, options wanted, place where = place::here());
 
     /// Memory of another source, under a budget.
-    scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here())
-        : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
+    scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here());
 
     /// Addresses without memory, taken as device memory would be: for dry runs of what stands on a pool.
     /// Throws: out_of_memory when the source has no addresses left for a range of pages.
     scoped_pool(budget const& account, addresses_only source, options wanted = {},
-                place where = place::here())
-        : scoped_pool{account,
-                      source,
-                      std::nullopt,
-                      wanted,
-                      where,
-                      wanted.growth == pool_growth::automatic
-                          ? detail::address_pages::make(source, wanted.cap)
-                          : nullptr} {}
+                place where = place::here());
 
     /// Memory of another source, which counts for itself.
-    explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here())
-        : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where} {}
+    explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here());
 
     scoped_pool(scoped_pool const&) = delete;  // a scope is one place; hand on resource() instead
     scoped_pool& operator=(scoped_pool const&) = delete;
 
-    ~scoped_pool() {
-        state_->close_to_requests();
-        report_failure_of([this] { throw_if_alive("ended"); });
-        state_->trim(0);
-    }
+    ~scoped_pool();
 
     /// Ends the pool now. Throws: misuse naming what is still alive; the pool goes on then.
-    void close() {
-        throw_if_alive("was closed");
-        state_->close_to_requests();
-        state_->trim(0);
-    }
+    void close();
 
     /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
@@ -138,22 +113,16 @@ public:
     }
 
     /// The pool for memory that outlives steps: kept apart, so that steps leave one hole behind and not many.
-    [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept {
-        return pool_resource_for<lifespan::persistent>{state_};
-    }
+    [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept;
     /// Begins a step; what it returns ends it. Throws: misuse while another is open.
-    [[nodiscard]] pool_step begin_step(place where = place::here()) {
-        return pool_step{state_, release_threshold_, where};
-    }
+    [[nodiscard]] pool_step begin_step(place where = place::here());
     /// Begins a frame: what is allocated in it is given back together. Throws: std::bad_alloc.
     [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
 
     /// Valid in s from here on; to be given back by `deallocate` with the same bytes. Buffers do that by themselves.
     /// Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here()) {
-        return state_->allocate(s, bytes, alignment, {name, where});
-    }
+                                 tag name = {}, place where = place::here());
     /// In order of s: work that was enqueued on it before may still use the memory. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
 
@@ -175,27 +144,12 @@ private:
     friend struct detail::pool_on_pages;
     friend struct pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where, std::unique_ptr<detail::page_range> pages = nullptr)
-        : state_{shared<detail::pool_state>::make(
-              wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account},
-              std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages),
-              checked(wanted.alignment, {wanted.name, where}))},
-          release_threshold_{wanted.release_threshold} {
-        state_->reserve(wanted.initial, {wanted.name, where});
-    }
+                place where, std::unique_ptr<detail::page_range> pages = nullptr);
 
-    static std::size_t checked(std::size_t alignment, label const& who) {
-        detail::check_alignment(alignment, who, detail::pool_state::largest_alignment);
-        return alignment;
-    }
-    static std::string title(options const& wanted) {
-        return wanted.name.is_empty() ? "pool" : wanted.name.text();
-    }
+    static std::size_t checked(std::size_t alignment, label const& who);
+    static std::string title(options const& wanted);
 
-    void throw_if_alive(char const* what) const {
-        if (std::string const alive = state_->survivors(); !alive.empty())
-            throw misuse{state_->title() + ' ' + what + " while " + alive};
-    }
+    void throw_if_alive(char const* what) const;
 
     shared<detail::pool_state> state_;
     std::size_t const release_threshold_;
@@ -208,3 +162,86 @@ struct pool_access {
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, place where)
+    : scoped_pool{account,
+                  device_memory{},
+                  device::current(),
+                  wanted,
+                  where,
+                  wanted.growth == pool_growth::automatic
+                      ? detail::device_pages::make(device::current(), wanted.cap)
+                      : nullptr} {}
+
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, options wanted, place where)
+    : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
+
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only source, options wanted,
+                                      place where)
+    : scoped_pool{account,
+                  source,
+                  std::nullopt,
+                  wanted,
+                  where,
+                  wanted.growth == pool_growth::automatic ? detail::address_pages::make(source, wanted.cap)
+                                                          : nullptr} {}
+
+CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place where)
+    : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where} {}
+
+CUOTA_INLINE scoped_pool::~scoped_pool() {
+    state_->close_to_requests();
+    report_failure_of([this] { throw_if_alive("ended"); });
+    state_->trim(0);
+}
+
+CUOTA_INLINE void scoped_pool::close() {
+    throw_if_alive("was closed");
+    state_->close_to_requests();
+    state_->trim(0);
+}
+
+CUOTA_INLINE pool_resource_for<lifespan::persistent> scoped_pool::persistent() const noexcept {
+    return pool_resource_for<lifespan::persistent>{state_};
+}
+
+CUOTA_INLINE pool_step scoped_pool::begin_step(place where) {
+    return pool_step{state_, release_threshold_, where};
+}
+
+CUOTA_INLINE void* scoped_pool::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                         place where) {
+    return state_->allocate(s, bytes, alignment, {name, where});
+}
+
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, std::optional<device> on,
+                                      options wanted, place where, std::unique_ptr<detail::page_range> pages)
+    : state_{shared<detail::pool_state>::make(
+          wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source),
+          on, wanted.name, wanted.reclaim_priority, std::move(pages),
+          checked(wanted.alignment, {wanted.name, where}))},
+      release_threshold_{wanted.release_threshold} {
+    state_->reserve(wanted.initial, {wanted.name, where});
+}
+
+CUOTA_INLINE std::size_t scoped_pool::checked(std::size_t alignment, label const& who) {
+    detail::check_alignment(alignment, who, detail::pool_state::largest_alignment);
+    return alignment;
+}
+
+CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
+    return wanted.name.is_empty() ? "pool" : wanted.name.text();
+}
+
+CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
+    if (std::string const alive = state_->survivors(); !alive.empty())
+        throw misuse{state_->title() + ' ' + what + " while " + alive};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

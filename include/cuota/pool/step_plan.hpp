@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/plan_file.hpp>
 #include <cuota/pool/step_state.hpp>
 
@@ -24,25 +25,15 @@ public:
 
     /// Valid in s from here on: at its planned place, or served by what the plan stands on.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        state_->look_for_capture(s);
-        return state_->server().allocate(s, bytes, alignment, who);
-    }
+                                 label const& who = {});
     /// In order of s. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
-                    std::size_t alignment = default_alignment) noexcept {
-        state_->look_for_capture_of_end(s);
-        state_->server().deallocate(s, p, bytes, alignment);
-    }
+                    std::size_t alignment = default_alignment) noexcept;
     /// Valid on every stream at return; of what the plan stands on, and no part of the plan.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return state_->server().allocate_sync(bytes, alignment, who);
-    }
+                                      label const& who = {});
     /// For when all work on it was seen to end.
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        state_->server().deallocate_sync(p, bytes, alignment);
-    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     /// Bytes: 256.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::block::granule; }
     /// That of what the plan stands on.
@@ -65,13 +56,7 @@ class step_scope {
 public:
     step_scope(step_scope&&) noexcept = default;  ///< the step ends with the new owner
     /// Ends the step that it was, and takes over the other.
-    step_scope& operator=(step_scope&& other) noexcept {
-        if (this != &other) {
-            end();
-            state_ = std::move(other.state_);
-        }
-        return *this;
-    }
+    step_scope& operator=(step_scope&& other) noexcept;
     ~step_scope() { end(); }
 
     /// True for a step that is recorded, and served by what the plan stands on.
@@ -80,9 +65,7 @@ public:
 private:
     friend class step_plan;
     explicit step_scope(shared<detail::step_state> state) noexcept : state_{std::move(state)} {}
-    void end() noexcept {
-        if (auto const ending = std::exchange(state_, {})) ending->end_step();
-    }
+    void end() noexcept;
     shared<detail::step_state> state_;
 };
 
@@ -129,10 +112,7 @@ public:
     /// Begins a step, which ends with the scope. The first one is recorded; the next one plans it and takes the slab.
     /// A recorded step that an exception ends is forgotten, and the next one recorded instead.
     /// Throws: misuse when a step is open; cuda_error; std::bad_alloc: no step has begun then.
-    [[nodiscard]] step_scope begin(place where = place::here()) {
-        state_->begin_step(where);
-        return step_scope{state_};
-    }
+    [[nodiscard]] step_scope begin(place where = place::here());
     /// The next step is recorded and planned anew. Throws: misuse in a step.
     void record_again(place where = place::here()) { state_->record_again(where); }
     /// Plans the recorded step if it is not, and takes the slab if that is missing: what `begin` does otherwise.
@@ -143,18 +123,14 @@ public:
     /// The planned step, a copy; empty before the first is planned. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const { return state_->planned(); }
     /// Saves the planned step. Throws: misuse when there is none; data_error when the file cannot be written.
-    void save(std::string const& path, place where = place::here()) const {
-        save_plan(state_->planned_or_throw(where), path);
-    }
+    void save(std::string const& path, place where = place::here()) const;
     /// Takes a saved plan in place of a recorded step. Throws: data_error with line and reason; misuse in a step.
     /// Nothing has changed then.
     void load(std::string const& path, place where = place::here()) { state_->use(load_plan(path), where); }
     /// Takes a step whose requests are known, as `plan_requests` lists and plans them, in place of a recorded one: not even the
     /// first step needs more than the slab. Throws: as plan_requests; misuse in a step. Nothing has changed then.
     void expect(std::span<lifetime const> requests, plan_options const& how = {},
-                place where = place::here()) {
-        state_->use(plan_requests(requests, how, where), where);
-    }
+                place where = place::here());
 
     /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
@@ -171,3 +147,57 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void* step_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                           label const& who) {
+    state_->look_for_capture(s);
+    return state_->server().allocate(s, bytes, alignment, who);
+}
+
+CUOTA_INLINE void step_resource::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                            std::size_t alignment) noexcept {
+    state_->look_for_capture_of_end(s);
+    state_->server().deallocate(s, p, bytes, alignment);
+}
+
+CUOTA_INLINE void* step_resource::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    return state_->server().allocate_sync(bytes, alignment, who);
+}
+
+CUOTA_INLINE void step_resource::deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
+    state_->server().deallocate_sync(p, bytes, alignment);
+}
+
+CUOTA_INLINE step_scope& step_scope::operator=(step_scope&& other) noexcept {
+    if (this != &other) {
+        end();
+        state_ = std::move(other.state_);
+    }
+    return *this;
+}
+
+CUOTA_INLINE void step_scope::end() noexcept {
+    if (auto const ending = std::exchange(state_, {})) ending->end_step();
+}
+
+CUOTA_INLINE step_scope step_plan::begin(place where) {
+    state_->begin_step(where);
+    return step_scope{state_};
+}
+
+CUOTA_INLINE void step_plan::save(std::string const& path, place where) const {
+    save_plan(state_->planned_or_throw(where), path);
+}
+
+CUOTA_INLINE void step_plan::expect(std::span<lifetime const> requests, plan_options const& how,
+                                    place where) {
+    state_->use(plan_requests(requests, how, where), where);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

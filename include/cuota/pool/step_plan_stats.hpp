@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0 {
@@ -41,13 +42,25 @@ struct step_plan_stats {
     bool has_slab = false;         ///< it was taken, and not given back
 
     /// Requests that the upstream served, of steps that were not recorded.
-    [[nodiscard]] std::size_t fell_back() const noexcept {
-        return unplanned + other_size + too_many + in_use + without_slab;
-    }
+    [[nodiscard]] std::size_t fell_back() const noexcept;
     /// peak / lower_bound; 1 for a plan of nothing.
-    [[nodiscard]] double ratio() const noexcept {
-        return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
-    }
+    [[nodiscard]] double ratio() const noexcept;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t step_plan_stats::fell_back() const noexcept {
+    return unplanned + other_size + too_many + in_use + without_slab;
+}
+
+CUOTA_INLINE double step_plan_stats::ratio() const noexcept {
+    return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

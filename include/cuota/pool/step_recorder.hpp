@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/pool/planned_step.hpp>
@@ -20,42 +21,14 @@ namespace cuota::inline v0::detail {
 class step_recorder {
 public:
     /// Throws: std::bad_alloc; unchanged then.
-    void note_taken(void const* p, std::size_t bytes, label const& who) {
-        labels_.push_back({who.name, who.where, bytes});
-        try {
-            requests_.push_back({{now_, 0, bytes}});
-            live_[p] = requests_.size() - 1;
-        } catch (...) {
-            requests_.resize(labels_.size() - 1);
-            labels_.pop_back();
-            throw;
-        }
-        ++now_;
-    }
+    void note_taken(void const* p, std::size_t bytes, label const& who);
     /// What was not noted when it was taken is passed over.
-    void note_given(void const* p) noexcept {
-        auto const found = live_.find(p);
-        if (found == live_.end()) return;
-        requests_[found->second].live.until = now_++;
-        live_.erase(found);
-    }
+    void note_given(void const* p) noexcept;
 
     /// The step, without places. What is still alive is not planned.
-    [[nodiscard]] planned_step end() {
-        for (planned_request& r : requests_) {
-            if (!is_live(r)) continue;
-            r.live.until = now_;
-            r.is_planned = false;
-        }
-        return {std::move(requests_)};
-    }
+    [[nodiscard]] planned_step end();
     /// Who is still alive, in order.
-    [[nodiscard]] std::vector<holding> survivors() const {
-        std::vector<holding> all;
-        for (std::size_t i = 0; i != requests_.size(); ++i)
-            if (is_live(requests_[i])) all.push_back(labels_[i]);
-        return all;
-    }
+    [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
     [[nodiscard]] static bool is_live(planned_request const& r) noexcept { return r.live.until == 0; }
@@ -67,3 +40,47 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void step_recorder::note_taken(void const* p, std::size_t bytes, label const& who) {
+    labels_.push_back({who.name, who.where, bytes});
+    try {
+        requests_.push_back({{now_, 0, bytes}});
+        live_[p] = requests_.size() - 1;
+    } catch (...) {
+        requests_.resize(labels_.size() - 1);
+        labels_.pop_back();
+        throw;
+    }
+    ++now_;
+}
+
+CUOTA_INLINE void step_recorder::note_given(void const* p) noexcept {
+    auto const found = live_.find(p);
+    if (found == live_.end()) return;
+    requests_[found->second].live.until = now_++;
+    live_.erase(found);
+}
+
+CUOTA_INLINE planned_step step_recorder::end() {
+    for (planned_request& r : requests_) {
+        if (!is_live(r)) continue;
+        r.live.until = now_;
+        r.is_planned = false;
+    }
+    return {std::move(requests_)};
+}
+
+CUOTA_INLINE std::vector<holding> step_recorder::survivors() const {
+    std::vector<holding> all;
+    for (std::size_t i = 0; i != requests_.size(); ++i)
+        if (is_live(requests_[i])) all.push_back(labels_[i]);
+    return all;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/pool/planned_slabs.hpp>
@@ -29,99 +30,40 @@ public:
     // --- steps ---
 
     /// Requests are recorded from now on.
-    void begin_recorded_step() {
-        recorder_.emplace();
-        phase_ = phase::recording;
-        ++steps_;
-    }
+    void begin_recorded_step();
     /// Requests are served from the slab from now on, as long as there is one.
-    void begin_planned_step() noexcept {
-        if (slabs_.has_slab()) slabs_.begin_step();
-        phase_ = slabs_.has_slab() ? phase::served : phase::without_slab;
-        ++steps_;
-    }
+    void begin_planned_step() noexcept;
     /// What was recorded, if the step was.
-    [[nodiscard]] std::optional<step_recorder> end_step() noexcept {
-        if (phase_ != phase::closed) phase_ = phase::between;
-        slabs_.end_step();
-        return std::exchange(recorder_, std::nullopt);
-    }
+    [[nodiscard]] std::optional<step_recorder> end_step() noexcept;
     /// No more requests.
     void close() noexcept { phase_ = phase::closed; }
     /// Throws: misuse after close.
-    void check_open(place where) const {
-        if (phase_ == phase::closed) throw misuse{"a step_plan was asked for memory after its end", where};
-    }
+    void check_open(place where) const;
 
     // --- requests ---
 
     /// The memory for a request; null for one that is left to others. Throws: misuse after close; as try_take of a slab.
-    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who) {
-        if (phase_ == phase::served) [[likely]] {
-            planned_slab::result const found = slabs_.try_take(s, bytes, who);
-            ++answers_[static_cast<std::size_t>(found.answer)];
-            return found.at;
-        }
-        check_open(who.where);
-        if (phase_ == phase::without_slab) ++without_slab_;
-        if (phase_ == phase::between) ++outside_;
-        return nullptr;
-    }
+    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
     /// Where in the plan of which step it is.
     struct position {
         std::size_t step = 0;
         std::uint32_t next = 0;
     };
-    [[nodiscard]] position now() const noexcept {
-        return {steps_, phase_ == phase::served ? slabs_.position() : 0};
-    }
+    [[nodiscard]] position now() const noexcept;
     /// Others refused a request that was left to them, which had brought the plan from `before` to `after`: it is where it
     /// was, for the next request, perhaps the same again.
-    void note_refused(position before, position after) noexcept {
-        if (phase_ == phase::served && before.step == steps_) slabs_.go_back(before.next, after.next);
-    }
+    void note_refused(position before, position after) noexcept;
     /// Others served a request that was left to them. Throws: std::bad_alloc; unchanged then.
-    void note_taken(void const* p, std::size_t bytes, label const& who) {
-        if (!recorder_) return;
-        recorder_->note_taken(p, bytes, who);
-        ++recorded_;
-    }
+    void note_taken(void const* p, std::size_t bytes, label const& who);
     /// A request that no plan is for is left to others. Throws: misuse after close.
-    void note_outside(label const& who) {
-        check_open(who.where);
-        ++outside_;
-    }
+    void note_outside(label const& who);
 
     /// Gives back p in order of a stream, or, by none, at once; false when it is of those that others serve.
     /// Throws: misuse when it cannot be right; cuda_error or std::bad_alloc when there is nothing to remember its order by.
     ///         Unchanged then.
-    [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes) {
-        planned_slab* const slab = slabs_.find(p);
-        if (!slab) {
-            if (recorder_) recorder_->note_given(p);
-            return false;
-        }
-        std::uint32_t const request = slab->find_live(p, bytes);
-        if (s) slabs_.give_back(*slab, request, *s);
-        else slab->give_back(request, wait_point{});
-        return true;
-    }
+    [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
 
-    [[nodiscard]] step_plan_stats stats() const noexcept {
-        auto const answered = [this](plan_answer a) { return answers_[static_cast<std::size_t>(a)]; };
-        step_plan_stats now;
-        now.steps = steps_;
-        now.recorded = recorded_;
-        now.served = answered(plan_answer::served);
-        now.unplanned = answered(plan_answer::unplanned);
-        now.other_size = answered(plan_answer::other_size);
-        now.too_many = answered(plan_answer::too_many);
-        now.in_use = answered(plan_answer::in_use);
-        now.without_slab = without_slab_;
-        now.outside = outside_;
-        slabs_.count(now);
-        return now;
-    }
+    [[nodiscard]] step_plan_stats stats() const noexcept;
 
 private:
     enum class phase { between, recording, served, without_slab, closed };
@@ -137,3 +79,92 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void step_router::begin_recorded_step() {
+    recorder_.emplace();
+    phase_ = phase::recording;
+    ++steps_;
+}
+
+CUOTA_INLINE void step_router::begin_planned_step() noexcept {
+    if (slabs_.has_slab()) slabs_.begin_step();
+    phase_ = slabs_.has_slab() ? phase::served : phase::without_slab;
+    ++steps_;
+}
+
+CUOTA_INLINE std::optional<step_recorder> step_router::end_step() noexcept {
+    if (phase_ != phase::closed) phase_ = phase::between;
+    slabs_.end_step();
+    return std::exchange(recorder_, std::nullopt);
+}
+
+CUOTA_INLINE void step_router::check_open(place where) const {
+    if (phase_ == phase::closed) throw misuse{"a step_plan was asked for memory after its end", where};
+}
+
+CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who) {
+    if (phase_ == phase::served) [[likely]] {
+        planned_slab::result const found = slabs_.try_take(s, bytes, who);
+        ++answers_[static_cast<std::size_t>(found.answer)];
+        return found.at;
+    }
+    check_open(who.where);
+    if (phase_ == phase::without_slab) ++without_slab_;
+    if (phase_ == phase::between) ++outside_;
+    return nullptr;
+}
+
+CUOTA_INLINE auto step_router::now() const noexcept -> position {
+    return {steps_, phase_ == phase::served ? slabs_.position() : 0};
+}
+
+CUOTA_INLINE void step_router::note_refused(position before, position after) noexcept {
+    if (phase_ == phase::served && before.step == steps_) slabs_.go_back(before.next, after.next);
+}
+
+CUOTA_INLINE void step_router::note_taken(void const* p, std::size_t bytes, label const& who) {
+    if (!recorder_) return;
+    recorder_->note_taken(p, bytes, who);
+    ++recorded_;
+}
+
+CUOTA_INLINE void step_router::note_outside(label const& who) {
+    check_open(who.where);
+    ++outside_;
+}
+
+CUOTA_INLINE bool step_router::try_give(stream_ref const* s, void const* p, std::size_t bytes) {
+    planned_slab* const slab = slabs_.find(p);
+    if (!slab) {
+        if (recorder_) recorder_->note_given(p);
+        return false;
+    }
+    std::uint32_t const request = slab->find_live(p, bytes);
+    if (s) slabs_.give_back(*slab, request, *s);
+    else slab->give_back(request, wait_point{});
+    return true;
+}
+
+CUOTA_INLINE step_plan_stats step_router::stats() const noexcept {
+    auto const answered = [this](plan_answer a) { return answers_[static_cast<std::size_t>(a)]; };
+    step_plan_stats now;
+    now.steps = steps_;
+    now.recorded = recorded_;
+    now.served = answered(plan_answer::served);
+    now.unplanned = answered(plan_answer::unplanned);
+    now.other_size = answered(plan_answer::other_size);
+    now.too_many = answered(plan_answer::too_many);
+    now.in_use = answered(plan_answer::in_use);
+    now.without_slab = without_slab_;
+    now.outside = outside_;
+    slabs_.count(now);
+    return now;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

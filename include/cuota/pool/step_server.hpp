@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/tenured_lock.hpp>
 #include <cuota/pool/step_router.hpp>
@@ -24,64 +25,12 @@ public:
     explicit step_server(any_resource upstream) noexcept : upstream_{std::move(upstream)} {}
     step_server(step_server const&) = delete;
     step_server& operator=(step_server const&) = delete;
-    ~step_server() {
-        // What is still alive has no owner left who could use it; but it may be in use by a stream.
-        while (auto const slab = router_.slabs().take_any()) {
-            bool const is_over =
-                slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
-            if (!is_over) report_failure_of([&] { wait_for_device_of(slab->at()); });
-            give_back(*slab);
-        }
-    }
+    ~step_server();
 
-    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who) {
-        if (alignment != block::granule) [[unlikely]] {
-            check_alignment(alignment, who, unlimited);
-            if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
-        }
-        if (bytes == 0) return nullptr;
-        step_router::position before;
-        step_router::position after;
-        void* const planned = lock_.run([&] {
-            before = router_.now();
-            void* const p = router_.try_take(s, bytes, who);
-            if (!p) after = router_.now();
-            return p;
-        });
-        if (planned) [[likely]]
-            return planned;
-        try {
-            if (capture_scope::here()) [[unlikely]]
-                refuse_deviation(s, bytes, who);
-            return allocate_unplanned(s, bytes, alignment, who);
-        } catch (...) {
-            lock_.run([&] { router_.note_refused(before, after); });
-            throw;
-        }
-    }
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment) noexcept {
-        if (!p) return;
-        try {
-            if (give(&s, p, bytes)) return;
-        } catch (misuse const& error) { return report_error(error); } catch (std::exception const& error) {
-            report_error(error);
-            rt::drain(s);
-            return deallocate_sync(p, bytes, alignment);
-        }
-        upstream_.deallocate(s, p, bytes, alignment);
-    }
-    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-        check_alignment(alignment, who, unlimited);  // the upstream's is perhaps less, and then it says so
-        if (bytes == 0) return nullptr;
-        lock_.run([&] { router_.note_outside(who); });
-        return upstream_.allocate_sync(bytes, alignment, who);
-    }
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
-        if (!p) return;
-        bool is_given = true;
-        report_failure_of([&] { is_given = give(nullptr, p, bytes); });
-        if (!is_given) upstream_.deallocate_sync(p, bytes, alignment);
-    }
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who);
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t alignment) noexcept;
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who);
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept;
     [[nodiscard]] memory_kind kind() const noexcept { return upstream_.kind(); }
 
     /// Runs f with the router, under the lock.
@@ -96,48 +45,15 @@ public:
 
     /// Takes the slab for a step of which every request has its place. One at a time.
     /// Throws: what the upstream throws, std::bad_alloc; unchanged then.
-    void take_slab(planned_step const& step, tag name) {
-        void* const at = upstream_.allocate_sync(step.peak, block::granule, label{name, {}});
-        try {
-            auto fresh = std::make_unique<planned_slab>(step, at);
-            with_router([&](step_router& r) { r.slabs().put(std::move(fresh)); });
-        } catch (...) {
-            upstream_.deallocate_sync(at, step.peak, block::granule);
-            throw;
-        }
-    }
+    void take_slab(planned_step const& step, tag name);
     /// Gives back retired slabs that nobody has anything of. One that cannot be waited for is kept, and that is reported.
-    void give_back_idle() noexcept {
-        for (;;) {
-            std::unique_ptr<planned_slab> idle;
-            report_failure_of(
-                [&] { idle = with_router([](step_router& r) { return r.slabs().take_idle(); }); });
-            if (!idle) return;
-            give_back(*idle);
-        }
-    }
+    void give_back_idle() noexcept;
 
 private:
     // In a capture: it would have another address at each launch, or none.
-    void refuse_deviation(stream_ref s, std::size_t bytes, label const& who) {
-        if (!capture_of(s) || !with_router([](step_router const& r) { return r.is_served(); })) return;
-        throw misuse{"a step_plan in a capture was asked for " + bytes_text(bytes) +
-                         (who.name.is_empty() ? "" : std::string{" "} + who.name.text()) +
-                         ", which is not what its plan has next: capture the step that was recorded, or "
-                         "record this one",
-                     who.where};
-    }
+    void refuse_deviation(stream_ref s, std::size_t bytes, label const& who);
     [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                           label const& who) {
-        void* const p = upstream_.allocate(s, bytes, alignment, who);
-        try {
-            lock_.run([&] { router_.note_taken(p, bytes, who); });
-        } catch (...) {
-            upstream_.deallocate(s, p, bytes, alignment);
-            throw;
-        }
-        return p;
-    }
+                                           label const& who);
     // What a slab has no such places for: honoured by the upstream, or refused.
     [[nodiscard, gnu::noinline]] void* allocate_outside(stream_ref s, std::size_t bytes,
                                                         std::size_t alignment, label const& who) {
@@ -145,15 +61,9 @@ private:
         lock_.run([&] { router_.note_outside(who); });
         return upstream_.allocate(s, bytes, alignment, who);
     }
-    static void wait_for_device_of(void const* p) {
-        rt::device_of(p).value_or(device::current()).synchronize();
-    }
-    [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes) {
-        return lock_.run([&] { return router_.try_give(s, p, bytes); });
-    }
-    void give_back(planned_slab const& slab) noexcept {
-        upstream_.deallocate_sync(slab.at(), slab.bytes(), block::granule);
-    }
+    static void wait_for_device_of(void const* p);
+    [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes);
+    void give_back(planned_slab const& slab) noexcept;
 
     any_resource upstream_;
     mutable tenured_lock lock_;
@@ -161,3 +71,128 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE step_server::~step_server() {
+    // What is still alive has no owner left who could use it; but it may be in use by a stream.
+    while (auto const slab = router_.slabs().take_any()) {
+        bool const is_over =
+            slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
+        if (!is_over) report_failure_of([&] { wait_for_device_of(slab->at()); });
+        give_back(*slab);
+    }
+}
+
+CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                         label const& who) {
+    if (alignment != block::granule) [[unlikely]] {
+        check_alignment(alignment, who, unlimited);
+        if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
+    }
+    if (bytes == 0) return nullptr;
+    step_router::position before;
+    step_router::position after;
+    void* const planned = lock_.run([&] {
+        before = router_.now();
+        void* const p = router_.try_take(s, bytes, who);
+        if (!p) after = router_.now();
+        return p;
+    });
+    if (planned) [[likely]]
+        return planned;
+    try {
+        if (capture_scope::here()) [[unlikely]]
+            refuse_deviation(s, bytes, who);
+        return allocate_unplanned(s, bytes, alignment, who);
+    } catch (...) {
+        lock_.run([&] { router_.note_refused(before, after); });
+        throw;
+    }
+}
+
+CUOTA_INLINE void step_server::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                          std::size_t alignment) noexcept {
+    if (!p) return;
+    try {
+        if (give(&s, p, bytes)) return;
+    } catch (misuse const& error) { return report_error(error); } catch (std::exception const& error) {
+        report_error(error);
+        rt::drain(s);
+        return deallocate_sync(p, bytes, alignment);
+    }
+    upstream_.deallocate(s, p, bytes, alignment);
+}
+
+CUOTA_INLINE void* step_server::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    check_alignment(alignment, who, unlimited);  // the upstream's is perhaps less, and then it says so
+    if (bytes == 0) return nullptr;
+    lock_.run([&] { router_.note_outside(who); });
+    return upstream_.allocate_sync(bytes, alignment, who);
+}
+
+CUOTA_INLINE void step_server::deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
+    if (!p) return;
+    bool is_given = true;
+    report_failure_of([&] { is_given = give(nullptr, p, bytes); });
+    if (!is_given) upstream_.deallocate_sync(p, bytes, alignment);
+}
+
+CUOTA_INLINE void step_server::take_slab(planned_step const& step, tag name) {
+    void* const at = upstream_.allocate_sync(step.peak, block::granule, label{name, {}});
+    try {
+        auto fresh = std::make_unique<planned_slab>(step, at);
+        with_router([&](step_router& r) { r.slabs().put(std::move(fresh)); });
+    } catch (...) {
+        upstream_.deallocate_sync(at, step.peak, block::granule);
+        throw;
+    }
+}
+
+CUOTA_INLINE void step_server::give_back_idle() noexcept {
+    for (;;) {
+        std::unique_ptr<planned_slab> idle;
+        report_failure_of([&] { idle = with_router([](step_router& r) { return r.slabs().take_idle(); }); });
+        if (!idle) return;
+        give_back(*idle);
+    }
+}
+
+CUOTA_INLINE void step_server::refuse_deviation(stream_ref s, std::size_t bytes, label const& who) {
+    if (!capture_of(s) || !with_router([](step_router const& r) { return r.is_served(); })) return;
+    throw misuse{"a step_plan in a capture was asked for " + bytes_text(bytes) +
+                     (who.name.is_empty() ? "" : std::string{" "} + who.name.text()) +
+                     ", which is not what its plan has next: capture the step that was recorded, or "
+                     "record this one",
+                 who.where};
+}
+
+CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                                   label const& who) {
+    void* const p = upstream_.allocate(s, bytes, alignment, who);
+    try {
+        lock_.run([&] { router_.note_taken(p, bytes, who); });
+    } catch (...) {
+        upstream_.deallocate(s, p, bytes, alignment);
+        throw;
+    }
+    return p;
+}
+
+CUOTA_INLINE void step_server::wait_for_device_of(void const* p) {
+    rt::device_of(p).value_or(device::current()).synchronize();
+}
+
+CUOTA_INLINE bool step_server::give(stream_ref const* s, void const* p, std::size_t bytes) {
+    return lock_.run([&] { return router_.try_give(s, p, bytes); });
+}
+
+CUOTA_INLINE void step_server::give_back(planned_slab const& slab) noexcept {
+    upstream_.deallocate_sync(slab.at(), slab.bytes(), block::granule);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

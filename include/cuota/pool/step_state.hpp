@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/survivors.hpp>
@@ -27,115 +28,26 @@ public:
 
     /// Before a request in order of s: in a capture, the graph will use the slab. Throws: misuse when another capture that goes
     /// on does, too; cuda_error, std::bad_alloc. Cost: a load; a thread that captures has no record.
-    void look_for_capture(stream_ref s) {
-        if (!this_thread_record()) [[unlikely]]
-            enter_capture(s);
-    }
+    void look_for_capture(stream_ref s);
     /// The same before something is given back. What goes wrong makes the capture fail.
-    void look_for_capture_of_end(stream_ref s) noexcept {
-        if (!this_thread_record()) [[unlikely]]
-            try {
-                enter_capture(s);
-            } catch (...) {
-                if (auto* const scope = capture_scope::here()) scope->fail(std::current_exception());
-            }
-    }
+    void look_for_capture_of_end(stream_ref s) noexcept;
 
-    void begin_step(place where) {
-        between_steps(
-            [&] {
-                if (step_) make_ready();
-            },
-            where,
-            [&](step_router& r) {
-                if (step_) r.begin_planned_step();
-                else r.begin_recorded_step();
-                exceptions_ = std::uncaught_exceptions();
-                is_open_ = true;
-            });
-    }
-    void end_step() noexcept {
-        report_failure_of([&] {
-            server_.with_router([&](step_router& r) {
-                is_open_ = false;
-                std::optional<step_recorder> ended = r.end_step();
-                if (ended && std::uncaught_exceptions() <= exceptions_) keep(*ended);
-            });
-        });
-    }
-    [[nodiscard]] bool is_recording() const noexcept {
-        return server_.with_router([](step_router const& r) { return r.is_recording(); });
-    }
+    void begin_step(place where);
+    void end_step() noexcept;
+    [[nodiscard]] bool is_recording() const noexcept;
 
-    void record_again(place where) {
-        between_steps([&] { forget(); }, where, [](step_router&) {});
-    }
-    void use(planned_step step, place where) {
-        between_steps([&] { forget(); }, where,
-                      [&](step_router&) {
-                          step_ = std::move(step);
-                          is_placed_ = true;
-                      });
-    }
-    void prepare(place where) {
-        between_steps(
-            [&] {
-                if (!step_) throw misuse{"a step_plan was to be prepared before a step was recorded", where};
-                place_all();
-                take_slab();
-            },
-            where, [](step_router&) {});
-    }
+    void record_again(place where);
+    void use(planned_step step, place where);
+    void prepare(place where);
 
     /// No more requests. What is alive in a slab is reported.
-    void close() noexcept {
-        report_failure_of([&] {
-            detail::survivors left;
-            for (holding const& h : server_.with_router([](step_router& r) {
-                     r.close();
-                     std::vector<holding> all;
-                     r.slabs().holdings(all, true);
-                     return all;
-                 }))
-                left.add(h.name, h.where, h.bytes);
-            if (left.count() != 0) throw misuse{"a step_plan ended while " + left.text()};
-        });
-        report_failure_of([&] {
-            server_.with_router([&](step_router& r) {
-                if (!is_open_) r.slabs().retire();
-            });
-        });
-        server_.give_back_idle();
-    }
+    void close() noexcept;
 
     /// Empty before a step is planned.
-    [[nodiscard]] planned_step planned() const {
-        return server_.with_router([&](step_router const&) { return is_placed_ ? *step_ : planned_step{}; });
-    }
-    [[nodiscard]] planned_step planned_or_throw(place where) const {
-        return server_.with_router([&](step_router const&) {
-            if (!is_placed_) throw misuse{"a step_plan has no plan to save", where};
-            return *step_;
-        });
-    }
-    [[nodiscard]] step_plan_stats stats() const {
-        return server_.with_router([&](step_router const& r) {
-            step_plan_stats now = r.stats();
-            if (is_placed_) {
-                now.requests = step_->requests.size();
-                now.peak = step_->peak;
-                now.lower_bound = step_->lower_bound;
-            }
-            return now;
-        });
-    }
-    [[nodiscard]] std::vector<holding> survivors() const {
-        return server_.with_router([&](step_router const& r) {
-            std::vector<holding> all = unplanned_;
-            r.slabs().holdings(all, !is_open_);
-            return all;
-        });
-    }
+    [[nodiscard]] planned_step planned() const;
+    [[nodiscard]] planned_step planned_or_throw(place where) const;
+    [[nodiscard]] step_plan_stats stats() const;
+    [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
     [[gnu::noinline]] void enter_capture(stream_ref s) {
@@ -174,45 +86,14 @@ private:
 
     // By the thread that opened one.
 
-    void make_ready() {
-        place_all();
-        if (was_refused_) return;
-        try {
-            take_slab();
-        } catch (out_of_memory const&) { was_refused_ = true; }
-    }
-    void place_all() {
-        if (is_placed_) return;
-        planned_step step = *step_;
-        place_requests(step, {.time_limit = options_.time_limit});
-        server_.with_router([&](step_router&) {
-            step_ = std::move(step);
-            is_placed_ = true;
-        });
-    }
-    void take_slab() {
-        if (!has_slab_) server_.take_slab(*step_, options_.name);
-        has_slab_ = true;
-    }
+    void make_ready();
+    void place_all();
+    void take_slab();
     // The plan, and the slab as soon as nobody has anything of it.
-    void forget() {
-        server_.with_router([&](step_router& r) {
-            r.slabs().retire();
-            step_.reset();
-            unplanned_.clear();
-            is_placed_ = has_slab_ = was_refused_ = false;
-        });
-        server_.give_back_idle();
-    }
+    void forget();
 
     // For the next step to plan; a step of no requests is none.
-    void keep(step_recorder& ended) {
-        std::vector<holding> alive = ended.survivors();
-        planned_step step = ended.end();
-        if (step.requests.empty()) return;
-        step_ = std::move(step);
-        unplanned_ = std::move(alive);
-    }
+    void keep(step_recorder& ended);
 
     step_server server_;
     step_plan_options const options_;
@@ -228,3 +109,167 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void step_state::look_for_capture(stream_ref s) {
+    if (!this_thread_record()) [[unlikely]]
+        enter_capture(s);
+}
+
+CUOTA_INLINE void step_state::look_for_capture_of_end(stream_ref s) noexcept {
+    if (!this_thread_record()) [[unlikely]]
+        try {
+            enter_capture(s);
+        } catch (...) {
+            if (auto* const scope = capture_scope::here()) scope->fail(std::current_exception());
+        }
+}
+
+CUOTA_INLINE void step_state::begin_step(place where) {
+    between_steps(
+        [&] {
+            if (step_) make_ready();
+        },
+        where,
+        [&](step_router& r) {
+            if (step_) r.begin_planned_step();
+            else r.begin_recorded_step();
+            exceptions_ = std::uncaught_exceptions();
+            is_open_ = true;
+        });
+}
+
+CUOTA_INLINE void step_state::end_step() noexcept {
+    report_failure_of([&] {
+        server_.with_router([&](step_router& r) {
+            is_open_ = false;
+            std::optional<step_recorder> ended = r.end_step();
+            if (ended && std::uncaught_exceptions() <= exceptions_) keep(*ended);
+        });
+    });
+}
+
+CUOTA_INLINE bool step_state::is_recording() const noexcept {
+    return server_.with_router([](step_router const& r) { return r.is_recording(); });
+}
+
+CUOTA_INLINE void step_state::record_again(place where) {
+    between_steps([&] { forget(); }, where, [](step_router&) {});
+}
+
+CUOTA_INLINE void step_state::use(planned_step step, place where) {
+    between_steps([&] { forget(); }, where,
+                  [&](step_router&) {
+                      step_ = std::move(step);
+                      is_placed_ = true;
+                  });
+}
+
+CUOTA_INLINE void step_state::prepare(place where) {
+    between_steps(
+        [&] {
+            if (!step_) throw misuse{"a step_plan was to be prepared before a step was recorded", where};
+            place_all();
+            take_slab();
+        },
+        where, [](step_router&) {});
+}
+
+CUOTA_INLINE void step_state::close() noexcept {
+    report_failure_of([&] {
+        detail::survivors left;
+        for (holding const& h : server_.with_router([](step_router& r) {
+                 r.close();
+                 std::vector<holding> all;
+                 r.slabs().holdings(all, true);
+                 return all;
+             }))
+            left.add(h.name, h.where, h.bytes);
+        if (left.count() != 0) throw misuse{"a step_plan ended while " + left.text()};
+    });
+    report_failure_of([&] {
+        server_.with_router([&](step_router& r) {
+            if (!is_open_) r.slabs().retire();
+        });
+    });
+    server_.give_back_idle();
+}
+
+CUOTA_INLINE planned_step step_state::planned() const {
+    return server_.with_router([&](step_router const&) { return is_placed_ ? *step_ : planned_step{}; });
+}
+
+CUOTA_INLINE planned_step step_state::planned_or_throw(place where) const {
+    return server_.with_router([&](step_router const&) {
+        if (!is_placed_) throw misuse{"a step_plan has no plan to save", where};
+        return *step_;
+    });
+}
+
+CUOTA_INLINE step_plan_stats step_state::stats() const {
+    return server_.with_router([&](step_router const& r) {
+        step_plan_stats now = r.stats();
+        if (is_placed_) {
+            now.requests = step_->requests.size();
+            now.peak = step_->peak;
+            now.lower_bound = step_->lower_bound;
+        }
+        return now;
+    });
+}
+
+CUOTA_INLINE std::vector<holding> step_state::survivors() const {
+    return server_.with_router([&](step_router const& r) {
+        std::vector<holding> all = unplanned_;
+        r.slabs().holdings(all, !is_open_);
+        return all;
+    });
+}
+
+CUOTA_INLINE void step_state::make_ready() {
+    place_all();
+    if (was_refused_) return;
+    try {
+        take_slab();
+    } catch (out_of_memory const&) { was_refused_ = true; }
+}
+
+CUOTA_INLINE void step_state::place_all() {
+    if (is_placed_) return;
+    planned_step step = *step_;
+    place_requests(step, {.time_limit = options_.time_limit});
+    server_.with_router([&](step_router&) {
+        step_ = std::move(step);
+        is_placed_ = true;
+    });
+}
+
+CUOTA_INLINE void step_state::take_slab() {
+    if (!has_slab_) server_.take_slab(*step_, options_.name);
+    has_slab_ = true;
+}
+
+CUOTA_INLINE void step_state::forget() {
+    server_.with_router([&](step_router& r) {
+        r.slabs().retire();
+        step_.reset();
+        unplanned_.clear();
+        is_placed_ = has_slab_ = was_refused_ = false;
+    });
+    server_.give_back_idle();
+}
+
+CUOTA_INLINE void step_state::keep(step_recorder& ended) {
+    std::vector<holding> alive = ended.survivors();
+    planned_step step = ended.end();
+    if (step.requests.empty()) return;
+    step_ = std::move(step);
+    unplanned_ = std::move(alive);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

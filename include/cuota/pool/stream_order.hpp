@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/wait_set.hpp>
@@ -33,127 +34,62 @@ public:
     static constexpr std::uint32_t nobody = ~std::uint32_t{0};
 
     /// The index of a stream that was entered. Keyed by id: handles are reused, ids are not. Throws: cuda_error.
-    [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s) {
-        std::uint64_t const id = s.id();
-        if (is_last(id)) return last_;
-        for (std::uint32_t i = 0; i != lanes_.size(); ++i)
-            if (lanes_[i].id == id) return last_ = i;
-        return std::nullopt;
-    }
+    [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
     /// The stream asked for before is s: its index is `last`. Throws: cuda_error.
     [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
     [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
     /// The index of a stream, entering it when it is new; perhaps where one was that is over.
     /// Throws: cuda_error, std::bad_alloc; unchanged then.
-    [[nodiscard]] std::uint32_t index_of(stream_ref s) {
-        if (s.is_owned() && is_last(s.id())) [[likely]]
-            return last_;
-        return look_up(s);
-    }
+    [[nodiscard]] std::uint32_t index_of(stream_ref s);
 
     /// The point after everything enqueued so far on the stream of that index. A handle whose owner is not known here
     /// may be destroyed, or mean another stream in another thread, by the time the memory is wanted: its event is
     /// recorded at once. Throws: cuda_error, std::bad_alloc; no point is waited for then.
-    [[nodiscard]] wait_point release_on(std::uint32_t stream) {
-        if (lanes_[stream].stream.is_owned()) [[likely]]
-            return release_on_owned(stream);
-        return release_on_native(stream);
-    }
+    [[nodiscard]] wait_point release_on(std::uint32_t stream);
 
     /// The last release on the stream that was asked for last.
     [[nodiscard]] wait_point last_release() const noexcept { return {last_, lanes_[last_].ticket}; }
 
     /// As release_on, for a stream whose owner keeps it: makes no CUDA call.
-    [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept {
-        return {stream, ++lanes_[stream].ticket};
-    }
+    [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
 
     /// Nothing to wait for: on that stream itself, or it has waited for that or something later before, or the work is
     /// known to be over. Makes no CUDA call.
-    [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept {
-        return point.stream == stream || point.ticket <= lanes_[point.stream].done ||
-               (stream < lanes_.size() && lanes_[stream].has_seen(point));
-    }
+    [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
     /// The stream of that index is kept, and its index is no other's, until as many let go of it.
     void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
     void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
 
     /// As is_ordered, and looks whether an event that was recorded anyway is done by now. Throws: cuda_error.
-    [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream) {
-        lane& from = lanes_[point.stream];
-        if (is_ordered(point, stream)) return true;
-        if (from.recorded >= point.ticket && from.mark->is_done()) from.done = from.recorded;
-        return point.ticket <= from.done;
-    }
+    [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
     /// Makes work enqueued later on s, whose index is `stream`, wait for a point that is not known to be over, and so
     /// for all that the point's stream had waited for when its event was recorded. For a stream that is captured, which can
     /// wait for nothing outside, the host waits.
     /// Throws: cuda_error, std::bad_alloc; misuse for a point of captured work; nothing waits then.
-    void wait(stream_ref s, std::uint32_t stream, wait_point point) {
-        if (is_captured(s)) [[unlikely]]
-            return wait_on_host(point);
-        lane& to = lanes_[stream];
-        to.seen.resize(lanes_.size());
-        event const* const mark = mark_of(point);
-        if (!mark) return;
-        s.wait(*mark);
-        ++waits_;
-        lane const& from = lanes_[point.stream];
-        for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
-            to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
-        to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
-    }
+    void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
     /// Looks which streams have work of before a release; true when none has. What is known for waits stays as it is. A
     /// stream that is being captured is not looked at, and counts as busy. Throws: cuda_error.
-    [[nodiscard]] bool look() {
-        for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // until it is known better
-        for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
-        return std::ranges::none_of(lanes_, &lane::is_busy);
-    }
+    [[nodiscard]] bool look();
     /// As of the last look: the work before a point is over. Makes no CUDA call.
-    [[nodiscard]] bool was_over(wait_point point) const noexcept {
-        return !lanes_[point.stream].is_busy || is_ordered(point, nobody);
-    }
+    [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
     /// Waits on the host. Throws: cuda_error.
-    void wait_on_host(wait_point point) {
-        lane& from = lanes_[point.stream];
-        if (point.ticket <= from.done) return;
-        event const* const mark = mark_of(point);
-        if (!mark) return;
-        mark->synchronize();
-        from.done = from.recorded;
-    }
+    void wait_on_host(wait_point point);
 
     /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`; null when the
     /// point is over. Throws: cuda_error.
-    [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point) {
-        return mark_of(point) ? lanes_[point.stream].mark : shared<stream_mark>{};
-    }
-    [[nodiscard]] bool is_known_done(wait_point point) const noexcept {
-        return point.ticket <= lanes_[point.stream].done;
-    }
+    [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point);
+    [[nodiscard]] bool is_known_done(wait_point point) const noexcept;
 
     // --- in a capture: releases on its streams are no points that anybody can wait for, and none at all when it is over ---
 
     /// From now on until end_capture, what is released on these streams is captured work.
     /// Throws: misuse while there is another capture; std::bad_alloc.
-    void begin_capture(std::span<std::uint64_t const> ids) {
-        if (!captured_.empty())
-            throw misuse{
-                "a step_plan was asked for memory in a capture while it is in another: one step at a time"};
-        captured_.assign(ids.begin(), ids.end());
-        for (lane& l : lanes_)
-            if (is_of_capture(l.id)) l.captured_above = l.ticket;
-    }
-    void end_capture() noexcept {
-        captured_.clear();
-        for (lane& l : lanes_)
-            if (std::exchange(l.captured_above, none_captured) != none_captured) l.done = l.ticket;
-    }
+    void begin_capture(std::span<std::uint64_t const> ids);
+    void end_capture() noexcept;
 
     [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< waits put into streams so far
     [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
@@ -176,91 +112,26 @@ private:
         std::vector<std::uint64_t> seen{};
         std::vector<std::uint64_t> mark_saw{};
 
-        [[nodiscard]] bool has_seen(wait_point point) const noexcept {
-            return point.stream < seen.size() && point.ticket <= seen[point.stream];
-        }
+        [[nodiscard]] bool has_seen(wait_point point) const noexcept;
     };
 
-    [[nodiscard]] bool is_last(std::uint64_t id) const noexcept {
-        return !lanes_.empty() && lanes_[last_].id == id;
-    }
-    [[nodiscard]] std::uint32_t look_up(stream_ref s) {
-        if (auto const known = find(s)) return *known;
-        return last_ = enter(s, s.id());
-    }
+    [[nodiscard]] bool is_last(std::uint64_t id) const noexcept;
+    [[nodiscard]] std::uint32_t look_up(stream_ref s);
 
-    [[nodiscard]] wait_point release_on_native(std::uint32_t stream) {
-        wait_point const point = release_on_owned(stream);
-        try {
-            (void)mark_of(point);
-        } catch (...) {
-            --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
-            throw;
-        }
-        return point;
-    }
+    [[nodiscard]] wait_point release_on_native(std::uint32_t stream);
 
-    [[nodiscard]] static bool has_run(lane const& l) {
-        stream_ref const s = l.stream;
-        if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each release
-        return !s.is_capturing() && s.is_idle();
-    }
+    [[nodiscard]] static bool has_run(lane const& l);
 
     // Null when the point is over, as all is that a stream did before it was captured.
-    [[nodiscard]] event const* mark_of(wait_point point) {
-        lane& from = lanes_[point.stream];
-        if (from.recorded >= point.ticket) return from.mark.get();
-        if (point.ticket > from.captured_above)
-            throw misuse{"memory that one stream of a capture gave back was to be used by another: use it on "
-                         "one stream"};
-        from.mark_saw.reserve(from.seen.size());
-        bool const is_marked = mark_outside_capture(from.stream, [&from] {
-            if (from.mark) from.mark->record(from.stream);
-            else from.mark = shared<stream_mark>::make(from.stream);
-        });
-        if (!is_marked) {
-            from.done = std::min(from.ticket, from.captured_above);
-            return nullptr;
-        }
-        from.recorded = from.ticket;
-        from.mark_saw = from.seen;
-        return from.mark.get();
-    }
+    [[nodiscard]] event const* mark_of(wait_point point);
 
     // A lane can be taken over when all its work is over and nobody will enqueue more. Tickets go on counting, so
     // that points of the stream before are done points of the stream after.
-    [[nodiscard]] bool is_vacant(std::uint32_t i) {
-        lane& l = lanes_[i];
-        if (l.keepers != 0 || l.captured_above != none_captured ||
-            (l.stream.is_owned() && !l.stream.is_last()))
-            return false;
-        if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
-        return is_ready({i, l.ticket}, nobody);
-    }
+    [[nodiscard]] bool is_vacant(std::uint32_t i);
 
-    [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept {
-        return std::ranges::find(captured_, id) != captured_.end();
-    }
-    [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id) {
-        std::uint32_t const entered = enter_lane(s, id);
-        if (is_of_capture(id)) lanes_[entered].captured_above = lanes_[entered].ticket;
-        return entered;
-    }
-    [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id) {
-        for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
-            if (!is_vacant(i)) continue;
-            lane& l = lanes_[i];
-            l.mark = {};  // of another device, perhaps
-            l.id = id;
-            l.stream = s;
-            l.recorded = l.done = l.ticket;
-            l.seen.clear();
-            l.mark_saw.clear();
-            return i;
-        }
-        lanes_.push_back({id, stream_share{s}});
-        return static_cast<std::uint32_t>(lanes_.size() - 1);
-    }
+    [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
+    [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id);
+    [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id);
 
     std::vector<lane> lanes_;
     std::vector<std::uint64_t> captured_;  // ids of streams, by a capture that goes on
@@ -269,3 +140,188 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::optional<std::uint32_t> stream_order::find(stream_ref s) {
+    std::uint64_t const id = s.id();
+    if (is_last(id)) return last_;
+    for (std::uint32_t i = 0; i != lanes_.size(); ++i)
+        if (lanes_[i].id == id) return last_ = i;
+    return std::nullopt;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::index_of(stream_ref s) {
+    if (s.is_owned() && is_last(s.id())) [[likely]]
+        return last_;
+    return look_up(s);
+}
+
+CUOTA_INLINE wait_point stream_order::release_on(std::uint32_t stream) {
+    if (lanes_[stream].stream.is_owned()) [[likely]]
+        return release_on_owned(stream);
+    return release_on_native(stream);
+}
+
+CUOTA_INLINE wait_point stream_order::release_on_owned(std::uint32_t stream) noexcept {
+    return {stream, ++lanes_[stream].ticket};
+}
+
+CUOTA_INLINE bool stream_order::is_ordered(wait_point point, std::uint32_t stream) const noexcept {
+    return point.stream == stream || point.ticket <= lanes_[point.stream].done ||
+           (stream < lanes_.size() && lanes_[stream].has_seen(point));
+}
+
+CUOTA_INLINE bool stream_order::is_ready(wait_point point, std::uint32_t stream) {
+    lane& from = lanes_[point.stream];
+    if (is_ordered(point, stream)) return true;
+    if (from.recorded >= point.ticket && from.mark->is_done()) from.done = from.recorded;
+    return point.ticket <= from.done;
+}
+
+CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point) {
+    if (is_captured(s)) [[unlikely]]
+        return wait_on_host(point);
+    lane& to = lanes_[stream];
+    to.seen.resize(lanes_.size());
+    event const* const mark = mark_of(point);
+    if (!mark) return;
+    s.wait(*mark);
+    ++waits_;
+    lane const& from = lanes_[point.stream];
+    for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
+        to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
+    to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
+}
+
+CUOTA_INLINE bool stream_order::look() {
+    for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // until it is known better
+    for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
+    return std::ranges::none_of(lanes_, &lane::is_busy);
+}
+
+CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
+    return !lanes_[point.stream].is_busy || is_ordered(point, nobody);
+}
+
+CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
+    lane& from = lanes_[point.stream];
+    if (point.ticket <= from.done) return;
+    event const* const mark = mark_of(point);
+    if (!mark) return;
+    mark->synchronize();
+    from.done = from.recorded;
+}
+
+CUOTA_INLINE shared<stream_mark> stream_order::to_wait_for(wait_point point) {
+    return mark_of(point) ? lanes_[point.stream].mark : shared<stream_mark>{};
+}
+
+CUOTA_INLINE bool stream_order::is_known_done(wait_point point) const noexcept {
+    return point.ticket <= lanes_[point.stream].done;
+}
+
+CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
+    if (!captured_.empty())
+        throw misuse{
+            "a step_plan was asked for memory in a capture while it is in another: one step at a time"};
+    captured_.assign(ids.begin(), ids.end());
+    for (lane& l : lanes_)
+        if (is_of_capture(l.id)) l.captured_above = l.ticket;
+}
+
+CUOTA_INLINE void stream_order::end_capture() noexcept {
+    captured_.clear();
+    for (lane& l : lanes_)
+        if (std::exchange(l.captured_above, none_captured) != none_captured) l.done = l.ticket;
+}
+
+CUOTA_INLINE bool stream_order::lane::has_seen(wait_point point) const noexcept {
+    return point.stream < seen.size() && point.ticket <= seen[point.stream];
+}
+
+CUOTA_INLINE bool stream_order::is_last(std::uint64_t id) const noexcept {
+    return !lanes_.empty() && lanes_[last_].id == id;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::look_up(stream_ref s) {
+    if (auto const known = find(s)) return *known;
+    return last_ = enter(s, s.id());
+}
+
+CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
+    wait_point const point = release_on_owned(stream);
+    try {
+        (void)mark_of(point);
+    } catch (...) {
+        --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
+        throw;
+    }
+    return point;
+}
+
+CUOTA_INLINE bool stream_order::has_run(lane const& l) {
+    stream_ref const s = l.stream;
+    if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each release
+    return !s.is_capturing() && s.is_idle();
+}
+
+CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
+    lane& from = lanes_[point.stream];
+    if (from.recorded >= point.ticket) return from.mark.get();
+    if (point.ticket > from.captured_above)
+        throw misuse{"memory that one stream of a capture gave back was to be used by another: use it on "
+                     "one stream"};
+    from.mark_saw.reserve(from.seen.size());
+    bool const is_marked = mark_outside_capture(from.stream, [&from] {
+        if (from.mark) from.mark->record(from.stream);
+        else from.mark = shared<stream_mark>::make(from.stream);
+    });
+    if (!is_marked) {
+        from.done = std::min(from.ticket, from.captured_above);
+        return nullptr;
+    }
+    from.recorded = from.ticket;
+    from.mark_saw = from.seen;
+    return from.mark.get();
+}
+
+CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
+    lane& l = lanes_[i];
+    if (l.keepers != 0 || l.captured_above != none_captured || (l.stream.is_owned() && !l.stream.is_last()))
+        return false;
+    if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
+    return is_ready({i, l.ticket}, nobody);
+}
+
+CUOTA_INLINE bool stream_order::is_of_capture(std::uint64_t id) const noexcept {
+    return std::ranges::find(captured_, id) != captured_.end();
+}
+
+CUOTA_INLINE std::uint32_t stream_order::enter(stream_ref s, std::uint64_t id) {
+    std::uint32_t const entered = enter_lane(s, id);
+    if (is_of_capture(id)) lanes_[entered].captured_above = lanes_[entered].ticket;
+    return entered;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::enter_lane(stream_ref s, std::uint64_t id) {
+    for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
+        if (!is_vacant(i)) continue;
+        lane& l = lanes_[i];
+        l.mark = {};  // of another device, perhaps
+        l.id = id;
+        l.stream = s;
+        l.recorded = l.done = l.ticket;
+        l.seen.clear();
+        l.mark_saw.clear();
+        return i;
+    }
+    lanes_.push_back({id, stream_share{s}});
+    return static_cast<std::uint32_t>(lanes_.size() - 1);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

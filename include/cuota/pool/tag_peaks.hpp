@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/scatter.hpp>
 
@@ -23,11 +24,7 @@ public:
     /// Throws: std::bad_alloc.
     tag_peaks() : slots_{std::make_unique<slot[]>(slots)}, rows_{std::make_unique<row[]>(most + 1)} {}
 
-    void add(tag name, std::size_t bytes) noexcept {
-        row& r = row_of(name);
-        r.live += bytes;
-        r.peak = std::max(r.peak, r.live);
-    }
+    void add(tag name, std::size_t bytes) noexcept;
     void drop(tag name, std::size_t bytes) noexcept { row_of(name).live -= bytes; }
 
     /// visit(tag, peak) for each that was ever added.
@@ -51,25 +48,8 @@ private:
     };
 
     // By the address of the text, which a tag keeps: texts are compared once for each.
-    [[nodiscard]] row& row_of(tag name) noexcept {
-        char const* const text = name.text();
-        std::size_t i = scatter(reinterpret_cast<std::uintptr_t>(text)) % slots;
-        for (; slots_[i].text; i = (i + 1) % slots)
-            if (slots_[i].text == text) return rows_[slots_[i].row];
-        std::uint32_t const found = enter(name);
-        if (used_ != slots / 2) {
-            ++used_;
-            slots_[i] = {text, found};
-        }
-        return rows_[found];
-    }
-    [[nodiscard]] std::uint32_t enter(tag name) noexcept {
-        for (std::uint32_t i = 0; i <= count_; ++i)
-            if (rows_[i].name == name) return i;
-        if (count_ == most) return 0;
-        rows_[++count_].name = name;
-        return count_;
-    }
+    [[nodiscard]] row& row_of(tag name) noexcept;
+    [[nodiscard]] std::uint32_t enter(tag name) noexcept;
 
     std::unique_ptr<slot[]> slots_;
     std::unique_ptr<row[]> rows_;  // the first for what has no name, or no room
@@ -78,3 +58,38 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void tag_peaks::add(tag name, std::size_t bytes) noexcept {
+    row& r = row_of(name);
+    r.live += bytes;
+    r.peak = std::max(r.peak, r.live);
+}
+
+CUOTA_INLINE auto tag_peaks::row_of(tag name) noexcept -> row& {
+    char const* const text = name.text();
+    std::size_t i = scatter(reinterpret_cast<std::uintptr_t>(text)) % slots;
+    for (; slots_[i].text; i = (i + 1) % slots)
+        if (slots_[i].text == text) return rows_[slots_[i].row];
+    std::uint32_t const found = enter(name);
+    if (used_ != slots / 2) {
+        ++used_;
+        slots_[i] = {text, found};
+    }
+    return rows_[found];
+}
+
+CUOTA_INLINE std::uint32_t tag_peaks::enter(tag name) noexcept {
+    for (std::uint32_t i = 0; i <= count_; ++i)
+        if (rows_[i].name == name) return i;
+    if (count_ == most) return 0;
+    rows_[++count_].name = name;
+    return count_;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
@@ -29,12 +30,7 @@ public:
     wait_set() noexcept = default;
     explicit wait_set(wait_point only) noexcept : ticket_{only.ticket}, stream_{only.stream} {}
     wait_set(wait_set&& other) noexcept { take_over(other); }
-    wait_set& operator=(wait_set&& other) noexcept {
-        if (this == &other) return *this;
-        clear();
-        take_over(other);
-        return *this;
-    }
+    wait_set& operator=(wait_set&& other) noexcept;
     ~wait_set() { clear(); }
 
     [[nodiscard]] bool is_empty() const noexcept { return stream_ == none; }
@@ -48,35 +44,18 @@ public:
     }
 
     /// Throws: std::bad_alloc; only for points of several streams.
-    [[nodiscard]] wait_set copy() const {
-        wait_set same;
-        if (stream_ == many) same.several_ = new points(*several_);
-        else same.ticket_ = ticket_;
-        same.stream_ = stream_;
-        return same;
-    }
+    [[nodiscard]] wait_set copy() const;
 
     /// Takes over all points of `other`, which is empty then. Throws: std::bad_alloc, both unchanged then; only for
     /// points of several streams.
-    void merge(wait_set& other) {
-        if (stream_ != other.stream_ || stream_ == many) return merge_others(other);
-        if (stream_ != none) ticket_ = std::max(ticket_, other.ticket_);
-        other.stream_ = none;
-    }
+    void merge(wait_set& other);
 
 private:
     using points = std::vector<wait_point>;
     static constexpr std::uint32_t none = ~std::uint32_t{0};
     static constexpr std::uint32_t many = none - 1;
 
-    static void add(points& all, wait_point point) {
-        for (wait_point& mine : all)
-            if (mine.stream == point.stream) {
-                mine.ticket = std::max(mine.ticket, point.ticket);
-                return;
-            }
-        all.push_back(point);
-    }
+    static void add(points& all, wait_point point);
     [[gnu::noinline]] void merge_others(wait_set& other) {
         if (other.is_empty()) return;
         if (is_empty()) {
@@ -91,16 +70,8 @@ private:
         stream_ = many;
         other.clear();
     }
-    void take_over(wait_set& other) noexcept {
-        if (other.stream_ == many) several_ = other.several_;
-        else ticket_ = other.ticket_;
-        stream_ = std::exchange(other.stream_, none);
-    }
-    void clear() noexcept {
-        if (stream_ == many) [[unlikely]]
-            drop_several();
-        stream_ = none;
-    }
+    void take_over(wait_set& other) noexcept;
+    void clear() noexcept;
     // By itself: what is left of clear is two instructions, wherever a set comes to its end.
     [[gnu::noinline]] void drop_several() noexcept { delete several_; }
 
@@ -112,3 +83,53 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE wait_set& wait_set::operator=(wait_set&& other) noexcept {
+    if (this == &other) return *this;
+    clear();
+    take_over(other);
+    return *this;
+}
+
+CUOTA_INLINE wait_set wait_set::copy() const {
+    wait_set same;
+    if (stream_ == many) same.several_ = new points(*several_);
+    else same.ticket_ = ticket_;
+    same.stream_ = stream_;
+    return same;
+}
+
+CUOTA_INLINE void wait_set::merge(wait_set& other) {
+    if (stream_ != other.stream_ || stream_ == many) return merge_others(other);
+    if (stream_ != none) ticket_ = std::max(ticket_, other.ticket_);
+    other.stream_ = none;
+}
+
+CUOTA_INLINE void wait_set::add(points& all, wait_point point) {
+    for (wait_point& mine : all)
+        if (mine.stream == point.stream) {
+            mine.ticket = std::max(mine.ticket, point.ticket);
+            return;
+        }
+    all.push_back(point);
+}
+
+CUOTA_INLINE void wait_set::take_over(wait_set& other) noexcept {
+    if (other.stream_ == many) several_ = other.several_;
+    else ticket_ = other.ticket_;
+    stream_ = std::exchange(other.stream_, none);
+}
+
+CUOTA_INLINE void wait_set::clear() noexcept {
+    if (stream_ == many) [[unlikely]]
+        drop_several();
+    stream_ = none;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,21 +9,38 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/report/memory_snapshot.hpp>
 
 namespace cuota::inline v0::detail::screen {
 
 /// An index before its own, or none: what a hand-made snapshot says beyond that is not followed.
-[[nodiscard]] inline std::optional<std::size_t> parent_of(memory_snapshot const& all,
-                                                          std::size_t budget) noexcept {
+[[nodiscard]] std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept;
+
+/// Of each budget what a charge could take now, without what caches could give back: the least that is free on the
+/// way to the root. A reservation has its own, whatever its parent has.
+[[nodiscard]] std::vector<std::size_t> rooms_of(memory_snapshot const& all);
+
+/// Parents before their children; of siblings the one that holds most first, then by name.
+[[nodiscard]] std::vector<std::size_t> budgets_in_order(memory_snapshot const& all);
+
+/// Of an order, the `most` that hold most, and their ancestors: by index.
+[[nodiscard]] std::vector<bool> largest_budgets(memory_snapshot const& all, std::vector<std::size_t> order,
+                                                std::size_t most);
+
+}  // namespace cuota::inline v0::detail::screen
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::screen {
+
+CUOTA_INLINE std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept {
     auto const parent = all.budgets[budget].parent;
     return parent && *parent < budget ? parent : std::nullopt;
 }
 
-/// Of each budget what a charge could take now, without what caches could give back: the least that is free on the
-/// way to the root. A reservation has its own, whatever its parent has.
-[[nodiscard]] inline std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
+CUOTA_INLINE std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
     std::vector<std::size_t> rooms;
     for (std::size_t i = 0; i != all.budgets.size(); ++i) {
         budget_facts const& b = all.budgets[i].facts;
@@ -35,8 +52,7 @@ namespace cuota::inline v0::detail::screen {
     return rooms;
 }
 
-/// Parents before their children; of siblings the one that holds most first, then by name.
-[[nodiscard]] inline std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
+CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
     std::vector<std::vector<std::size_t>> children(all.budgets.size() + 1);  // the last: who has no parent
     for (std::size_t i = 0; i != all.budgets.size(); ++i)
         children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);
@@ -57,9 +73,8 @@ namespace cuota::inline v0::detail::screen {
     return order;
 }
 
-/// Of an order, the `most` that hold most, and their ancestors: by index.
-[[nodiscard]] inline std::vector<bool> largest_budgets(memory_snapshot const& all,
-                                                       std::vector<std::size_t> order, std::size_t most) {
+CUOTA_INLINE std::vector<bool> largest_budgets(memory_snapshot const& all, std::vector<std::size_t> order,
+                                               std::size_t most) {
     sort_stably(order, [&](std::size_t a, std::size_t b) {
         return all.budgets[a].facts.held > all.budgets[b].facts.held;
     });
@@ -70,3 +85,5 @@ namespace cuota::inline v0::detail::screen {
 }
 
 }  // namespace cuota::inline v0::detail::screen
+
+#endif

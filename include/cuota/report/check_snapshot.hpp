@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -24,11 +25,7 @@ class snapshot_check {
 public:
     snapshot_check(memory_snapshot const& all, place where) noexcept : all_{all}, where_{where} {}
 
-    void run() {
-        check_budgets();
-        for (pool_facts const& p : all_.pools) check_pool(p);
-        for (holder_facts const& h : all_.holders) check_budget_of("holder", h.name, h.budget);
-    }
+    void run();
 
 private:
     // What the blocks of a pool add up to.
@@ -46,166 +43,35 @@ private:
     };
 
     [[noreturn]] void fail(char const* kind, std::string const& name, char const* what, std::size_t is,
-                           char const* other, std::size_t should) const {
-        fail(kind, name, std::string{what} + " is " + number(is) + ", and " + other + ' ' + number(should));
-    }
-    [[noreturn]] void fail(char const* kind, std::string const& name, std::string const& what) const {
-        throw misuse{std::string{"a snapshot that cannot be: "} + kind + ' ' + shown(name, 60) + ": " + what,
-                     where_};
-    }
-    [[nodiscard]] static std::string number(std::size_t n) {
-        return n == unlimited ? "unlimited" : std::to_string(n);
-    }
-    [[nodiscard]] static std::string at(std::uint64_t address) {
-        static constexpr char const* digits = "0123456789abcdef";
-        std::string text;
-        do text.insert(text.begin(), digits[address & 15]);
-        while ((address >>= 4) != 0);
-        return "0x" + text;
-    }
+                           char const* other, std::size_t should) const;
+    [[noreturn]] void fail(char const* kind, std::string const& name, std::string const& what) const;
+    [[nodiscard]] static std::string number(std::size_t n);
+    [[nodiscard]] static std::string at(std::uint64_t address);
 
     // --- budgets ---
 
-    void check_budgets() const {
-        std::vector<std::size_t> below(all_.budgets.size());  // what children hold of each
-        for (std::size_t i = all_.budgets.size(); i-- != 0;) {
-            budget_entry const& e = all_.budgets[i];
-            budget_facts const& b = e.facts;
-            check_place_in_tree(e, i);
-            if (b.peak < b.held) fail("budget", b.name, "peak", b.peak, "held", b.held);
-            // A root's limit may have been lowered: a device's moves with what other programs take.
-            if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
-            if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
-            if (e.parent)
-                below[*e.parent] = saturating_add(below[*e.parent], b.is_prepaid ? b.limit : b.held);
-        }
-    }
-    void check_place_in_tree(budget_entry const& e, std::size_t i) const {
-        std::string const& name = e.facts.name;
-        if (e.parent && *e.parent >= i) fail("budget", name, "its parent", *e.parent, "its own index", i);
-        std::size_t const depth = e.parent ? all_.budgets[*e.parent].depth + 1 : 0;
-        if (e.depth != depth) fail("budget", name, "depth", e.depth, "by its parent it has to be", depth);
-    }
+    void check_budgets() const;
+    void check_place_in_tree(budget_entry const& e, std::size_t i) const;
 
-    void check_budget_of(char const* kind, std::string const& name, std::size_t budget) const {
-        if (budget >= all_.budgets.size())
-            fail(kind, name, "the index of its budget", budget, "how many there are is", all_.budgets.size());
-    }
+    void check_budget_of(char const* kind, std::string const& name, std::size_t budget) const;
 
     // --- pools ---
 
-    void check_pool(pool_facts const& p) const {
-        pool_stats const& s = p.stats;
-        check_budget_of("pool", p.name, p.budget);
-        at_most(p, "requested", s.requested, "allocated", s.allocated);
-        at_most(p, "allocated", s.allocated, "active", s.active);
-        at_most(p, "active", s.active, "reserved", s.reserved);
-        at_most(p, "peak_requested", s.peak_requested, "peak_allocated", s.peak_allocated);
-        at_most(p, "peak_allocated", s.peak_allocated, "peak_active", s.peak_active);
-        at_most(p, "peak_active", s.peak_active, "peak_reserved", s.peak_reserved);
-        at_most(p, "requested", s.requested, "peak_requested", s.peak_requested);
-        at_most(p, "allocated", s.allocated, "peak_allocated", s.peak_allocated);
-        at_most(p, "active", s.active, "peak_active", s.peak_active);
-        at_most(p, "reserved", s.reserved, "peak_reserved", s.peak_reserved);
-        check_tags(p);
-        if (!p.segments.empty()) check_segments(p);
-    }
-    void at_most(pool_facts const& p, char const* less, std::size_t a, char const* more,
-                 std::size_t b) const {
-        if (a > b) fail("pool", p.name, less, a, more, b);
-    }
-    void equal(pool_facts const& p, char const* one, std::size_t a, char const* other, std::size_t b) const {
-        if (a != b) fail("pool", p.name, one, a, other, b);
-    }
+    void check_pool(pool_facts const& p) const;
+    void at_most(pool_facts const& p, char const* less, std::size_t a, char const* more, std::size_t b) const;
+    void equal(pool_facts const& p, char const* one, std::size_t a, char const* other, std::size_t b) const;
 
-    void check_tags(pool_facts const& p) const {
-        sums all;
-        for (tag_facts const& t : p.tags) {
-            if (t.requested > t.allocated || (t.peak && *t.peak < t.allocated))
-                fail("pool", p.name,
-                     "tag " + shown(t.name.text(), 40) + ": requested " + number(t.requested) +
-                         ", allocated " + number(t.allocated) + (t.peak ? ", peak " + number(*t.peak) : ""));
-            all.requested += t.requested;
-            all.live += t.allocated;
-            all.live_blocks += t.live_blocks;
-        }
-        equal(p, "requested", p.stats.requested, "its tags'", all.requested);
-        equal(p, "allocated", p.stats.allocated, "its tags'", all.live);
-        equal(p, "live_blocks", p.stats.live_blocks, "its tags'", all.live_blocks);
-    }
+    void check_tags(pool_facts const& p) const;
 
     // --- segments ---
 
-    void check_segments(pool_facts const& p) const {
-        sums all;
-        std::uint64_t end = 0;
-        for (segment_facts const& s : p.segments) {
-            if (s.address < end || s.size > ~s.address)
-                fail("pool", p.name, "the segment at " + at(s.address) + " is over another, or before it");
-            end = s.address + s.size;
-            all.size += s.size;
-            add_blocks(p, s, all);
-        }
-        compare(p, all);
-    }
-    void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const {
-        std::uint64_t next = s.address;
-        for (block_facts const& b : s.blocks) {
-            if (b.address != next || b.size == 0)
-                fail("pool", p.name,
-                     "a block of " + number(b.size) + " bytes stands at " + at(b.address) +
-                         ", and the one before it ends at " + at(next));
-            if (b.requested > b.size)
-                fail("pool", p.name,
-                     "of the block at " + at(b.address) + " requested is " + number(b.requested) +
-                         ", and its size " + number(b.size));
-            next += b.size;
-            add(b, all);
-        }
-        if (next != s.address + s.size)
-            fail("pool", p.name,
-                 "the segment at " + at(s.address) + " ends at " + at(s.address + s.size) +
-                     ", and its last block at " + at(next));
-    }
-    static void add(block_facts const& b, sums& all) noexcept {
-        switch (b.use) {
-            case block_use::live:
-                all.requested += b.requested;
-                all.live += b.size;
-                ++all.live_blocks;
-                return;
-            case block_use::pending: all.pending += b.size; [[fallthrough]];
-            case block_use::free:
-                ++all.free_blocks;
-                all.largest = std::max(all.largest, b.size);
-                return;
-            case block_use::leaving:
-                all.leaving += b.size;
-                ++all.leaving_blocks;
-                all.largest_leaving = std::max(all.largest_leaving, b.size);
-                return;
-        }
-    }
+    void check_segments(pool_facts const& p) const;
+    void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const;
+    static void add(block_facts const& b, sums& all) noexcept;
     // What is leaving is on the way: a pool may or may not count it yet, or any more.
-    void compare(pool_facts const& p, sums const& all) const {
-        pool_stats const& s = p.stats;
-        equal(p, "requested", s.requested, "its live blocks'", all.requested);
-        equal(p, "allocated", s.allocated, "its live blocks'", all.live);
-        equal(p, "live_blocks", s.live_blocks, "how many blocks are live", all.live_blocks);
-        between(p, "active", s.active, "its live and pending blocks'", all.live + all.pending, all.leaving);
-        at_most(p, "reserved", s.reserved, "its segments'", all.size);
-        at_most(p, "its segments' bytes less what is leaving", all.size - all.leaving, "reserved",
-                s.reserved);
-        between(p, "free_blocks", s.free_blocks, "how many blocks are free", all.free_blocks,
-                all.leaving_blocks);
-        std::size_t const more = std::max(all.largest, all.largest_leaving) - all.largest;
-        between(p, "largest_free", s.largest_free, "the largest free block's size", all.largest, more);
-        if (all.leaving == 0) equal(p, "segments", s.segments, "how many there are", p.segments.size());
-    }
+    void compare(pool_facts const& p, sums const& all) const;
     void between(pool_facts const& p, char const* what, std::size_t is, char const* other, std::size_t least,
-                 std::size_t more) const {
-        if (is < least || is > least + more) fail("pool", p.name, what, is, other, least);
-    }
+                 std::size_t more) const;
 
     memory_snapshot const& all_;
     place where_;
@@ -228,8 +94,193 @@ private:
 /// compared with its budget, nor holders with theirs: they are looked at one after the other.
 /// Cost: a look at each figure and each block, and one small allocation. Threads: any.
 /// Example: cuota::check_snapshot(cuota::snapshot_of(budget));  // in a test
-inline void check_snapshot(memory_snapshot const& all, place where = place::here()) {
+void check_snapshot(memory_snapshot const& all, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void snapshot_check::run() {
+    check_budgets();
+    for (pool_facts const& p : all_.pools) check_pool(p);
+    for (holder_facts const& h : all_.holders) check_budget_of("holder", h.name, h.budget);
+}
+
+CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name, char const* what,
+                                       std::size_t is, char const* other, std::size_t should) const {
+    fail(kind, name, std::string{what} + " is " + number(is) + ", and " + other + ' ' + number(should));
+}
+
+CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name,
+                                       std::string const& what) const {
+    throw misuse{std::string{"a snapshot that cannot be: "} + kind + ' ' + shown(name, 60) + ": " + what,
+                 where_};
+}
+
+CUOTA_INLINE std::string snapshot_check::number(std::size_t n) {
+    return n == unlimited ? "unlimited" : std::to_string(n);
+}
+
+CUOTA_INLINE std::string snapshot_check::at(std::uint64_t address) {
+    static constexpr char const* digits = "0123456789abcdef";
+    std::string text;
+    do text.insert(text.begin(), digits[address & 15]);
+    while ((address >>= 4) != 0);
+    return "0x" + text;
+}
+
+CUOTA_INLINE void snapshot_check::check_budgets() const {
+    std::vector<std::size_t> below(all_.budgets.size());  // what children hold of each
+    for (std::size_t i = all_.budgets.size(); i-- != 0;) {
+        budget_entry const& e = all_.budgets[i];
+        budget_facts const& b = e.facts;
+        check_place_in_tree(e, i);
+        if (b.peak < b.held) fail("budget", b.name, "peak", b.peak, "held", b.held);
+        // A root's limit may have been lowered: a device's moves with what other programs take.
+        if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
+        if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
+        if (e.parent) below[*e.parent] = saturating_add(below[*e.parent], b.is_prepaid ? b.limit : b.held);
+    }
+}
+
+CUOTA_INLINE void snapshot_check::check_place_in_tree(budget_entry const& e, std::size_t i) const {
+    std::string const& name = e.facts.name;
+    if (e.parent && *e.parent >= i) fail("budget", name, "its parent", *e.parent, "its own index", i);
+    std::size_t const depth = e.parent ? all_.budgets[*e.parent].depth + 1 : 0;
+    if (e.depth != depth) fail("budget", name, "depth", e.depth, "by its parent it has to be", depth);
+}
+
+CUOTA_INLINE void snapshot_check::check_budget_of(char const* kind, std::string const& name,
+                                                  std::size_t budget) const {
+    if (budget >= all_.budgets.size())
+        fail(kind, name, "the index of its budget", budget, "how many there are is", all_.budgets.size());
+}
+
+CUOTA_INLINE void snapshot_check::check_pool(pool_facts const& p) const {
+    pool_stats const& s = p.stats;
+    check_budget_of("pool", p.name, p.budget);
+    at_most(p, "requested", s.requested, "allocated", s.allocated);
+    at_most(p, "allocated", s.allocated, "active", s.active);
+    at_most(p, "active", s.active, "reserved", s.reserved);
+    at_most(p, "peak_requested", s.peak_requested, "peak_allocated", s.peak_allocated);
+    at_most(p, "peak_allocated", s.peak_allocated, "peak_active", s.peak_active);
+    at_most(p, "peak_active", s.peak_active, "peak_reserved", s.peak_reserved);
+    at_most(p, "requested", s.requested, "peak_requested", s.peak_requested);
+    at_most(p, "allocated", s.allocated, "peak_allocated", s.peak_allocated);
+    at_most(p, "active", s.active, "peak_active", s.peak_active);
+    at_most(p, "reserved", s.reserved, "peak_reserved", s.peak_reserved);
+    check_tags(p);
+    if (!p.segments.empty()) check_segments(p);
+}
+
+CUOTA_INLINE void snapshot_check::at_most(pool_facts const& p, char const* less, std::size_t a,
+                                          char const* more, std::size_t b) const {
+    if (a > b) fail("pool", p.name, less, a, more, b);
+}
+
+CUOTA_INLINE void snapshot_check::equal(pool_facts const& p, char const* one, std::size_t a,
+                                        char const* other, std::size_t b) const {
+    if (a != b) fail("pool", p.name, one, a, other, b);
+}
+
+CUOTA_INLINE void snapshot_check::check_tags(pool_facts const& p) const {
+    sums all;
+    for (tag_facts const& t : p.tags) {
+        if (t.requested > t.allocated || (t.peak && *t.peak < t.allocated))
+            fail("pool", p.name,
+                 "tag " + shown(t.name.text(), 40) + ": requested " + number(t.requested) + ", allocated " +
+                     number(t.allocated) + (t.peak ? ", peak " + number(*t.peak) : ""));
+        all.requested += t.requested;
+        all.live += t.allocated;
+        all.live_blocks += t.live_blocks;
+    }
+    equal(p, "requested", p.stats.requested, "its tags'", all.requested);
+    equal(p, "allocated", p.stats.allocated, "its tags'", all.live);
+    equal(p, "live_blocks", p.stats.live_blocks, "its tags'", all.live_blocks);
+}
+
+CUOTA_INLINE void snapshot_check::check_segments(pool_facts const& p) const {
+    sums all;
+    std::uint64_t end = 0;
+    for (segment_facts const& s : p.segments) {
+        if (s.address < end || s.size > ~s.address)
+            fail("pool", p.name, "the segment at " + at(s.address) + " is over another, or before it");
+        end = s.address + s.size;
+        all.size += s.size;
+        add_blocks(p, s, all);
+    }
+    compare(p, all);
+}
+
+CUOTA_INLINE void snapshot_check::add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const {
+    std::uint64_t next = s.address;
+    for (block_facts const& b : s.blocks) {
+        if (b.address != next || b.size == 0)
+            fail("pool", p.name,
+                 "a block of " + number(b.size) + " bytes stands at " + at(b.address) +
+                     ", and the one before it ends at " + at(next));
+        if (b.requested > b.size)
+            fail("pool", p.name,
+                 "of the block at " + at(b.address) + " requested is " + number(b.requested) +
+                     ", and its size " + number(b.size));
+        next += b.size;
+        add(b, all);
+    }
+    if (next != s.address + s.size)
+        fail("pool", p.name,
+             "the segment at " + at(s.address) + " ends at " + at(s.address + s.size) +
+                 ", and its last block at " + at(next));
+}
+
+CUOTA_INLINE void snapshot_check::add(block_facts const& b, sums& all) noexcept {
+    switch (b.use) {
+        case block_use::live:
+            all.requested += b.requested;
+            all.live += b.size;
+            ++all.live_blocks;
+            return;
+        case block_use::pending: all.pending += b.size; [[fallthrough]];
+        case block_use::free:
+            ++all.free_blocks;
+            all.largest = std::max(all.largest, b.size);
+            return;
+        case block_use::leaving:
+            all.leaving += b.size;
+            ++all.leaving_blocks;
+            all.largest_leaving = std::max(all.largest_leaving, b.size);
+            return;
+    }
+}
+
+CUOTA_INLINE void snapshot_check::compare(pool_facts const& p, sums const& all) const {
+    pool_stats const& s = p.stats;
+    equal(p, "requested", s.requested, "its live blocks'", all.requested);
+    equal(p, "allocated", s.allocated, "its live blocks'", all.live);
+    equal(p, "live_blocks", s.live_blocks, "how many blocks are live", all.live_blocks);
+    between(p, "active", s.active, "its live and pending blocks'", all.live + all.pending, all.leaving);
+    at_most(p, "reserved", s.reserved, "its segments'", all.size);
+    at_most(p, "its segments' bytes less what is leaving", all.size - all.leaving, "reserved", s.reserved);
+    between(p, "free_blocks", s.free_blocks, "how many blocks are free", all.free_blocks, all.leaving_blocks);
+    std::size_t const more = std::max(all.largest, all.largest_leaving) - all.largest;
+    between(p, "largest_free", s.largest_free, "the largest free block's size", all.largest, more);
+    if (all.leaving == 0) equal(p, "segments", s.segments, "how many there are", p.segments.size());
+}
+
+CUOTA_INLINE void snapshot_check::between(pool_facts const& p, char const* what, std::size_t is,
+                                          char const* other, std::size_t least, std::size_t more) const {
+    if (is < least || is > least + more) fail("pool", p.name, what, is, other, least);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void check_snapshot(memory_snapshot const& all, place where) {
     detail::snapshot_check{all, where}.run();
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 
 namespace cuota::inline v0::detail::screen {
@@ -30,7 +31,39 @@ namespace cuota::inline v0::detail::screen {
 }
 
 /// The name with a question mark for all that a terminal would obey or not show.
-[[nodiscard]] inline std::string harmless(std::string_view name) {
+[[nodiscard]] std::string harmless(std::string_view name);
+
+/// At most so many columns (4 or more) of the name: its begin and its end with dots between, no character broken.
+[[nodiscard]] std::string fitted(std::string_view name, std::size_t columns);
+
+/// The text, with blanks behind it; those who made it see to it that it fits.
+[[nodiscard]] std::string left(std::string text, std::size_t width);
+/// The text, with blanks before it. A blank stands before what is too wide, too.
+[[nodiscard]] std::string right(std::string const& text, std::size_t width);
+[[nodiscard]] std::string right(std::size_t bytes, std::size_t width);
+
+/// A part of a whole, if the whole is any: 1 is all of it.
+[[nodiscard]] std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept;
+
+/// "42 %"; "-" for a share of nothing. What is not all is not told as 100 %, and what is something not as 0.
+[[nodiscard]] std::string percent_text(std::optional<double> share);
+
+/// As wide as `width`, filled by so much. A cell is filled when all of it is, or in UTF-8 by eighths.
+[[nodiscard]] std::string bar_text(double share, std::size_t width, bool utf8);
+
+/// "and 12 more, 3.2 MiB"
+[[nodiscard]] std::string rest_text(std::size_t count, std::size_t bytes);
+
+/// "12 blocks", "1 block"
+[[nodiscard]] std::string counted(std::size_t count, char const* one);
+
+}  // namespace cuota::inline v0::detail::screen
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::screen {
+
+CUOTA_INLINE std::string harmless(std::string_view name) {
     std::string const text = printable(name);
     std::string result;
     for (std::size_t at = 0; at != text.size();) {
@@ -42,8 +75,7 @@ namespace cuota::inline v0::detail::screen {
     return result;
 }
 
-/// At most so many columns (4 or more) of the name: its begin and its end with dots between, no character broken.
-[[nodiscard]] inline std::string fitted(std::string_view name, std::size_t columns) {
+CUOTA_INLINE std::string fitted(std::string_view name, std::size_t columns) {
     std::string text = harmless(name);
     if (columns_of(text) <= columns) return text;
     std::size_t const for_tail = (columns - 3) / 2;
@@ -66,28 +98,26 @@ namespace cuota::inline v0::detail::screen {
     return text.replace(head, tail - head, "...");
 }
 
-/// The text, with blanks behind it; those who made it see to it that it fits.
-[[nodiscard]] inline std::string left(std::string text, std::size_t width) {
+CUOTA_INLINE std::string left(std::string text, std::size_t width) {
     std::size_t const columns = columns_of(text);
     return text.append(columns < width ? width - columns : 0, ' ');
 }
-/// The text, with blanks before it. A blank stands before what is too wide, too.
-[[nodiscard]] inline std::string right(std::string const& text, std::size_t width) {
+
+CUOTA_INLINE std::string right(std::string const& text, std::size_t width) {
     std::size_t const columns = columns_of(text);
     return std::string(columns < width ? width - columns : 1, ' ') + text;
 }
-[[nodiscard]] inline std::string right(std::size_t bytes, std::size_t width) {
+
+CUOTA_INLINE std::string right(std::size_t bytes, std::size_t width) {
     return right(bytes == unlimited ? "unlimited" : bytes_text(bytes), width);
 }
 
-/// A part of a whole, if the whole is any: 1 is all of it.
-[[nodiscard]] inline std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept {
+CUOTA_INLINE std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept {
     if (whole == 0 || whole == unlimited) return std::nullopt;
     return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// "42 %"; "-" for a share of nothing. What is not all is not told as 100 %, and what is something not as 0.
-[[nodiscard]] inline std::string percent_text(std::optional<double> share) {
+CUOTA_INLINE std::string percent_text(std::optional<double> share) {
     if (!share) return "-";
     if (*share > 0.0 && *share < 0.005) return "<1 %";
     if (*share > 9.99) return ">999 %";
@@ -98,8 +128,7 @@ namespace cuota::inline v0::detail::screen {
     return text;
 }
 
-/// As wide as `width`, filled by so much. A cell is filled when all of it is, or in UTF-8 by eighths.
-[[nodiscard]] inline std::string bar_text(double share, std::size_t width, bool utf8) {
+CUOTA_INLINE std::string bar_text(double share, std::size_t width, bool utf8) {
     static constexpr char const* eighths[] = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     double const cells = std::clamp(share, 0.0, 1.0) * static_cast<double>(width);
     std::size_t const full = std::min(width, static_cast<std::size_t>(cells));
@@ -112,14 +141,14 @@ namespace cuota::inline v0::detail::screen {
     return bar;
 }
 
-/// "and 12 more, 3.2 MiB"
-[[nodiscard]] inline std::string rest_text(std::size_t count, std::size_t bytes) {
+CUOTA_INLINE std::string rest_text(std::size_t count, std::size_t bytes) {
     return "and " + count_text(count) + " more, " + bytes_text(bytes);
 }
 
-/// "12 blocks", "1 block"
-[[nodiscard]] inline std::string counted(std::size_t count, char const* one) {
+CUOTA_INLINE std::string counted(std::size_t count, char const* one) {
     return count_text(count) + ' ' + one + (count == 1 ? "" : "s");
 }
 
 }  // namespace cuota::inline v0::detail::screen
+
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
@@ -27,8 +28,45 @@ namespace cuota::inline v0 {
 namespace detail::diagnosis {
 
 // What was recorded before the moment, where something was: null otherwise.
-inline void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
-                    std::vector<finding>& to) {
+void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
+             std::vector<finding>& to);
+
+}  // namespace detail::diagnosis
+
+/// What one moment tells, the most severe first, and then what most bytes are at stake for: fragmentation and the blocks that
+/// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
+/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot; a recording knows more of
+/// these streams.
+/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
+/// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
+[[nodiscard]] std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options = {},
+                                            place where = place::here());
+
+/// What a recording tells, in the same order: all that its end does, refusals, and what steps do: what leaks, churns, lies
+/// idle, and whose the peaks are. Events that were dropped before it make it no worse; what comes and goes without steps
+/// (`scoped_pool::begin_step`) is no leak and no churn.
+/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in events and blocks, some 0.1 s for
+/// 100'000 events. Threads: any. Example: examples/look.cpp
+[[nodiscard]] std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
+                                            place where = place::here());
+
+/// A line for each finding, in their order, under a line with their number; "nothing found" without any.
+///
+///     1 problem, 2 notes
+///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
+///
+/// Throws: std::bad_alloc.
+/// Threads: any. Example: examples/look.cpp
+[[nodiscard]] std::string diagnosis_text(std::vector<finding> const& findings);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
+                          std::vector<finding>& to) {
     find_full_budgets(s, o, to);
     for (device_facts const& d : s.devices) find_elsewhere(d, o, to);
     for (std::size_t i = 0; i != s.pools.size(); ++i) {
@@ -41,17 +79,12 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
     }
 }
 
-}  // namespace detail::diagnosis
+}  // namespace cuota::inline v0::detail::diagnosis
 
-/// What one moment tells, the most severe first, and then what most bytes are at stake for: fragmentation and the blocks that
-/// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
-/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot; a recording knows more of
-/// these streams.
-/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
-/// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
-[[nodiscard]] inline std::vector<finding> diagnose(memory_snapshot const& s,
-                                                   diagnosis_options const& options = {},
-                                                   place where = place::here()) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options,
+                                           place where) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
     detail::diagnosis::find_in(s, nullptr, options, found);
@@ -59,13 +92,8 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
     return found;
 }
 
-/// What a recording tells, in the same order: all that its end does, refusals, and what steps do: what leaks, churns, lies
-/// idle, and whose the peaks are. Events that were dropped before it make it no worse; what comes and goes without steps
-/// (`scoped_pool::begin_step`) is no leak and no churn.
-/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in events and blocks, some 0.1 s for
-/// 100'000 events. Threads: any. Example: examples/look.cpp
-[[nodiscard]] inline std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
-                                                   place where = place::here()) {
+CUOTA_INLINE std::vector<finding> diagnose(recording const& r, diagnosis_options const& options,
+                                           place where) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
     detail::diagnosis::find_in(r.at_end, &r, options, found);
@@ -81,14 +109,7 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
     return found;
 }
 
-/// A line for each finding, in their order, under a line with their number; "nothing found" without any.
-///
-///     1 problem, 2 notes
-///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
-///
-/// Throws: std::bad_alloc.
-/// Threads: any. Example: examples/look.cpp
-[[nodiscard]] inline std::string diagnosis_text(std::vector<finding> const& findings) {
+CUOTA_INLINE std::string diagnosis_text(std::vector<finding> const& findings) {
     std::size_t by_level[3] = {};
     for (finding const& f : findings) ++by_level[static_cast<std::size_t>(f.level)];
     std::string text;
@@ -101,3 +122,5 @@ inline void find_in(memory_snapshot const& s, recording const* before, diagnosis
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 
@@ -62,7 +63,17 @@ struct diagnosis_options {
 namespace detail::diagnosis {
 
 /// Throws: misuse for a count of steps that is 0, a share or ratio below 0, or none.
-inline void check(diagnosis_options const& o, place where) {
+void check(diagnosis_options const& o, place where);
+
+}  // namespace detail::diagnosis
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE void check(diagnosis_options const& o, place where) {
     auto const is_some = [&](std::size_t count, char const* name) {
         if (count == 0) throw misuse{std::string{"diagnosis_options::"} + name + " is 0", where};
     };
@@ -86,6 +97,6 @@ inline void check(diagnosis_options const& o, place where) {
     is_positive(o.peak_share, "peak_share");
 }
 
-}  // namespace detail::diagnosis
+}  // namespace cuota::inline v0::detail::diagnosis
 
-}  // namespace cuota::inline v0
+#endif

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/nvml.hpp>
@@ -45,17 +46,42 @@ struct environment_facts {
 namespace detail {
 
 /// "13.2"
-[[nodiscard]] inline std::string cuda_version_text(int version) {
+[[nodiscard]] std::string cuda_version_text(int version);
+
+[[nodiscard]] std::string driver_to_install(int toolkit);
+
+[[nodiscard]] std::string no_driver_text(environment_facts const& e);
+
+[[nodiscard]] std::string no_device_text(environment_facts const& e);
+
+[[nodiscard]] std::string mismatch_text(environment_facts const& e);
+
+[[nodiscard]] std::string trouble_text(environment_facts const& e);
+
+}  // namespace detail
+
+/// Looks at the machine. Never an exception for what is missing: that is the answer.
+/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet. Threads: any.
+/// Example: std::puts(cuota::environment().text().c_str());
+[[nodiscard]] environment_facts environment(nvml const& management = nvml::of_this_machine());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string cuda_version_text(int version) {
     return std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
 }
 
-[[nodiscard]] inline std::string driver_to_install(int toolkit) {
+CUOTA_INLINE std::string driver_to_install(int toolkit) {
     char const* const oldest = oldest_driver_for(toolkit);
     return oldest ? "driver " + std::string{oldest} + " or newer"
                   : "the driver that the release notes of CUDA " + cuda_version_text(toolkit) + " ask for";
 }
 
-[[nodiscard]] inline std::string no_driver_text(environment_facts const& e) {
+CUOTA_INLINE std::string no_driver_text(environment_facts const& e) {
     std::string const built = cuda_version_text(e.cuda.built_with);
     std::string const install = "install " + driver_to_install(e.cuda.built_with);
     if (e.cuda.driver == 0)
@@ -67,7 +93,7 @@ namespace detail {
            built + ": " + install + ", or build with a toolkit of " + driver + " or older";
 }
 
-[[nodiscard]] inline std::string no_device_text(environment_facts const& e) {
+CUOTA_INLINE std::string no_device_text(environment_facts const& e) {
     if (e.limits_devices)
         return "no device is visible, for CUDA_VISIBLE_DEVICES is \"" + printable(e.visible_devices) +
                "\": unset it, or name a device that nvidia-smi -L lists";
@@ -76,14 +102,14 @@ namespace detail {
            "given it (--gpus all)";
 }
 
-[[nodiscard]] inline std::string mismatch_text(environment_facts const& e) {
+CUOTA_INLINE std::string mismatch_text(environment_facts const& e) {
     return "the driver's library" + (e.driver_release.empty() ? "" : ' ' + e.driver_release) +
            " and its kernel module are of different versions: restart the machine, as after every update of "
            "the "
            "driver, or in a container remove CUDA's compatibility package";
 }
 
-[[nodiscard]] inline std::string trouble_text(environment_facts const& e) {
+CUOTA_INLINE std::string trouble_text(environment_facts const& e) {
     switch (e.cuda.trouble) {
         case cuda_trouble::none: return {};
         case cuda_trouble::driver_missing_or_old: return no_driver_text(e);
@@ -111,12 +137,11 @@ namespace detail {
            ": see whether nvidia-smi works, and restart the machine if the driver was updated";
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// Looks at the machine. Never an exception for what is missing: that is the answer.
-/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet. Threads: any.
-/// Example: std::puts(cuota::environment().text().c_str());
-[[nodiscard]] inline environment_facts environment(nvml const& management = nvml::of_this_machine()) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE environment_facts environment(nvml const& management) {
     environment_facts found;
     found.cuda = look_at_cuda();
     found.is_simulated = is_simulated();
@@ -128,7 +153,7 @@ namespace detail {
     return found;
 }
 
-inline std::optional<std::string> environment_facts::complaint() const {
+CUOTA_INLINE std::optional<std::string> environment_facts::complaint() const {
     if (std::string const trouble = detail::trouble_text(*this); !trouble.empty()) return trouble;
     if (cuda.runtime == 0 || cuda.runtime / 1000 == cuda.built_with / 1000) return std::nullopt;
     return "this program was built with CUDA " + detail::cuda_version_text(cuda.built_with) +
@@ -136,7 +161,7 @@ inline std::optional<std::string> environment_facts::complaint() const {
            ": let LD_LIBRARY_PATH lead to libcudart.so." + std::to_string(cuda.built_with / 1000);
 }
 
-inline std::string environment_facts::text() const {
+CUOTA_INLINE std::string environment_facts::text() const {
     std::string result = "built with CUDA " + detail::cuda_version_text(cuda.built_with);
     if (is_simulated) result += ", on the simulated runtime: no GPU is involved";
     else if (cuda.runtime != 0) result += ", runs with " + detail::cuda_version_text(cuda.runtime);
@@ -153,3 +178,5 @@ inline std::string environment_facts::text() const {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

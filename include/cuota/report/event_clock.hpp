@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 #if defined(__x86_64__)
@@ -21,15 +22,10 @@ namespace cuota::inline v0::detail {
 class tick_scale {
 public:
     /// From the tick `began` on, `ticks` of them in `nanoseconds`.
-    tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept
-        : began_{began},
-          rate_{ticks == 0 ? 0 : static_cast<double>(nanoseconds) / static_cast<double>(ticks)} {}
+    tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept;
 
     /// 0 for what was before.
-    [[nodiscard]] std::uint64_t nanoseconds(std::uint64_t tick) const noexcept {
-        if (tick <= began_) return 0;
-        return static_cast<std::uint64_t>(static_cast<double>(tick - began_) * rate_);
-    }
+    [[nodiscard]] std::uint64_t nanoseconds(std::uint64_t tick) const noexcept;
 
 private:
     std::uint64_t began_;
@@ -49,10 +45,7 @@ public:
     enum class base { counter, steady };
 
     event_clock() noexcept : event_clock{has_counter() ? base::counter : base::steady} {}
-    explicit event_clock(base by) noexcept : is_counter_{by == base::counter} {
-        began_ = look();
-        began_at_ = std::chrono::system_clock::now();
-    }
+    explicit event_clock(base by) noexcept;
 
     /// The moment now, in ticks.
     [[nodiscard]] std::uint64_t now() const noexcept { return is_counter_ ? counter() : steady(); }
@@ -60,23 +53,10 @@ public:
     [[nodiscard]] std::chrono::system_clock::time_point began() const noexcept { return began_at_; }
 
     /// Makes nanoseconds of ticks up to now.
-    [[nodiscard]] tick_scale scale() const noexcept {
-        moment const now = look();
-        std::uint64_t const ticks = now.tick > began_.tick ? now.tick - began_.tick : 0;
-        return {began_.tick, ticks, now.steady - began_.steady};
-    }
+    [[nodiscard]] tick_scale scale() const noexcept;
 
     /// Whether the processor has a counter of one rate. Cost: microseconds in a virtual machine.
-    [[nodiscard]] static bool has_counter() noexcept {
-#if defined(__x86_64__)
-        unsigned a = 0, b = 0, c = 0, d = 0;
-        return __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
-#elif defined(__aarch64__)
-        return true;
-#else
-        return false;
-#endif
-    }
+    [[nodiscard]] static bool has_counter() noexcept;
 
 private:
     struct moment {
@@ -84,36 +64,10 @@ private:
         std::uint64_t steady = 0;
     };
 
-    [[nodiscard]] static std::uint64_t counter() noexcept {
-#if defined(__x86_64__)
-        return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-        std::uint64_t ticks = 0;
-        asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-        return ticks;
-#else
-        return steady();
-#endif
-    }
-    [[nodiscard]] static std::uint64_t steady() noexcept {
-        auto const since = std::chrono::steady_clock::now().time_since_epoch();
-        return static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
-    }
+    [[nodiscard]] static std::uint64_t counter() noexcept;
+    [[nodiscard]] static std::uint64_t steady() noexcept;
     // Both clocks at one moment: the closest of a few pairs, for a thread may lose its processor in between.
-    [[nodiscard]] moment look() const noexcept {
-        moment best;
-        std::uint64_t closest = ~std::uint64_t{0};
-        for (int i = 0; i != 8; ++i) {
-            std::uint64_t const before = now();
-            std::uint64_t const middle = steady();
-            std::uint64_t const apart = now() - before;
-            if (apart >= closest) continue;
-            closest = apart;
-            best = {before + apart / 2, middle};
-        }
-        return best;
-    }
+    [[nodiscard]] moment look() const noexcept;
 
     bool is_counter_;
     moment began_;
@@ -121,3 +75,73 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE tick_scale::tick_scale(std::uint64_t began, std::uint64_t ticks,
+                                    std::uint64_t nanoseconds) noexcept
+    : began_{began}, rate_{ticks == 0 ? 0 : static_cast<double>(nanoseconds) / static_cast<double>(ticks)} {}
+
+CUOTA_INLINE std::uint64_t tick_scale::nanoseconds(std::uint64_t tick) const noexcept {
+    if (tick <= began_) return 0;
+    return static_cast<std::uint64_t>(static_cast<double>(tick - began_) * rate_);
+}
+
+CUOTA_INLINE event_clock::event_clock(base by) noexcept : is_counter_{by == base::counter} {
+    began_ = look();
+    began_at_ = std::chrono::system_clock::now();
+}
+
+CUOTA_INLINE tick_scale event_clock::scale() const noexcept {
+    moment const now = look();
+    std::uint64_t const ticks = now.tick > began_.tick ? now.tick - began_.tick : 0;
+    return {began_.tick, ticks, now.steady - began_.steady};
+}
+
+CUOTA_INLINE bool event_clock::has_counter() noexcept {
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+#elif defined(__aarch64__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+CUOTA_INLINE std::uint64_t event_clock::counter() noexcept {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    std::uint64_t ticks = 0;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return steady();
+#endif
+}
+
+CUOTA_INLINE std::uint64_t event_clock::steady() noexcept {
+    auto const since = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+CUOTA_INLINE auto event_clock::look() const noexcept -> moment {
+    moment best;
+    std::uint64_t closest = ~std::uint64_t{0};
+    for (int i = 0; i != 8; ++i) {
+        std::uint64_t const before = now();
+        std::uint64_t const middle = steady();
+        std::uint64_t const apart = now() - before;
+        if (apart >= closest) continue;
+        closest = apart;
+        best = {before + apart / 2, middle};
+    }
+    return best;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

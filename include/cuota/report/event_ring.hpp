@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/report/memory_event.hpp>
 
@@ -48,70 +49,25 @@ public:
     static constexpr std::size_t most = std::size_t{1} << 32;
 
     /// `capacity` is rounded up to a power of two. Throws: misuse when it is 0 or more than `most`; std::bad_alloc.
-    explicit event_ring(std::size_t capacity, place where = place::here())
-        : capacity_{checked(capacity, where)}, slots_{std::make_unique<slot[]>(capacity_)} {}
+    explicit event_ring(std::size_t capacity, place where = place::here());
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
     /// The ticket that the next event gets: how many there have been.
     [[nodiscard]] std::uint64_t next() const noexcept { return next_.load(std::memory_order_acquire); }
 
-    void put(memory_event const& e) noexcept {
-        std::uint64_t const ticket = draw();
-        if (claim(ticket)) [[likely]]
-            fill(ticket, e);
-    }
+    void put(memory_event const& e) noexcept;
 
     // The steps of put, for tests that stop between them.
     [[nodiscard]] std::uint64_t draw() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }
-    [[nodiscard]] bool claim(std::uint64_t ticket) noexcept {
-        slot& s = slot_of(ticket);
-        std::uint64_t seen = s.state.load(std::memory_order_relaxed);
-        // Acquire: what the one before wrote comes before what we write.
-        while (seen % 2 == 0 && seen < there(ticket))
-            if (s.state.compare_exchange_weak(seen, being_written(ticket), std::memory_order_acquire,
-                                              std::memory_order_relaxed))
-                return true;
-        note_lost(s, ticket);
-        return false;
-    }
+    [[nodiscard]] bool claim(std::uint64_t ticket) noexcept;
     // Every word is released, so that who reads one of ours also finds that the state is ours by now.
-    void fill(std::uint64_t ticket, memory_event const& e) noexcept {
-        slot& s = slot_of(ticket);
-        s.what.store(packed(e), std::memory_order_release);
-        s.at.store(e.at, std::memory_order_release);
-        s.address.store(e.address, std::memory_order_release);
-        s.bytes.store(e.bytes, std::memory_order_release);
-        s.size.store(e.size, std::memory_order_release);
-        s.stream.store(e.stream, std::memory_order_release);
-        s.state.store(there(ticket), std::memory_order_release);
-    }
+    void fill(std::uint64_t ticket, memory_event const& e) noexcept;
 
     /// The events with tickets from `from` up to, and without, `up_to`. What is being written now is left out: it has
     /// not happened yet. What is gone cuts off all before it, so that what is given is a run of events. When nobody
     /// writes, `dropped` and the events together are all that were put.
     /// Throws: std::bad_alloc. Cost: some 10 ns an event.
-    [[nodiscard]] ring_reading read(std::uint64_t from = 0, std::uint64_t up_to = ~std::uint64_t{0}) const {
-        ring_reading found;
-        std::uint64_t const newest = next();
-        std::uint64_t const end = std::min(newest, up_to);
-        if (from >= end) return found;
-        std::uint64_t first = std::max(from, newest - std::min<std::uint64_t>(newest, capacity_));
-        first = std::min(first, end);
-        found.events.reserve(end - first);
-        for (std::uint64_t t = first; t != end; ++t) {
-            numbered_event e{t, {}};
-            switch (look(t, e.what)) {
-                case found_as::there: found.events.push_back(e); break;
-                case found_as::being_written: break;
-                case found_as::gone:
-                    found.events.clear();
-                    first = t + 1;
-                    break;
-            }
-        }
-        found.dropped = first - from;
-        return found;
-    }
+    [[nodiscard]] ring_reading read(std::uint64_t from = 0, std::uint64_t up_to = ~std::uint64_t{0}) const;
 
 private:
     using word = std::atomic<std::uint64_t>;
@@ -128,31 +84,17 @@ private:
     static_assert(sizeof(slot) == 64 && word::is_always_lock_free);
     enum class found_as { there, being_written, gone };
 
-    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where) {
-        if (capacity == 0 || capacity > most)
-            throw misuse{
-                "a ring of " + count_text(capacity) + " events: it can have 1 to " + count_text(most), where};
-        return std::bit_ceil(capacity);
-    }
+    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where);
     [[nodiscard]] static constexpr std::uint64_t being_written(std::uint64_t ticket) noexcept {
         return 2 * ticket + 1;
     }
     [[nodiscard]] static constexpr std::uint64_t there(std::uint64_t ticket) noexcept {
         return 2 * ticket + 2;
     }
-    [[nodiscard]] slot& slot_of(std::uint64_t ticket) const noexcept {
-        return slots_[ticket & (capacity_ - 1)];
-    }
+    [[nodiscard]] slot& slot_of(std::uint64_t ticket) const noexcept;
 
-    [[nodiscard]] static std::uint64_t packed(memory_event const& e) noexcept {
-        return std::uint64_t{e.site} << 32 | std::uint64_t{e.source} << 16 |
-               static_cast<std::uint64_t>(e.kind);
-    }
-    static void unpack(std::uint64_t what, memory_event& e) noexcept {
-        e.kind = static_cast<event_kind>(what & 0xffff);
-        e.source = static_cast<std::uint16_t>(what >> 16);
-        e.site = static_cast<std::uint32_t>(what >> 32);
-    }
+    [[nodiscard]] static std::uint64_t packed(memory_event const& e) noexcept;
+    static void unpack(std::uint64_t what, memory_event& e) noexcept;
 
     [[gnu::cold]] static void note_lost(slot& s, std::uint64_t ticket) noexcept {
         std::uint64_t last = s.lost.load(std::memory_order_relaxed);
@@ -160,20 +102,7 @@ private:
                                                                   std::memory_order_relaxed)) {}
     }
     // Acquire: none of the words is read after the second look at the state.
-    [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept {
-        slot const& s = slot_of(ticket);
-        std::uint64_t const state = s.state.load(std::memory_order_acquire);
-        if (state > there(ticket)) return found_as::gone;
-        if (state < there(ticket))
-            return s.lost.load(std::memory_order_acquire) > ticket ? found_as::gone : found_as::being_written;
-        unpack(s.what.load(std::memory_order_acquire), e);
-        e.at = s.at.load(std::memory_order_acquire);
-        e.address = s.address.load(std::memory_order_acquire);
-        e.bytes = s.bytes.load(std::memory_order_acquire);
-        e.size = s.size.load(std::memory_order_acquire);
-        e.stream = s.stream.load(std::memory_order_acquire);
-        return s.state.load(std::memory_order_relaxed) == state ? found_as::there : found_as::gone;
-    }
+    [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept;
 
     std::size_t const capacity_;
     std::unique_ptr<slot[]> const slots_;
@@ -181,3 +110,102 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE event_ring::event_ring(std::size_t capacity, place where)
+    : capacity_{checked(capacity, where)}, slots_{std::make_unique<slot[]>(capacity_)} {}
+
+CUOTA_INLINE void event_ring::put(memory_event const& e) noexcept {
+    std::uint64_t const ticket = draw();
+    if (claim(ticket)) [[likely]]
+        fill(ticket, e);
+}
+
+CUOTA_INLINE bool event_ring::claim(std::uint64_t ticket) noexcept {
+    slot& s = slot_of(ticket);
+    std::uint64_t seen = s.state.load(std::memory_order_relaxed);
+    // Acquire: what the one before wrote comes before what we write.
+    while (seen % 2 == 0 && seen < there(ticket))
+        if (s.state.compare_exchange_weak(seen, being_written(ticket), std::memory_order_acquire,
+                                          std::memory_order_relaxed))
+            return true;
+    note_lost(s, ticket);
+    return false;
+}
+
+CUOTA_INLINE void event_ring::fill(std::uint64_t ticket, memory_event const& e) noexcept {
+    slot& s = slot_of(ticket);
+    s.what.store(packed(e), std::memory_order_release);
+    s.at.store(e.at, std::memory_order_release);
+    s.address.store(e.address, std::memory_order_release);
+    s.bytes.store(e.bytes, std::memory_order_release);
+    s.size.store(e.size, std::memory_order_release);
+    s.stream.store(e.stream, std::memory_order_release);
+    s.state.store(there(ticket), std::memory_order_release);
+}
+
+CUOTA_INLINE ring_reading event_ring::read(std::uint64_t from, std::uint64_t up_to) const {
+    ring_reading found;
+    std::uint64_t const newest = next();
+    std::uint64_t const end = std::min(newest, up_to);
+    if (from >= end) return found;
+    std::uint64_t first = std::max(from, newest - std::min<std::uint64_t>(newest, capacity_));
+    first = std::min(first, end);
+    found.events.reserve(end - first);
+    for (std::uint64_t t = first; t != end; ++t) {
+        numbered_event e{t, {}};
+        switch (look(t, e.what)) {
+            case found_as::there: found.events.push_back(e); break;
+            case found_as::being_written: break;
+            case found_as::gone:
+                found.events.clear();
+                first = t + 1;
+                break;
+        }
+    }
+    found.dropped = first - from;
+    return found;
+}
+
+CUOTA_INLINE std::size_t event_ring::checked(std::size_t capacity, place where) {
+    if (capacity == 0 || capacity > most)
+        throw misuse{"a ring of " + count_text(capacity) + " events: it can have 1 to " + count_text(most),
+                     where};
+    return std::bit_ceil(capacity);
+}
+
+CUOTA_INLINE auto event_ring::slot_of(std::uint64_t ticket) const noexcept -> slot& {
+    return slots_[ticket & (capacity_ - 1)];
+}
+
+CUOTA_INLINE std::uint64_t event_ring::packed(memory_event const& e) noexcept {
+    return std::uint64_t{e.site} << 32 | std::uint64_t{e.source} << 16 | static_cast<std::uint64_t>(e.kind);
+}
+
+CUOTA_INLINE void event_ring::unpack(std::uint64_t what, memory_event& e) noexcept {
+    e.kind = static_cast<event_kind>(what & 0xffff);
+    e.source = static_cast<std::uint16_t>(what >> 16);
+    e.site = static_cast<std::uint32_t>(what >> 32);
+}
+
+CUOTA_INLINE auto event_ring::look(std::uint64_t ticket, memory_event& e) const noexcept -> found_as {
+    slot const& s = slot_of(ticket);
+    std::uint64_t const state = s.state.load(std::memory_order_acquire);
+    if (state > there(ticket)) return found_as::gone;
+    if (state < there(ticket))
+        return s.lost.load(std::memory_order_acquire) > ticket ? found_as::gone : found_as::being_written;
+    unpack(s.what.load(std::memory_order_acquire), e);
+    e.at = s.at.load(std::memory_order_acquire);
+    e.address = s.address.load(std::memory_order_acquire);
+    e.bytes = s.bytes.load(std::memory_order_acquire);
+    e.size = s.size.load(std::memory_order_acquire);
+    e.stream = s.stream.load(std::memory_order_acquire);
+    return s.state.load(std::memory_order_relaxed) == state ? found_as::there : found_as::gone;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

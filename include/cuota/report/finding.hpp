@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
 
@@ -70,10 +71,20 @@ struct finding {
 /// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays
 /// in its order. Throws: std::bad_alloc, when nothing has changed.
 /// Cost: O(n log n).
-inline void sort_findings(std::vector<finding>& findings) {
+void sort_findings(std::vector<finding>& findings);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void sort_findings(std::vector<finding>& findings) {
     detail::sort_stably(findings, [](finding const& a, finding const& b) {
         return a.level != b.level ? a.level > b.level : a.bytes > b.bytes;
     });
 }
 
 }  // namespace cuota::inline v0
+
+#endif

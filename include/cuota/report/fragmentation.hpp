@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
@@ -22,9 +23,7 @@
 namespace cuota::inline v0::detail::diagnosis {
 
 // Of what is still in use by work that was enqueued, none is free now, and all will be without anybody's doing.
-[[nodiscard]] inline bool will_be_free(block_facts const& b) noexcept {
-    return b.use == block_use::free || b.use == block_use::pending;
-}
+[[nodiscard]] bool will_be_free(block_facts const& b) noexcept;
 
 /// Blocks [first, last) of a segment: were the live ones among them gone, all of it would be one free piece.
 struct free_window {
@@ -37,10 +36,7 @@ struct free_window {
 
     [[nodiscard]] std::size_t piece() const noexcept { return free + live; }
     /// More free memory first; then the fewest bytes for it, then blocks.
-    [[nodiscard]] bool is_better_than(free_window const& other) const noexcept {
-        if (free != other.free) return free > other.free;
-        return live != other.live ? live < other.live : blocks < other.blocks;
-    }
+    [[nodiscard]] bool is_better_than(free_window const& other) const noexcept;
 };
 
 /// Finds the window with the most free memory whose live blocks are at most `price` times that.
@@ -53,15 +49,7 @@ public:
     window_search(segment_facts const& s, double price) : segment_{s}, price_{price} {}
 
     /// None where nothing is free.
-    [[nodiscard]] std::optional<free_window> run() {
-        for (std::size_t i = 0; i != segment_.blocks.size(); ++i) {
-            block_facts const& b = segment_.blocks[i];
-            if (b.use == block_use::leaving) begin_again();
-            else if (will_be_free(b)) add_free(i, b.size);
-            else add_live(b.size);
-        }
-        return best_;
-    }
+    [[nodiscard]] std::optional<free_window> run();
 
 private:
     struct border {
@@ -70,31 +58,9 @@ private:
         std::size_t free = 0, live = 0, blocks = 0;  // of all before it
     };
 
-    void begin_again() {  // nothing is side by side across this
-        begins_.clear();
-        now_ = {};
-    }
-    void add_live(std::size_t size) {
-        now_.sum -= static_cast<double>(size);
-        now_.live += size;
-        ++now_.blocks;
-    }
-    void add_free(std::size_t i, std::size_t size) {
-        now_.index = i;
-        if (begins_.empty() || now_.sum < begins_.back().sum) begins_.push_back(now_);
-        now_.sum += price_ * static_cast<double>(size);
-        now_.free += size;
-        auto const begin =
-            std::ranges::lower_bound(begins_, -now_.sum, {}, [](border const& b) { return -b.sum; });
-        if (begin == begins_.end()) return;
-        free_window const found{&segment_,
-                                begin->index,
-                                i + 1,
-                                now_.free - begin->free,
-                                now_.live - begin->live,
-                                now_.blocks - begin->blocks};
-        if (!best_ || found.is_better_than(*best_)) best_ = found;
-    }
+    void begin_again();
+    void add_live(std::size_t size);
+    void add_free(std::size_t i, std::size_t size);
 
     segment_facts const& segment_;
     double const price_;
@@ -110,42 +76,11 @@ struct free_pieces {
     free_window best{};
     free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
 
-    explicit free_pieces(pool_facts const& p, double price) {
-        for (segment_facts const& s : p.segments)
-            if (!s.is_paged) add(s, price);
-            else measure(s);  // pages that are free go back wherever they are
-    }
+    explicit free_pieces(pool_facts const& p, double price);
 
 private:
-    void add(segment_facts const& s, double price) {
-        free_window const all = measure(s);
-        if (all.free == 0 || all.free == s.size) return;
-        stuck += all.free;
-        if (all.is_better_than(fullest)) fullest = all;
-        if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best))
-            best = *found;
-    }
-    free_window measure(segment_facts const& s) {
-        free_window all{&s, 0, 0, 0, 0, 0};
-        std::size_t run = 0;
-        std::size_t live = 0, blocks = 0;  // behind the last free piece
-        for (std::size_t i = 0; i != s.blocks.size(); ++i) {
-            block_facts const& b = s.blocks[i];
-            if (!will_be_free(b)) {
-                run = 0;
-                if (b.use == block_use::live && all.free != 0) live += b.size, ++blocks;
-                continue;
-            }
-            if (all.free == 0) all.first = i;
-            all.last = i + 1;
-            all.free += b.size;
-            all.live += std::exchange(live, 0);
-            all.blocks += std::exchange(blocks, 0);
-            run += b.size;
-            largest = std::max(largest, run);
-        }
-        return all;
-    }
+    void add(segment_facts const& s, double price);
+    free_window measure(segment_facts const& s);
 };
 
 /// The live blocks of a window by tag and place; most of them first.
@@ -159,56 +94,156 @@ struct window_holders {
     };
     std::vector<group> groups{};
 
-    explicit window_holders(free_window const& w) {
-        for (std::size_t i = w.first; i != w.last; ++i)
-            if (block_facts const& b = w.segment->blocks[i]; b.use == block_use::live) {
-                bool const strayed = b.meant == lifespan::scratch && b.age != 0;
-                groups.push_back({b.name, b.where, 1, b.size, strayed});
-            }
-        merge();
-        sort_stably(groups, [](group const& a, group const& b) {
-            return a.blocks != b.blocks ? a.blocks > b.blocks : a.bytes > b.bytes;
-        });
-    }
-    [[nodiscard]] std::size_t strayed() const noexcept {
-        std::size_t count = 0;
-        for (group const& g : groups) count += g.strayed;
-        return count;
-    }
+    explicit window_holders(free_window const& w);
+    [[nodiscard]] std::size_t strayed() const noexcept;
 
 private:
     static auto key(group const& g) {
         return std::tuple{std::string_view{g.name.text()}, std::string_view{g.where.file}, g.where.line};
     }
-    void merge() {
-        sort_stably(groups, [](group const& a, group const& b) { return key(a) < key(b); });
-        std::size_t kept = 0;
-        for (std::size_t i = 1; i < groups.size(); ++i) {
-            if (key(groups[i]) != key(groups[kept])) {
-                groups[++kept] = groups[i];
-                continue;
-            }
-            groups[kept].blocks += groups[i].blocks;
-            groups[kept].bytes += groups[i].bytes;
-            groups[kept].strayed += groups[i].strayed;
-        }
-        if (!groups.empty()) groups.resize(kept + 1);
-    }
+    void merge();
 };
 
 // "3 blocks of log (train.cpp:17)", "3 blocks, most of log (train.cpp:17)".
-[[nodiscard]] inline std::string words_for(free_window const& w, window_holders const& who) {
-    window_holders::group const& most = who.groups.front();
-    return counted(w.blocks, "block") + (who.groups.size() == 1 ? " of " : ", most of them of ") +
-           words_for(most.name, most.where) + ',';
-}
+[[nodiscard]] std::string words_for(free_window const& w, window_holders const& who);
 
 /// Free memory of a pool that no large request can have, because live blocks lie between its pieces: at least
 /// `fragmentation_bytes` of it in segments that hold something live, and no free piece anywhere in the pool of more than
 /// `fragmentation_largest` of that. What a segment on pages has free goes back by page, and does not count.
 /// Names the blocks whose end would make the largest piece, when they are few bytes beside what they hold apart
 /// (`fragmentation_price`) and that piece is twice the largest there is; else all that lie in the segment with most free.
-inline void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE bool will_be_free(block_facts const& b) noexcept {
+    return b.use == block_use::free || b.use == block_use::pending;
+}
+
+CUOTA_INLINE bool free_window::is_better_than(free_window const& other) const noexcept {
+    if (free != other.free) return free > other.free;
+    return live != other.live ? live < other.live : blocks < other.blocks;
+}
+
+CUOTA_INLINE std::optional<free_window> window_search::run() {
+    for (std::size_t i = 0; i != segment_.blocks.size(); ++i) {
+        block_facts const& b = segment_.blocks[i];
+        if (b.use == block_use::leaving) begin_again();
+        else if (will_be_free(b)) add_free(i, b.size);
+        else add_live(b.size);
+    }
+    return best_;
+}
+
+CUOTA_INLINE void window_search::begin_again() {  // nothing is side by side across this
+    begins_.clear();
+    now_ = {};
+}
+
+CUOTA_INLINE void window_search::add_live(std::size_t size) {
+    now_.sum -= static_cast<double>(size);
+    now_.live += size;
+    ++now_.blocks;
+}
+
+CUOTA_INLINE void window_search::add_free(std::size_t i, std::size_t size) {
+    now_.index = i;
+    if (begins_.empty() || now_.sum < begins_.back().sum) begins_.push_back(now_);
+    now_.sum += price_ * static_cast<double>(size);
+    now_.free += size;
+    auto const begin =
+        std::ranges::lower_bound(begins_, -now_.sum, {}, [](border const& b) { return -b.sum; });
+    if (begin == begins_.end()) return;
+    free_window const found{&segment_,
+                            begin->index,
+                            i + 1,
+                            now_.free - begin->free,
+                            now_.live - begin->live,
+                            now_.blocks - begin->blocks};
+    if (!best_ || found.is_better_than(*best_)) best_ = found;
+}
+
+CUOTA_INLINE free_pieces::free_pieces(pool_facts const& p, double price) {
+    for (segment_facts const& s : p.segments)
+        if (!s.is_paged) add(s, price);
+        else measure(s);  // pages that are free go back wherever they are
+}
+
+CUOTA_INLINE void free_pieces::add(segment_facts const& s, double price) {
+    free_window const all = measure(s);
+    if (all.free == 0 || all.free == s.size) return;
+    stuck += all.free;
+    if (all.is_better_than(fullest)) fullest = all;
+    if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best)) best = *found;
+}
+
+CUOTA_INLINE free_window free_pieces::measure(segment_facts const& s) {
+    free_window all{&s, 0, 0, 0, 0, 0};
+    std::size_t run = 0;
+    std::size_t live = 0, blocks = 0;  // behind the last free piece
+    for (std::size_t i = 0; i != s.blocks.size(); ++i) {
+        block_facts const& b = s.blocks[i];
+        if (!will_be_free(b)) {
+            run = 0;
+            if (b.use == block_use::live && all.free != 0) live += b.size, ++blocks;
+            continue;
+        }
+        if (all.free == 0) all.first = i;
+        all.last = i + 1;
+        all.free += b.size;
+        all.live += std::exchange(live, 0);
+        all.blocks += std::exchange(blocks, 0);
+        run += b.size;
+        largest = std::max(largest, run);
+    }
+    return all;
+}
+
+CUOTA_INLINE window_holders::window_holders(free_window const& w) {
+    for (std::size_t i = w.first; i != w.last; ++i)
+        if (block_facts const& b = w.segment->blocks[i]; b.use == block_use::live) {
+            bool const strayed = b.meant == lifespan::scratch && b.age != 0;
+            groups.push_back({b.name, b.where, 1, b.size, strayed});
+        }
+    merge();
+    sort_stably(groups, [](group const& a, group const& b) {
+        return a.blocks != b.blocks ? a.blocks > b.blocks : a.bytes > b.bytes;
+    });
+}
+
+CUOTA_INLINE std::size_t window_holders::strayed() const noexcept {
+    std::size_t count = 0;
+    for (group const& g : groups) count += g.strayed;
+    return count;
+}
+
+CUOTA_INLINE void window_holders::merge() {
+    sort_stably(groups, [](group const& a, group const& b) { return key(a) < key(b); });
+    std::size_t kept = 0;
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+        if (key(groups[i]) != key(groups[kept])) {
+            groups[++kept] = groups[i];
+            continue;
+        }
+        groups[kept].blocks += groups[i].blocks;
+        groups[kept].bytes += groups[i].bytes;
+        groups[kept].strayed += groups[i].strayed;
+    }
+    if (!groups.empty()) groups.resize(kept + 1);
+}
+
+CUOTA_INLINE std::string words_for(free_window const& w, window_holders const& who) {
+    window_holders::group const& most = who.groups.front();
+    return counted(w.blocks, "block") + (who.groups.size() == 1 ? " of " : ", most of them of ") +
+           words_for(most.name, most.where) + ',';
+}
+
+CUOTA_INLINE void find_fragmentation(pool_facts const& p, diagnosis_options const& o,
+                                     std::vector<finding>& to) {
     free_pieces const free{p, o.fragmentation_price};
     if (free.stuck < o.fragmentation_bytes) return;
     if (static_cast<double>(free.largest) > o.fragmentation_largest * static_cast<double>(free.stuck)) return;
@@ -237,3 +272,5 @@ inline void find_fragmentation(pool_facts const& p, diagnosis_options const& o, 
 }
 
 }  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
@@ -28,33 +29,12 @@ struct pool_level {
     std::int64_t live = 0;  ///< bytes, rounded up
     std::int64_t reserved = 0;
 
-    [[nodiscard]] std::size_t free() const noexcept {
-        return reserved > live ? static_cast<std::size_t>(reserved - std::max<std::int64_t>(live, 0)) : 0;
-    }
-    void apply(memory_event const& e, std::int64_t sign = 1) noexcept {
-        auto const by = [&](std::size_t bytes) { return sign * static_cast<std::int64_t>(bytes); };
-        switch (e.kind) {
-            case event_kind::allocated: live += by(e.size); break;
-            case event_kind::free_requested: live -= by(e.size); break;
-            case event_kind::segment_taken: reserved += by(e.bytes); break;
-            case event_kind::segment_returned: reserved -= by(e.bytes); break;
-            default: break;
-        }
-    }
+    [[nodiscard]] std::size_t free() const noexcept;
+    void apply(memory_event const& e, std::int64_t sign = 1) noexcept;
 };
 
 /// The levels of all sources before the first event.
-[[nodiscard]] inline std::vector<pool_level> first_levels(recording const& r) {
-    std::vector<pool_level> levels(r.sources.size());
-    for (std::size_t i = 0; i != levels.size(); ++i)
-        if (auto const pool = r.sources[i].pool; pool && *pool < r.at_end.pools.size()) {
-            levels[i].live = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.allocated);
-            levels[i].reserved = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.reserved);
-        }
-    for (memory_event const& e : r.events)
-        if (e.source < levels.size()) levels[e.source].apply(e, -1);
-    return levels;
-}
+[[nodiscard]] std::vector<pool_level> first_levels(recording const& r);
 
 /// The most that was live, and the least that was reserved, in each pool since the last `window` steps began. Pools that have
 /// not seen more steps than that are left out.
@@ -66,37 +46,12 @@ public:
         std::int64_t least_reserved = 0;
     };
 
-    idle_watch(recording const& r, step_account const& steps, std::size_t window)
-        : levels_{first_levels(r)}, seen_(levels_.size()), begins_(levels_.size()), ends_(levels_.size()) {
-        for (std::size_t i = 0; i != levels_.size(); ++i) {
-            auto const source = static_cast<std::uint16_t>(i);
-            std::size_t const all = steps.steps_of(source);
-            if (!r.sources[i].pool || *r.sources[i].pool >= r.at_end.pools.size() || all <= window) continue;
-            begins_[steps.clock_of(source)] = all - window;
-            followers_[steps.clock_of(source)].push_back(i);
-        }
-        for (memory_event const& e : r.events)
-            if (e.source < levels_.size()) apply(e);
-    }
+    idle_watch(recording const& r, step_account const& steps, std::size_t window);
 
-    [[nodiscard]] std::vector<extent> extents() const {
-        std::vector<extent> some;
-        for (auto const& [clock, who] : followers_)
-            for (std::size_t const i : who) some.push_back(seen_[i]);
-        return some;
-    }
+    [[nodiscard]] std::vector<extent> extents() const;
 
 private:
-    void apply(memory_event const& e) {
-        pool_level& level = levels_[e.source];
-        level.apply(e);
-        extent& s = seen_[e.source];
-        s.most_live = std::max(s.most_live, level.live);
-        s.least_reserved = std::min(s.least_reserved, level.reserved);
-        if (e.kind == event_kind::step_ended && ++ends_[e.source] == begins_[e.source])
-            for (std::size_t const i : followers_[e.source])
-                seen_[i] = {i, levels_[i].live, levels_[i].reserved};
-    }
+    void apply(memory_event const& e);
 
     std::vector<pool_level> levels_;
     std::vector<extent> seen_;
@@ -108,8 +63,94 @@ private:
 /// Pools that have, and had all through the last `idle_steps` steps, so much more reserved than was live at any time in
 /// them: `idle_bytes` and `idle_share` of what is reserved. What lies between live blocks at the busiest moment counts as
 /// idle.
-inline void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
-                      std::vector<finding>& to) {
+void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
+               std::vector<finding>& to);
+
+/// The refusals of a budget, as they are seen one after the other.
+struct refused_requests {
+    std::size_t count = 0;
+    std::size_t most_asked = 0;
+    std::size_t most_missing = 0;   ///< 0: the limit has been raised since, or the device refused
+    std::size_t free_in_pools = 0;  ///< how many of them pools below had the bytes free for
+    std::map<std::uint32_t, std::size_t> by_site{};
+
+    void add(memory_event const& e, std::size_t limit, std::size_t free);
+};
+
+// "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ..."
+[[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& whose,
+                                    std::string const& top, std::size_t top_count);
+
+/// Refusals, one finding for each budget: how often, what was missing at most, for whom most often; and how often pools below
+/// it had so many bytes free and could not give them back, because they lie in pieces or are still in use. Any is a problem.
+/// What was missing is reckoned with the limit at the end.
+void find_refusals(recording const& r, std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE std::size_t pool_level::free() const noexcept {
+    return reserved > live ? static_cast<std::size_t>(reserved - std::max<std::int64_t>(live, 0)) : 0;
+}
+
+CUOTA_INLINE void pool_level::apply(memory_event const& e, std::int64_t sign) noexcept {
+    auto const by = [&](std::size_t bytes) { return sign * static_cast<std::int64_t>(bytes); };
+    switch (e.kind) {
+        case event_kind::allocated: live += by(e.size); break;
+        case event_kind::free_requested: live -= by(e.size); break;
+        case event_kind::segment_taken: reserved += by(e.bytes); break;
+        case event_kind::segment_returned: reserved -= by(e.bytes); break;
+        default: break;
+    }
+}
+
+CUOTA_INLINE std::vector<pool_level> first_levels(recording const& r) {
+    std::vector<pool_level> levels(r.sources.size());
+    for (std::size_t i = 0; i != levels.size(); ++i)
+        if (auto const pool = r.sources[i].pool; pool && *pool < r.at_end.pools.size()) {
+            levels[i].live = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.allocated);
+            levels[i].reserved = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.reserved);
+        }
+    for (memory_event const& e : r.events)
+        if (e.source < levels.size()) levels[e.source].apply(e, -1);
+    return levels;
+}
+
+CUOTA_INLINE idle_watch::idle_watch(recording const& r, step_account const& steps, std::size_t window)
+    : levels_{first_levels(r)}, seen_(levels_.size()), begins_(levels_.size()), ends_(levels_.size()) {
+    for (std::size_t i = 0; i != levels_.size(); ++i) {
+        auto const source = static_cast<std::uint16_t>(i);
+        std::size_t const all = steps.steps_of(source);
+        if (!r.sources[i].pool || *r.sources[i].pool >= r.at_end.pools.size() || all <= window) continue;
+        begins_[steps.clock_of(source)] = all - window;
+        followers_[steps.clock_of(source)].push_back(i);
+    }
+    for (memory_event const& e : r.events)
+        if (e.source < levels_.size()) apply(e);
+}
+
+CUOTA_INLINE auto idle_watch::extents() const -> std::vector<extent> {
+    std::vector<extent> some;
+    for (auto const& [clock, who] : followers_)
+        for (std::size_t const i : who) some.push_back(seen_[i]);
+    return some;
+}
+
+CUOTA_INLINE void idle_watch::apply(memory_event const& e) {
+    pool_level& level = levels_[e.source];
+    level.apply(e);
+    extent& s = seen_[e.source];
+    s.most_live = std::max(s.most_live, level.live);
+    s.least_reserved = std::min(s.least_reserved, level.reserved);
+    if (e.kind == event_kind::step_ended && ++ends_[e.source] == begins_[e.source])
+        for (std::size_t const i : followers_[e.source]) seen_[i] = {i, levels_[i].live, levels_[i].reserved};
+}
+
+CUOTA_INLINE void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
+                            std::vector<finding>& to) {
     for (idle_watch::extent const& seen : idle_watch{r, steps, o.idle_steps}.extents()) {
         event_source const& source = r.sources[seen.source];
         std::size_t const reserved = r.at_end.pools[*source.pool].stats.reserved;
@@ -130,26 +171,16 @@ inline void find_idle(recording const& r, step_account const& steps, diagnosis_o
     }
 }
 
-/// The refusals of a budget, as they are seen one after the other.
-struct refused_requests {
-    std::size_t count = 0;
-    std::size_t most_asked = 0;
-    std::size_t most_missing = 0;   ///< 0: the limit has been raised since, or the device refused
-    std::size_t free_in_pools = 0;  ///< how many of them pools below had the bytes free for
-    std::map<std::uint32_t, std::size_t> by_site{};
+CUOTA_INLINE void refused_requests::add(memory_event const& e, std::size_t limit, std::size_t free) {
+    ++count;
+    most_asked = std::max(most_asked, e.bytes);
+    if (limit != unlimited) most_missing = std::max(most_missing, beyond(e.bytes, beyond(limit, e.size)));
+    free_in_pools += e.bytes != 0 && free >= e.bytes;
+    ++by_site[e.site];
+}
 
-    void add(memory_event const& e, std::size_t limit, std::size_t free) {
-        ++count;
-        most_asked = std::max(most_asked, e.bytes);
-        if (limit != unlimited) most_missing = std::max(most_missing, beyond(e.bytes, beyond(limit, e.size)));
-        free_in_pools += e.bytes != 0 && free >= e.bytes;
-        ++by_site[e.site];
-    }
-};
-
-// "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ..."
-[[nodiscard]] inline std::string words_for(refused_requests const& seen, std::string const& whose,
-                                           std::string const& top, std::size_t top_count) {
+CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string const& whose,
+                                   std::string const& top, std::size_t top_count) {
     std::string text = whose + " refused " + counted(seen.count, "request");
     text += seen.most_missing != 0
                 ? ", and lacked " + bytes_text(seen.most_missing) + (seen.count == 1 ? "" : " at most")
@@ -166,10 +197,7 @@ struct refused_requests {
            " its pools had as much free, in pieces or not finished";
 }
 
-/// Refusals, one finding for each budget: how often, what was missing at most, for whom most often; and how often pools below
-/// it had so many bytes free and could not give them back, because they lie in pieces or are still in use. Any is a problem.
-/// What was missing is reckoned with the limit at the end.
-inline void find_refusals(recording const& r, std::vector<finding>& to) {
+CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
     std::vector<pool_level> levels = first_levels(r);
     std::vector<std::vector<std::size_t>> above(levels.size());  // the budgets of each pool, up to the root
     std::vector<std::size_t> free_below(levels.size());
@@ -208,3 +236,5 @@ inline void find_refusals(recording const& r, std::vector<finding>& to) {
 }
 
 }  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

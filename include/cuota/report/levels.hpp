@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -77,10 +78,7 @@ struct levels {
 
 /// What the curve has at a moment: 0 before its first point. Cost: O(log n).
 /// Throws: nothing. Threads: any.
-[[nodiscard]] inline std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept {
-    auto const after = std::ranges::upper_bound(curve.points, at, {}, &level_point::at);
-    return after == curve.points.begin() ? 0 : (after - 1)->bytes;
-}
+[[nodiscard]] std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept;
 
 namespace detail {
 
@@ -88,20 +86,7 @@ class level_maker {
 public:
     level_maker(recording const& r, levels_options const& options) : all_{r}, options_{options} {}
 
-    [[nodiscard]] levels run() {
-        chosen_.assign(all_.sources.size(), options_.sources.empty());
-        for (std::uint16_t const s : options_.sources) chosen_[s] = true;
-        collect_older();
-        if (!all_.events.empty()) made_.from = made_.until = all_.events.front().at;
-        for (memory_event const& e : all_.events) {
-            made_.until = std::max(made_.until, e.at);
-            if (chosen_[e.source]) collect(e, made_.until);
-        }
-        find_peaks();
-        choose_parts();
-        draw();
-        return std::move(made_);
-    }
+    [[nodiscard]] levels run();
 
 private:
     struct change {
@@ -110,9 +95,7 @@ private:
         std::size_t bytes;
         bool is_more;
 
-        [[nodiscard]] std::size_t after(std::size_t before) const noexcept {
-            return is_more ? before + bytes : before - bytes;
-        }
+        [[nodiscard]] std::size_t after(std::size_t before) const noexcept;
     };
     struct group {
         std::string name;
@@ -127,130 +110,24 @@ private:
     };
     using key = std::tuple<std::string_view, std::string_view, std::size_t>;
 
-    void collect_older() {
-        lives const all = replay(all_);
-        for (block_life const& b : all.blocks) {
-            if (b.from) break;
-            if (chosen_[b.source]) groups_[group_of(b.source, b.site)].older += b.size;
-        }
-        for (segment_life const& s : all.segments) {
-            if (s.from) break;
-            if (chosen_[s.source]) older_segments_ += s.bytes;
-        }
-    }
-    void collect(memory_event const& e, std::uint64_t at) {
-        switch (e.kind) {
-            case event_kind::allocated: {
-                open_block const b{group_of(e.source, e.site), e.size};
-                open_[{e.source, e.address}] = b;
-                blocks_.push_back({at, b.of, b.bytes, true});
-                return;
-            }
-            case event_kind::free_requested: {
-                open_block const b = close(e);
-                blocks_.push_back({at, b.of, b.bytes, false});
-                return;
-            }
-            case event_kind::segment_taken: segments_.push_back({at, 0, e.bytes, true}); return;
-            case event_kind::segment_returned: segments_.push_back({at, 0, e.bytes, false}); return;
-            default: return;
-        }
-    }
+    void collect_older();
+    void collect(memory_event const& e, std::uint64_t at);
     // As replay does: one that no event began is as its end tells.
-    [[nodiscard]] open_block close(memory_event const& e) {
-        auto const found = open_.find({e.source, e.address});
-        if (found == open_.end()) return {group_of(e.source, e.site), e.size};
-        open_block const b = found->second;
-        open_.erase(found);
-        return b;
-    }
+    [[nodiscard]] open_block close(memory_event const& e);
 
-    [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site) {
-        key const k = key_of(source, site);
-        auto const [at, is_new] = found_.try_emplace(k, groups_.size());
-        if (is_new) groups_.push_back({name_of(source, site)});
-        return at->second;
-    }
-    [[nodiscard]] key key_of(std::uint16_t source, std::uint32_t site) const {
-        if (options_.by == levels_by::source) return {{}, {}, source};
-        event_site const& s = all_.sites[site];
-        if (options_.by == levels_by::tag) return {s.name.text(), {}, 0};
-        return {s.name.text(), s.where.file, s.where.line};
-    }
-    [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const {
-        if (options_.by == levels_by::source) return all_.sources[source].name;
-        event_site const& s = all_.sites[site];
-        std::string const name = s.name.is_empty() ? "untagged" : s.name.text();
-        std::string const where = options_.by == levels_by::site ? place_text(s.where) : "";
-        return where.empty() ? name : name + " (" + where + ')';
-    }
+    [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site);
+    [[nodiscard]] key key_of(std::uint16_t source, std::uint32_t site) const;
+    [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const;
 
-    void find_peaks() {
-        for (group& g : groups_) g.peak = g.now = g.older;
-        for (change const& c : blocks_) {
-            group& g = groups_[c.group];
-            g.now = c.after(g.now);
-            g.peak = std::max(g.peak, g.now);
-        }
-    }
+    void find_peaks();
     // Groups by their peaks; from `most` on all have the same part.
-    void choose_parts() {
-        std::vector<group*> order;
-        for (group& g : groups_) order.push_back(&g);
-        sort_stably(order, [](group const* a, group const* b) {
-            return std::tie(b->peak, a->name) < std::tie(a->peak, b->name);
-        });
-        for (std::size_t i = 0; i != order.size(); ++i) {
-            order[i]->part = std::min(i, options_.most);
-            if (i <= options_.most) made_.parts.emplace_back();
-            level_curve& part = made_.parts[order[i]->part];
-            part.name = i < options_.most ? order[i]->name : "others";
-            if (i >= options_.most) ++part.merged;
-        }
-    }
+    void choose_parts();
 
-    void draw() {
-        std::vector<std::size_t> now(made_.parts.size());
-        std::size_t total = 0;
-        for (group const& g : groups_) {
-            now[g.part] += g.older;
-            total += g.older;
-        }
-        for (std::size_t i = 0; i != now.size(); ++i) start(made_.parts[i], now[i]);
-        start(made_.total, total);
-        std::vector<std::size_t> at_peak = now;
-        for (change const& c : blocks_) {
-            std::size_t const part = groups_[c.group].part;
-            now[part] = c.after(now[part]);
-            total = c.after(total);
-            add(made_.parts[part], c.at, now[part]);
-            if (add(made_.total, c.at, total)) at_peak = now;
-        }
-        tell_peak(at_peak);
-        start(made_.reserved, older_segments_);
-        std::size_t reserved = older_segments_;
-        for (change const& c : segments_) add(made_.reserved, c.at, reserved = c.after(reserved));
-        made_.total.name = "total";
-        made_.reserved.name = "reserved";
-    }
-    void start(level_curve& curve, std::size_t bytes) const {
-        curve.points.push_back({made_.from, bytes});
-        curve.peak = bytes;
-        curve.peak_at = made_.from;
-    }
+    void draw();
+    void start(level_curve& curve, std::size_t bytes) const;
     // True where that is more than ever before.
-    static bool add(level_curve& curve, std::uint64_t at, std::size_t bytes) {
-        if (curve.points.back().bytes != bytes) curve.points.push_back({at, bytes});
-        if (bytes <= curve.peak) return false;
-        curve.peak = bytes;
-        curve.peak_at = at;
-        return true;
-    }
-    void tell_peak(std::vector<std::size_t> const& bytes) {
-        for (std::size_t i = 0; i != bytes.size(); ++i)
-            if (bytes[i] != 0) made_.at_peak.push_back({made_.parts[i].name, bytes[i]});
-        sort_stably(made_.at_peak, std::greater{}, &level_share::bytes);
-    }
+    static bool add(level_curve& curve, std::uint64_t at, std::size_t bytes);
+    void tell_peak(std::vector<std::size_t> const& bytes);
 
     recording const& all_;
     levels_options const& options_;
@@ -272,8 +149,198 @@ private:
 /// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, and
 /// another O(p) for each time that the total is higher than ever before, p parts. Threads: any.
 /// Example: std::size_t const peak = cuota::levels_of(recorder.read()).total.peak;
-[[nodiscard]] inline levels levels_of(recording const& r, levels_options const& options = {},
-                                      place where = place::here()) {
+[[nodiscard]] levels levels_of(recording const& r, levels_options const& options = {},
+                               place where = place::here());
+
+namespace detail {
+
+// The first, the lowest, the highest and the last of a run, in their order, each once.
+void add_extremes(std::vector<level_point>& to, std::span<level_point const> run);
+
+// At most four points of each stretch of time.
+[[nodiscard]] std::vector<level_point> thinned(std::span<level_point const> points, std::size_t stretches);
+
+}  // namespace detail
+
+/// At most n of the points (n is 4 or more): of each of n/4 stretches of time, all of one length, the first, the last,
+/// the lowest and the highest. So no peak is lost, and a picture n/4 pixels wide is the one that all points would give
+/// (Jugel et al., "M4", VLDB 2014). The points are in the order of their times; all of them, where they are no more
+/// than n.
+///
+/// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
+/// Threads: any. Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
+[[nodiscard]] std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
+                                                  place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept {
+    auto const after = std::ranges::upper_bound(curve.points, at, {}, &level_point::at);
+    return after == curve.points.begin() ? 0 : (after - 1)->bytes;
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE levels level_maker::run() {
+    chosen_.assign(all_.sources.size(), options_.sources.empty());
+    for (std::uint16_t const s : options_.sources) chosen_[s] = true;
+    collect_older();
+    if (!all_.events.empty()) made_.from = made_.until = all_.events.front().at;
+    for (memory_event const& e : all_.events) {
+        made_.until = std::max(made_.until, e.at);
+        if (chosen_[e.source]) collect(e, made_.until);
+    }
+    find_peaks();
+    choose_parts();
+    draw();
+    return std::move(made_);
+}
+
+CUOTA_INLINE std::size_t level_maker::change::after(std::size_t before) const noexcept {
+    return is_more ? before + bytes : before - bytes;
+}
+
+CUOTA_INLINE void level_maker::collect_older() {
+    lives const all = replay(all_);
+    for (block_life const& b : all.blocks) {
+        if (b.from) break;
+        if (chosen_[b.source]) groups_[group_of(b.source, b.site)].older += b.size;
+    }
+    for (segment_life const& s : all.segments) {
+        if (s.from) break;
+        if (chosen_[s.source]) older_segments_ += s.bytes;
+    }
+}
+
+CUOTA_INLINE void level_maker::collect(memory_event const& e, std::uint64_t at) {
+    switch (e.kind) {
+        case event_kind::allocated: {
+            open_block const b{group_of(e.source, e.site), e.size};
+            open_[{e.source, e.address}] = b;
+            blocks_.push_back({at, b.of, b.bytes, true});
+            return;
+        }
+        case event_kind::free_requested: {
+            open_block const b = close(e);
+            blocks_.push_back({at, b.of, b.bytes, false});
+            return;
+        }
+        case event_kind::segment_taken: segments_.push_back({at, 0, e.bytes, true}); return;
+        case event_kind::segment_returned: segments_.push_back({at, 0, e.bytes, false}); return;
+        default: return;
+    }
+}
+
+CUOTA_INLINE auto level_maker::close(memory_event const& e) -> open_block {
+    auto const found = open_.find({e.source, e.address});
+    if (found == open_.end()) return {group_of(e.source, e.site), e.size};
+    open_block const b = found->second;
+    open_.erase(found);
+    return b;
+}
+
+CUOTA_INLINE std::size_t level_maker::group_of(std::uint16_t source, std::uint32_t site) {
+    key const k = key_of(source, site);
+    auto const [at, is_new] = found_.try_emplace(k, groups_.size());
+    if (is_new) groups_.push_back({name_of(source, site)});
+    return at->second;
+}
+
+CUOTA_INLINE auto level_maker::key_of(std::uint16_t source, std::uint32_t site) const -> key {
+    if (options_.by == levels_by::source) return {{}, {}, source};
+    event_site const& s = all_.sites[site];
+    if (options_.by == levels_by::tag) return {s.name.text(), {}, 0};
+    return {s.name.text(), s.where.file, s.where.line};
+}
+
+CUOTA_INLINE std::string level_maker::name_of(std::uint16_t source, std::uint32_t site) const {
+    if (options_.by == levels_by::source) return all_.sources[source].name;
+    event_site const& s = all_.sites[site];
+    std::string const name = s.name.is_empty() ? "untagged" : s.name.text();
+    std::string const where = options_.by == levels_by::site ? place_text(s.where) : "";
+    return where.empty() ? name : name + " (" + where + ')';
+}
+
+CUOTA_INLINE void level_maker::find_peaks() {
+    for (group& g : groups_) g.peak = g.now = g.older;
+    for (change const& c : blocks_) {
+        group& g = groups_[c.group];
+        g.now = c.after(g.now);
+        g.peak = std::max(g.peak, g.now);
+    }
+}
+
+CUOTA_INLINE void level_maker::choose_parts() {
+    std::vector<group*> order;
+    for (group& g : groups_) order.push_back(&g);
+    sort_stably(order, [](group const* a, group const* b) {
+        return std::tie(b->peak, a->name) < std::tie(a->peak, b->name);
+    });
+    for (std::size_t i = 0; i != order.size(); ++i) {
+        order[i]->part = std::min(i, options_.most);
+        if (i <= options_.most) made_.parts.emplace_back();
+        level_curve& part = made_.parts[order[i]->part];
+        part.name = i < options_.most ? order[i]->name : "others";
+        if (i >= options_.most) ++part.merged;
+    }
+}
+
+CUOTA_INLINE void level_maker::draw() {
+    std::vector<std::size_t> now(made_.parts.size());
+    std::size_t total = 0;
+    for (group const& g : groups_) {
+        now[g.part] += g.older;
+        total += g.older;
+    }
+    for (std::size_t i = 0; i != now.size(); ++i) start(made_.parts[i], now[i]);
+    start(made_.total, total);
+    std::vector<std::size_t> at_peak = now;
+    for (change const& c : blocks_) {
+        std::size_t const part = groups_[c.group].part;
+        now[part] = c.after(now[part]);
+        total = c.after(total);
+        add(made_.parts[part], c.at, now[part]);
+        if (add(made_.total, c.at, total)) at_peak = now;
+    }
+    tell_peak(at_peak);
+    start(made_.reserved, older_segments_);
+    std::size_t reserved = older_segments_;
+    for (change const& c : segments_) add(made_.reserved, c.at, reserved = c.after(reserved));
+    made_.total.name = "total";
+    made_.reserved.name = "reserved";
+}
+
+CUOTA_INLINE void level_maker::start(level_curve& curve, std::size_t bytes) const {
+    curve.points.push_back({made_.from, bytes});
+    curve.peak = bytes;
+    curve.peak_at = made_.from;
+}
+
+CUOTA_INLINE bool level_maker::add(level_curve& curve, std::uint64_t at, std::size_t bytes) {
+    if (curve.points.back().bytes != bytes) curve.points.push_back({at, bytes});
+    if (bytes <= curve.peak) return false;
+    curve.peak = bytes;
+    curve.peak_at = at;
+    return true;
+}
+
+CUOTA_INLINE void level_maker::tell_peak(std::vector<std::size_t> const& bytes) {
+    for (std::size_t i = 0; i != bytes.size(); ++i)
+        if (bytes[i] != 0) made_.at_peak.push_back({made_.parts[i].name, bytes[i]});
+    sort_stably(made_.at_peak, std::greater{}, &level_share::bytes);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE levels levels_of(recording const& r, levels_options const& options, place where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
             throw misuse{"levels of source " + std::to_string(s) + ": the recording has " +
@@ -282,10 +349,11 @@ private:
     return detail::level_maker{r, options}.run();
 }
 
-namespace detail {
+}  // namespace cuota::inline v0
 
-// The first, the lowest, the highest and the last of a run, in their order, each once.
-inline void add_extremes(std::vector<level_point>& to, std::span<level_point const> run) {
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void add_extremes(std::vector<level_point>& to, std::span<level_point const> run) {
     auto const low = std::ranges::min_element(run, {}, &level_point::bytes);
     auto const high = std::ranges::max_element(run, {}, &level_point::bytes);
     std::ptrdiff_t kept[] = {0, low - run.begin(), high - run.begin(), std::ssize(run) - 1};
@@ -294,9 +362,7 @@ inline void add_extremes(std::vector<level_point>& to, std::span<level_point con
     for (auto at = std::begin(kept); at != end; ++at) to.push_back(run[static_cast<std::size_t>(*at)]);
 }
 
-// At most four points of each stretch of time.
-[[nodiscard]] inline std::vector<level_point> thinned(std::span<level_point const> points,
-                                                      std::size_t stretches) {
+CUOTA_INLINE std::vector<level_point> thinned(std::span<level_point const> points, std::size_t stretches) {
     if (points.empty()) return {};
     std::uint64_t const from = points.front().at;
     double const per_time =
@@ -314,20 +380,17 @@ inline void add_extremes(std::vector<level_point>& to, std::span<level_point con
     return result;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// At most n of the points (n is 4 or more): of each of n/4 stretches of time, all of one length, the first, the last,
-/// the lowest and the highest. So no peak is lost, and a picture n/4 pixels wide is the one that all points would give
-/// (Jugel et al., "M4", VLDB 2014). The points are in the order of their times; all of them, where they are no more
-/// than n.
-///
-/// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
-/// Threads: any. Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
-[[nodiscard]] inline std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
-                                                         place where = place::here()) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
+                                                 place where) {
     if (n < 4) throw misuse{"downsample to " + std::to_string(n) + " points: 4 at least", where};
     if (points.size() <= n) return {points.begin(), points.end()};
     return detail::thinned(points, n / 4);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -57,21 +58,7 @@ public:
     lifetime_finder(recording const& r, lifetimes_csv_options const& options, place where)
         : all_{r}, options_{options}, where_{where} {}
 
-    [[nodiscard]] std::vector<recorded_lifetime> run() {
-        check_source();
-        std::uint64_t now = 0;
-        for (memory_event const& e : all_.events) {
-            now = options_.by == lifetimes_by::event ? now + 1 : std::max(e.at, now + 1);
-            if (!options_.source || e.source == *options_.source) apply(e, now);
-        }
-        for (block_life const& b : replay(all_).blocks)
-            if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
-                found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
-        for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);
-        sort_stably(found_, {}, [](recorded_lifetime const& l) { return l.life.from; });
-        if (options_.step) cut_to(chosen_step());
-        return std::move(found_);
-    }
+    [[nodiscard]] std::vector<recorded_lifetime> run();
 
 private:
     static constexpr std::uint64_t still_live = ~std::uint64_t{0};
@@ -80,57 +67,11 @@ private:
         std::uint64_t until = 0;
     };
 
-    void check_source() const {
-        if (options_.step && !options_.source)
-            throw misuse{"lifetimes of step " + std::to_string(*options_.step) +
-                             " of no source: name the pool",
-                         where_};
-        if (options_.source && *options_.source >= all_.sources.size())
-            throw misuse{"lifetimes of source " + std::to_string(*options_.source) + ": the recording has " +
-                             std::to_string(all_.sources.size()),
-                         where_};
-    }
-    void apply(memory_event const& e, std::uint64_t now) {
-        switch (e.kind) {
-            case event_kind::allocated:
-                open_[{e.source, e.address}] = found_.size();
-                found_.push_back({{now, still_live, e.size}, e.bytes, e.source, e.site});
-                return;
-            case event_kind::free_requested: return end(e, now);
-            case event_kind::step_begun: begun_ = now; return;
-            case event_kind::step_ended:
-                if (begun_) steps_.push_back({*begun_, now});
-                begun_.reset();
-                return;
-            default: return;
-        }
-    }
-    void end(memory_event const& e, std::uint64_t now) {
-        auto const open = open_.find({e.source, e.address});
-        if (open == open_.end()) {  // as replay does: one that no event began is as its end tells
-            found_.push_back({{0, now, e.size}, e.bytes, e.source, e.site});
-            return;
-        }
-        found_[open->second].life.until = now;
-        open_.erase(open);
-    }
-    [[nodiscard]] span chosen_step() const {
-        if (*options_.step >= steps_.size())
-            throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of " +
-                             all_.sources[*options_.source].name + ": the recording has " +
-                             std::to_string(steps_.size()) + " that begin and end in it",
-                         where_};
-        return steps_[*options_.step];
-    }
-    void cut_to(span step) {
-        std::erase_if(found_, [&](recorded_lifetime const& l) {
-            return l.life.from >= step.until || l.life.until <= step.from;
-        });
-        for (recorded_lifetime& l : found_) {
-            l.life.from = std::max(l.life.from, step.from) - step.from;
-            l.life.until = std::min(l.life.until, step.until) - step.from;
-        }
-    }
+    void check_source() const;
+    void apply(memory_event const& e, std::uint64_t now);
+    void end(memory_event const& e, std::uint64_t now);
+    [[nodiscard]] span chosen_step() const;
+    void cut_to(span step);
 
     recording const& all_;
     lifetimes_csv_options const& options_;
@@ -143,29 +84,10 @@ private:
 
 /// Text as a field that needs no quotes, which simple readers do not know: what would end it is '_', as is what a
 /// spreadsheet would take for the begin of a formula.
-[[nodiscard]] inline std::string csv_field(std::string_view text) {
-    std::string result;
-    for (std::size_t at = 0; at != text.size();) {
-        std::size_t const length = utf8_length(text, at);
-        auto const code = static_cast<unsigned char>(text[at]);
-        bool const is_plain = length != 0 && code >= 0x20 && code != 0x7F && code != ',' && code != '"';
-        bool const is_formula = at == 0 && std::string_view{"=+-@"}.find(text[at]) != std::string_view::npos;
-        if (is_plain && !is_formula) result += text.substr(at, length);
-        else result += '_';
-        at += length == 0 ? 1 : length;
-    }
-    return result;
-}
+[[nodiscard]] std::string csv_field(std::string_view text);
 
-[[nodiscard]] inline std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
-                                          bool with_facts) {
-    std::string line = std::to_string(id) + ',' + std::to_string(l.life.from) + ',' +
-                       std::to_string(l.life.until) + ',' + std::to_string(l.life.size);
-    if (!with_facts) return line + '\n';
-    event_site const site = l.site < r.sites.size() ? r.sites[l.site] : event_site{};
-    return line + ',' + std::to_string(l.bytes) + ',' + csv_field(r.sources[l.source].name) + ',' +
-           csv_field(site.name.text()) + ',' + csv_field(place_text(site.where)) + '\n';
-}
+[[nodiscard]] std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
+                                   bool with_facts);
 
 }  // namespace detail
 
@@ -183,8 +105,116 @@ private:
 /// written; data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
 /// Threads: any, one for a stream.
 /// Example: examples/look.cpp
-inline void write_lifetimes_csv(std::ostream& to, recording const& r,
-                                lifetimes_csv_options const& options = {}, place where = place::here()) {
+void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_options const& options = {},
+                         place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
+    check_source();
+    std::uint64_t now = 0;
+    for (memory_event const& e : all_.events) {
+        now = options_.by == lifetimes_by::event ? now + 1 : std::max(e.at, now + 1);
+        if (!options_.source || e.source == *options_.source) apply(e, now);
+    }
+    for (block_life const& b : replay(all_).blocks)
+        if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
+            found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
+    for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);
+    sort_stably(found_, {}, [](recorded_lifetime const& l) { return l.life.from; });
+    if (options_.step) cut_to(chosen_step());
+    return std::move(found_);
+}
+
+CUOTA_INLINE void lifetime_finder::check_source() const {
+    if (options_.step && !options_.source)
+        throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of no source: name the pool",
+                     where_};
+    if (options_.source && *options_.source >= all_.sources.size())
+        throw misuse{"lifetimes of source " + std::to_string(*options_.source) + ": the recording has " +
+                         std::to_string(all_.sources.size()),
+                     where_};
+}
+
+CUOTA_INLINE void lifetime_finder::apply(memory_event const& e, std::uint64_t now) {
+    switch (e.kind) {
+        case event_kind::allocated:
+            open_[{e.source, e.address}] = found_.size();
+            found_.push_back({{now, still_live, e.size}, e.bytes, e.source, e.site});
+            return;
+        case event_kind::free_requested: return end(e, now);
+        case event_kind::step_begun: begun_ = now; return;
+        case event_kind::step_ended:
+            if (begun_) steps_.push_back({*begun_, now});
+            begun_.reset();
+            return;
+        default: return;
+    }
+}
+
+CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now) {
+    auto const open = open_.find({e.source, e.address});
+    if (open == open_.end()) {  // as replay does: one that no event began is as its end tells
+        found_.push_back({{0, now, e.size}, e.bytes, e.source, e.site});
+        return;
+    }
+    found_[open->second].life.until = now;
+    open_.erase(open);
+}
+
+CUOTA_INLINE auto lifetime_finder::chosen_step() const -> span {
+    if (*options_.step >= steps_.size())
+        throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of " +
+                         all_.sources[*options_.source].name + ": the recording has " +
+                         std::to_string(steps_.size()) + " that begin and end in it",
+                     where_};
+    return steps_[*options_.step];
+}
+
+CUOTA_INLINE void lifetime_finder::cut_to(span step) {
+    std::erase_if(found_, [&](recorded_lifetime const& l) {
+        return l.life.from >= step.until || l.life.until <= step.from;
+    });
+    for (recorded_lifetime& l : found_) {
+        l.life.from = std::max(l.life.from, step.from) - step.from;
+        l.life.until = std::min(l.life.until, step.until) - step.from;
+    }
+}
+
+CUOTA_INLINE std::string csv_field(std::string_view text) {
+    std::string result;
+    for (std::size_t at = 0; at != text.size();) {
+        std::size_t const length = utf8_length(text, at);
+        auto const code = static_cast<unsigned char>(text[at]);
+        bool const is_plain = length != 0 && code >= 0x20 && code != 0x7F && code != ',' && code != '"';
+        bool const is_formula = at == 0 && std::string_view{"=+-@"}.find(text[at]) != std::string_view::npos;
+        if (is_plain && !is_formula) result += text.substr(at, length);
+        else result += '_';
+        at += length == 0 ? 1 : length;
+    }
+    return result;
+}
+
+CUOTA_INLINE std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
+                                  bool with_facts) {
+    std::string line = std::to_string(id) + ',' + std::to_string(l.life.from) + ',' +
+                       std::to_string(l.life.until) + ',' + std::to_string(l.life.size);
+    if (!with_facts) return line + '\n';
+    event_site const site = l.site < r.sites.size() ? r.sites[l.site] : event_site{};
+    return line + ',' + std::to_string(l.bytes) + ',' + csv_field(r.sources[l.source].name) + ',' +
+           csv_field(site.name.text()) + ',' + csv_field(place_text(site.where)) + '\n';
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void write_lifetimes_csv(std::ostream& to, recording const& r,
+                                      lifetimes_csv_options const& options, place where) {
     std::string csv =
         options.with_facts ? "id,lower,upper,size,bytes,source,tag,place\n" : "id,lower,upper,size\n";
     std::size_t id = 0;
@@ -196,3 +226,5 @@ inline void write_lifetimes_csv(std::ostream& to, recording const& r,
 }
 
 }  // namespace cuota::inline v0
+
+#endif

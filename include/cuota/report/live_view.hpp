@@ -20,6 +20,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/report/budget_order.hpp>
@@ -43,60 +44,19 @@ namespace detail::screen {
 /// The last figures of something, as a row of columns that are the higher the more of `whole` it was.
 class curve {
 public:
-    void add(std::size_t figure, std::size_t most) {
-        last_.push_back(figure);
-        if (last_.size() > most) last_.erase(last_.begin());
-    }
+    void add(std::size_t figure, std::size_t most);
     /// Of all there is; where that has no limit, of the most that is shown.
-    [[nodiscard]] std::string text(std::size_t whole, bool utf8) const {
-        static constexpr char const* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-        static constexpr char const* signs[] = {" ", ".", ":", "-", "=", "+", "*", "%", "#"};
-        if (whole == unlimited) whole = last_.empty() ? 0 : *std::ranges::max_element(last_);
-        std::string row;
-        for (std::size_t const figure : last_) {
-            double const share = whole == 0 ? (figure == 0 ? 0.0 : 1.0) : *share_of(figure, whole);
-            auto const level = static_cast<std::size_t>(std::min(share, 1.0) * 8.0);
-            std::size_t const seen = figure == 0 ? 0 : std::max<std::size_t>(level, 1);
-            row += (utf8 ? eighths : signs)[seen];
-        }
-        return row;
-    }
+    [[nodiscard]] std::string text(std::size_t whole, bool utf8) const;
 
 private:
     std::vector<std::size_t> last_;
 };
 
 /// So many columns of a line; sequences for colours take none, and are kept.
-[[nodiscard]] inline std::string line_cut(std::string_view line, std::size_t columns) {
-    std::string result;
-    for (std::size_t at = 0, used = 0; at != line.size();) {
-        bool const is_colour = line[at] == '\x1b';
-        std::size_t const end = is_colour ? std::min(line.find('m', at), line.size() - 1) + 1
-                                          : at + std::max<std::size_t>(utf8_length(line, at), 1);
-        std::string_view const next = line.substr(at, end - at);
-        if (!is_colour) used += columns_of(next);
-        if (is_colour || used <= columns) result += next;
-        at = end;
-    }
-    return result;
-}
+[[nodiscard]] std::string line_cut(std::string_view line, std::size_t columns);
 
 /// Text as a terminal of that size takes it: from the top, over what was there. Never scrolls.
-[[nodiscard]] inline std::string frame(std::string_view text, std::size_t rows, std::size_t columns) {
-    std::string result = "\x1b[H";  // to the top
-    std::size_t row = 1;
-    while (row < rows) {
-        std::size_t const end = std::min(text.find('\n'), text.size());
-        bool const is_last = end == text.size();
-        bool const is_full = !is_last && row + 1 == rows;
-        result += (is_full ? "..." : line_cut(text.substr(0, end), columns)) +
-                  "\x1b[K\n";  // clears the line's rest
-        if (is_last) break;
-        text.remove_prefix(end + 1);
-        ++row;
-    }
-    return result + "\x1b[J";  // and clears what is below
-}
+[[nodiscard]] std::string frame(std::string_view text, std::size_t rows, std::size_t columns);
 
 }  // namespace detail::screen
 
@@ -122,44 +82,18 @@ public:
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
     /// With a thread, which asks at once and then each interval; none where nothing would be written.
-    live_view(std::FILE* to, snapshots take, live_view_options how = {}, place where = place::here())
-        : live_view{to, how} {
-        if (!take) throw misuse{"a live view without a callback that takes snapshots", where};
-        if (how.interval.count() <= 0)
-            throw misuse{"a live view with an interval that is not above 0", where};
-        if (!is_quiet()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
-    }
+    live_view(std::FILE* to, snapshots take, live_view_options how = {}, place where = place::here());
     live_view(live_view const&) = delete;  // its thread knows it by its address
     live_view& operator=(live_view const&) = delete;
     /// Waits for a callback that is running.
-    ~live_view() {
-        if (!thread_.joinable()) return;
-        {
-            std::scoped_lock const lock{guard_};
-            is_over_ = true;
-        }
-        over_.notify_all();
-        thread_.join();
-    }
+    ~live_view();
 
     /// True when nothing is ever written.
     [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
 
     /// A picture, in place of the last one; waits for one that another thread draws. Throws: std::bad_alloc. What cannot be
     /// written is left out.
-    void draw(memory_snapshot const& all) {
-        if (is_quiet()) return;
-        std::string text = summary(all, how_.summary);
-        std::scoped_lock const lock{drawing_};
-        if (!is_terminal_) return write(text + "\n\n");
-        text += curves(all);
-        ::winsize size{};
-        (void)::ioctl(::fileno(to_), TIOCGWINSZ, &size);  // sizes it does not know are 0
-        std::size_t const rows = size.ws_row == 0 ? 50 : size.ws_row;
-        std::size_t const columns = size.ws_col == 0 ? 100 : size.ws_col;
-        std::string const before = std::exchange(is_drawn_, true) ? "" : std::string(rows, '\n');
-        write(before + detail::screen::frame(text, rows, columns));
-    }
+    void draw(memory_snapshot const& all);
 
 private:
     struct root {
@@ -167,38 +101,11 @@ private:
         detail::screen::curve held{};
     };
 
-    void run(snapshots const& ask) {
-        auto next = std::chrono::steady_clock::now();
-        std::unique_lock lock{guard_};
-        while (!is_over_) {
-            lock.unlock();
-            report_failure_of([&] { draw(ask()); });
-            next = std::max(next + how_.interval, std::chrono::steady_clock::now());
-            lock.lock();
-            over_.wait_until(lock, next, [&] { return is_over_; });
-        }
-    }
+    void run(snapshots const& ask);
 
-    [[nodiscard]] std::string curves(memory_snapshot const& all) {
-        std::string text;
-        std::size_t seen = 0;
-        for (std::size_t i = 0; i != all.budgets.size() && how_.looks != 0; ++i) {
-            if (detail::screen::parent_of(all, i)) continue;
-            budget_facts const& b = all.budgets[i].facts;
-            if (seen == roots_.size()) roots_.push_back({b.name});
-            root& r = roots_[seen++];
-            if (r.name != b.name) r = {b.name};  // another tree is in its place
-            r.held.add(b.held, how_.looks);
-            text += '\n' + detail::screen::left(detail::screen::fitted(b.name, 29), 30) + '[' +
-                    r.held.text(b.limit, how_.summary.utf8) + ']';
-        }
-        return text.empty() ? text : "\n\nheld, the last times" + text;
-    }
+    [[nodiscard]] std::string curves(memory_snapshot const& all);
 
-    void write(std::string const& text) noexcept {
-        (void)std::fputs(text.c_str(), to_);
-        (void)std::fflush(to_);
-    }
+    void write(std::string const& text) noexcept;
 
     std::FILE* const to_;
     bool const is_terminal_;
@@ -213,3 +120,128 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::screen {
+
+CUOTA_INLINE void curve::add(std::size_t figure, std::size_t most) {
+    last_.push_back(figure);
+    if (last_.size() > most) last_.erase(last_.begin());
+}
+
+CUOTA_INLINE std::string curve::text(std::size_t whole, bool utf8) const {
+    static constexpr char const* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static constexpr char const* signs[] = {" ", ".", ":", "-", "=", "+", "*", "%", "#"};
+    if (whole == unlimited) whole = last_.empty() ? 0 : *std::ranges::max_element(last_);
+    std::string row;
+    for (std::size_t const figure : last_) {
+        double const share = whole == 0 ? (figure == 0 ? 0.0 : 1.0) : *share_of(figure, whole);
+        auto const level = static_cast<std::size_t>(std::min(share, 1.0) * 8.0);
+        std::size_t const seen = figure == 0 ? 0 : std::max<std::size_t>(level, 1);
+        row += (utf8 ? eighths : signs)[seen];
+    }
+    return row;
+}
+
+CUOTA_INLINE std::string line_cut(std::string_view line, std::size_t columns) {
+    std::string result;
+    for (std::size_t at = 0, used = 0; at != line.size();) {
+        bool const is_colour = line[at] == '\x1b';
+        std::size_t const end = is_colour ? std::min(line.find('m', at), line.size() - 1) + 1
+                                          : at + std::max<std::size_t>(utf8_length(line, at), 1);
+        std::string_view const next = line.substr(at, end - at);
+        if (!is_colour) used += columns_of(next);
+        if (is_colour || used <= columns) result += next;
+        at = end;
+    }
+    return result;
+}
+
+CUOTA_INLINE std::string frame(std::string_view text, std::size_t rows, std::size_t columns) {
+    std::string result = "\x1b[H";  // to the top
+    std::size_t row = 1;
+    while (row < rows) {
+        std::size_t const end = std::min(text.find('\n'), text.size());
+        bool const is_last = end == text.size();
+        bool const is_full = !is_last && row + 1 == rows;
+        result += (is_full ? "..." : line_cut(text.substr(0, end), columns)) +
+                  "\x1b[K\n";  // clears the line's rest
+        if (is_last) break;
+        text.remove_prefix(end + 1);
+        ++row;
+    }
+    return result + "\x1b[J";  // and clears what is below
+}
+
+}  // namespace cuota::inline v0::detail::screen
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_options how, place where)
+    : live_view{to, how} {
+    if (!take) throw misuse{"a live view without a callback that takes snapshots", where};
+    if (how.interval.count() <= 0) throw misuse{"a live view with an interval that is not above 0", where};
+    if (!is_quiet()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
+}
+
+CUOTA_INLINE live_view::~live_view() {
+    if (!thread_.joinable()) return;
+    {
+        std::scoped_lock const lock{guard_};
+        is_over_ = true;
+    }
+    over_.notify_all();
+    thread_.join();
+}
+
+CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
+    if (is_quiet()) return;
+    std::string text = summary(all, how_.summary);
+    std::scoped_lock const lock{drawing_};
+    if (!is_terminal_) return write(text + "\n\n");
+    text += curves(all);
+    ::winsize size{};
+    (void)::ioctl(::fileno(to_), TIOCGWINSZ, &size);  // sizes it does not know are 0
+    std::size_t const rows = size.ws_row == 0 ? 50 : size.ws_row;
+    std::size_t const columns = size.ws_col == 0 ? 100 : size.ws_col;
+    std::string const before = std::exchange(is_drawn_, true) ? "" : std::string(rows, '\n');
+    write(before + detail::screen::frame(text, rows, columns));
+}
+
+CUOTA_INLINE void live_view::run(snapshots const& ask) {
+    auto next = std::chrono::steady_clock::now();
+    std::unique_lock lock{guard_};
+    while (!is_over_) {
+        lock.unlock();
+        report_failure_of([&] { draw(ask()); });
+        next = std::max(next + how_.interval, std::chrono::steady_clock::now());
+        lock.lock();
+        over_.wait_until(lock, next, [&] { return is_over_; });
+    }
+}
+
+CUOTA_INLINE std::string live_view::curves(memory_snapshot const& all) {
+    std::string text;
+    std::size_t seen = 0;
+    for (std::size_t i = 0; i != all.budgets.size() && how_.looks != 0; ++i) {
+        if (detail::screen::parent_of(all, i)) continue;
+        budget_facts const& b = all.budgets[i].facts;
+        if (seen == roots_.size()) roots_.push_back({b.name});
+        root& r = roots_[seen++];
+        if (r.name != b.name) r = {b.name};  // another tree is in its place
+        r.held.add(b.held, how_.looks);
+        text += '\n' + detail::screen::left(detail::screen::fitted(b.name, 29), 30) + '[' +
+                r.held.text(b.limit, how_.summary.utf8) + ']';
+    }
+    return text.empty() ? text : "\n\nheld, the last times" + text;
+}
+
+CUOTA_INLINE void live_view::write(std::string const& text) noexcept {
+    (void)std::fputs(text.c_str(), to_);
+    (void)std::fflush(to_);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/report/memory_viz_encoders.hpp>
 #include <cuota/report/memory_viz_trace.hpp>
@@ -27,25 +28,8 @@ struct memory_viz_options {
 
 namespace detail {
 
-[[nodiscard]] inline memory_viz_plan plan_memory_viz(recording const& r, memory_viz_options const& options,
-                                                     place where) {
-    constexpr int most_devices = 1024;  // the viewer gets a list for each, used or not
-    auto const check_device = [&](int device) {
-        if (device < 0 || device >= most_devices)
-            throw misuse{"a memory_viz snapshot with device " + std::to_string(device) + ": from 0 to " +
-                             std::to_string(most_devices - 1),
-                         where};
-    };
-    check_device(options.elsewhere);
-    for (std::uint16_t const s : options.sources)
-        if (s >= r.sources.size())
-            throw misuse{"a memory_viz snapshot of source " + std::to_string(s) + ": the recording has " +
-                             std::to_string(r.sources.size()),
-                         where};
-    for (event_source const& s : r.sources)
-        if (s.device) check_device(*s.device);
-    return memory_viz_planner{r, options.sources, static_cast<std::size_t>(options.elsewhere)}.plan();
-}
+[[nodiscard]] memory_viz_plan plan_memory_viz(recording const& r, memory_viz_options const& options,
+                                              place where);
 
 template <class Encoder>
 void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options const& options, place where) {
@@ -82,16 +66,54 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// Cost:   O(n log n) in the events, for each device that has some; some 300 bytes of file for each event, streamed.
 /// Threads: any, one for a stream.
 /// Example: examples/look.cpp
-inline void write_memory_viz_json(std::ostream& out, recording const& r,
-                                  memory_viz_options const& options = {}, place where = place::here()) {
-    detail::write_memory_viz<detail::memory_viz_json>(out, r, options, where);
-}
+void write_memory_viz_json(std::ostream& out, recording const& r, memory_viz_options const& options = {},
+                           place where = place::here());
 
 /// The same as pickle, protocol 2, for scripts that load what PyTorch dumps. A stream to a file has to be binary. It
 /// has twelve opcodes, none of which makes anything but dicts, lists, strings, integers and truths. Throws, cost: as above.
-inline void write_memory_viz_pickle(std::ostream& out, recording const& r,
-                                    memory_viz_options const& options = {}, place where = place::here()) {
+void write_memory_viz_pickle(std::ostream& out, recording const& r, memory_viz_options const& options = {},
+                             place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE memory_viz_plan plan_memory_viz(recording const& r, memory_viz_options const& options,
+                                             place where) {
+    constexpr int most_devices = 1024;  // the viewer gets a list for each, used or not
+    auto const check_device = [&](int device) {
+        if (device < 0 || device >= most_devices)
+            throw misuse{"a memory_viz snapshot with device " + std::to_string(device) + ": from 0 to " +
+                             std::to_string(most_devices - 1),
+                         where};
+    };
+    check_device(options.elsewhere);
+    for (std::uint16_t const s : options.sources)
+        if (s >= r.sources.size())
+            throw misuse{"a memory_viz snapshot of source " + std::to_string(s) + ": the recording has " +
+                             std::to_string(r.sources.size()),
+                         where};
+    for (event_source const& s : r.sources)
+        if (s.device) check_device(*s.device);
+    return memory_viz_planner{r, options.sources, static_cast<std::size_t>(options.elsewhere)}.plan();
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void write_memory_viz_json(std::ostream& out, recording const& r,
+                                        memory_viz_options const& options, place where) {
+    detail::write_memory_viz<detail::memory_viz_json>(out, r, options, where);
+}
+
+CUOTA_INLINE void write_memory_viz_pickle(std::ostream& out, recording const& r,
+                                          memory_viz_options const& options, place where) {
     detail::write_memory_viz<detail::memory_viz_pickle>(out, r, options, where);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

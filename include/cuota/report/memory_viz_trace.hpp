@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/replay.hpp>
 
@@ -27,9 +28,7 @@ struct memory_viz_plan {
         has_pages{};  ///< by device: all segments there are told as pages (segment_map, segment_unmap)
     lives all{};
 
-    [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const {
-        return source < device_of.size() && device_of[source] == device;
-    }
+    [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const;
 };
 
 /// One line of a trace.
@@ -55,12 +54,7 @@ struct memory_viz_block {
 };
 
 /// The snapshot of a source's pool, where it tells of segments; else null.
-[[nodiscard]] inline pool_facts const* memory_viz_pool(recording const& r, std::size_t source) {
-    auto const& index = r.sources[source].pool;
-    if (!index || *index >= r.at_end.pools.size()) return nullptr;
-    pool_facts const& pool = r.at_end.pools[*index];
-    return pool.segments.empty() && pool.stats.live_blocks != 0 ? nullptr : &pool;
-}
+[[nodiscard]] pool_facts const* memory_viz_pool(recording const& r, std::size_t source);
 
 /// Makes the entries of one device, in the order of the events. A block that is given back has ended at once
 /// (free_requested and free_completed side by side), for its pool may give its address to the next before it knows that
@@ -235,3 +229,22 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool memory_viz_plan::shows(std::uint16_t source, std::size_t device) const {
+    return source < device_of.size() && device_of[source] == device;
+}
+
+CUOTA_INLINE pool_facts const* memory_viz_pool(recording const& r, std::size_t source) {
+    auto const& index = r.sources[source].pool;
+    if (!index || *index >= r.at_end.pools.size()) return nullptr;
+    pool_facts const& pool = r.at_end.pools[*index];
+    return pool.segments.empty() && pool.stats.live_blocks != 0 ? nullptr : &pool;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

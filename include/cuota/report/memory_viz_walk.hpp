@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/report/memory_viz_trace.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/replay.hpp>
@@ -23,62 +24,16 @@ namespace cuota::inline v0::detail {
 /// Which sources are on which device.
 class memory_viz_planner {
 public:
-    memory_viz_planner(recording const& r, std::vector<std::uint16_t> const& chosen, std::size_t elsewhere)
-        : all_{r}, elsewhere_{elsewhere}, is_chosen_(r.sources.size(), chosen.empty()) {
-        for (std::uint16_t const s : chosen) is_chosen_[s] = true;
-    }
+    memory_viz_planner(recording const& r, std::vector<std::uint16_t> const& chosen, std::size_t elsewhere);
 
-    [[nodiscard]] memory_viz_plan plan() {
-        memory_viz_plan p{
-            std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, replay(all_)};
-        for (std::size_t i = 0; i != all_.sources.size(); ++i) {
-            if (!is_chosen_[i]) continue;
-            p.device_of[i] = device_of(i);
-            p.devices = std::max(p.devices, *p.device_of[i] + 1);
-        }
-        p.has_pages.resize(p.devices);
-        for (std::size_t i = 0; i != all_.sources.size(); ++i)
-            if (p.device_of[i] && p.is_paged[i]) p.has_pages[*p.device_of[i]] = true;
-        return p;
-    }
+    [[nodiscard]] memory_viz_plan plan();
 
 private:
     // A budget is where the first pool is that takes from it.
-    [[nodiscard]] std::size_t device_of(std::size_t source) const {
-        event_source const& s = all_.sources[source];
-        if (s.device) return static_cast<std::size_t>(*s.device);
-        if (s.kind == source_kind::budget)
-            for (event_source const& pool : all_.sources)
-                if (pool.device && pool.budget && is_under(*pool.budget, source))
-                    return static_cast<std::size_t>(*pool.device);
-        return elsewhere_;
-    }
-    [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const {
-        std::optional<std::size_t> at = inner;
-        for (std::size_t steps = 0; at && *at < all_.sources.size() && steps <= all_.sources.size();
-             ++steps) {
-            if (*at == outer) return true;
-            at = all_.sources[*at].parent;
-        }
-        return false;
-    }
+    [[nodiscard]] std::size_t device_of(std::size_t source) const;
+    [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const;
     // As the snapshot says, or because a part of what was taken at once, or more, was given back.
-    [[nodiscard]] std::vector<bool> pages() const {
-        std::vector<bool> found(all_.sources.size());
-        for (std::size_t i = 0; i != found.size(); ++i)
-            if (auto const* const pool = memory_viz_pool(all_, i))
-                found[i] = std::ranges::any_of(pool->segments, &segment_facts::is_paged);
-        std::map<std::pair<std::uint16_t, std::uint64_t>, std::uint64_t> taken;
-        for (memory_event const& e : all_.events) {
-            if (e.kind == event_kind::segment_taken) taken[{e.source, e.address}] = e.bytes;
-            if (e.kind != event_kind::segment_returned) continue;
-            auto at = taken.lower_bound({e.source, e.address + e.bytes});
-            if (at == taken.begin() || (--at)->first.first != e.source) continue;
-            bool const is_same = at->first.second == e.address && at->second == e.bytes;
-            if (!is_same && at->first.second + at->second > e.address) found[e.source] = true;
-        }
-        return found;
-    }
+    [[nodiscard]] std::vector<bool> pages() const;
 
     recording const& all_;
     std::size_t const elsewhere_;
@@ -254,3 +209,68 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE memory_viz_planner::memory_viz_planner(recording const& r,
+                                                    std::vector<std::uint16_t> const& chosen,
+                                                    std::size_t elsewhere)
+    : all_{r}, elsewhere_{elsewhere}, is_chosen_(r.sources.size(), chosen.empty()) {
+    for (std::uint16_t const s : chosen) is_chosen_[s] = true;
+}
+
+CUOTA_INLINE memory_viz_plan memory_viz_planner::plan() {
+    memory_viz_plan p{
+        std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, replay(all_)};
+    for (std::size_t i = 0; i != all_.sources.size(); ++i) {
+        if (!is_chosen_[i]) continue;
+        p.device_of[i] = device_of(i);
+        p.devices = std::max(p.devices, *p.device_of[i] + 1);
+    }
+    p.has_pages.resize(p.devices);
+    for (std::size_t i = 0; i != all_.sources.size(); ++i)
+        if (p.device_of[i] && p.is_paged[i]) p.has_pages[*p.device_of[i]] = true;
+    return p;
+}
+
+CUOTA_INLINE std::size_t memory_viz_planner::device_of(std::size_t source) const {
+    event_source const& s = all_.sources[source];
+    if (s.device) return static_cast<std::size_t>(*s.device);
+    if (s.kind == source_kind::budget)
+        for (event_source const& pool : all_.sources)
+            if (pool.device && pool.budget && is_under(*pool.budget, source))
+                return static_cast<std::size_t>(*pool.device);
+    return elsewhere_;
+}
+
+CUOTA_INLINE bool memory_viz_planner::is_under(std::size_t inner, std::size_t outer) const {
+    std::optional<std::size_t> at = inner;
+    for (std::size_t steps = 0; at && *at < all_.sources.size() && steps <= all_.sources.size(); ++steps) {
+        if (*at == outer) return true;
+        at = all_.sources[*at].parent;
+    }
+    return false;
+}
+
+CUOTA_INLINE std::vector<bool> memory_viz_planner::pages() const {
+    std::vector<bool> found(all_.sources.size());
+    for (std::size_t i = 0; i != found.size(); ++i)
+        if (auto const* const pool = memory_viz_pool(all_, i))
+            found[i] = std::ranges::any_of(pool->segments, &segment_facts::is_paged);
+    std::map<std::pair<std::uint16_t, std::uint64_t>, std::uint64_t> taken;
+    for (memory_event const& e : all_.events) {
+        if (e.kind == event_kind::segment_taken) taken[{e.source, e.address}] = e.bytes;
+        if (e.kind != event_kind::segment_returned) continue;
+        auto at = taken.lower_bound({e.source, e.address + e.bytes});
+        if (at == taken.begin() || (--at)->first.first != e.source) continue;
+        bool const is_same = at->first.second == e.address && at->second == e.bytes;
+        if (!is_same && at->first.second + at->second > e.address) found[e.source] = true;
+    }
+    return found;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
@@ -39,7 +40,35 @@ struct block_change {
 };
 
 /// In the order of their times; what was given back when something was taken made room for it.
-[[nodiscard]] inline std::vector<block_change> changes_of(recording const& r, lives const& all) {
+[[nodiscard]] std::vector<block_change> changes_of(recording const& r, lives const& all);
+
+/// The peaks of all sources, by their index.
+[[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, lives const& all);
+
+/// What one tag has of a peak.
+struct peak_share_of_tag {
+    event_site first{};
+    std::size_t size = 0;
+    std::size_t blocks = 0;
+    bool is_one_place = true;
+
+    void add(block_life const& b, place where);
+};
+
+/// The tag that has `peak_share` of a pool's peak in the recording, and `peak_bytes`, when another has a part of it, too.
+void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
+               diagnosis_options const& o, std::vector<finding>& to);
+
+/// The rules on peaks, for each source. Of pinned memory, resources: pools are seen in the snapshot.
+void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives const& all) {
     std::vector<block_change> changes;
     for (std::size_t i = 0; i != all.blocks.size(); ++i) {
         block_life const& b = all.blocks[i];
@@ -54,8 +83,7 @@ struct block_change {
     return changes;
 }
 
-/// The peaks of all sources, by their index.
-[[nodiscard]] inline std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
+CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
     std::vector<block_change> const changes = changes_of(r, all);
     std::vector<std::size_t> now(r.sources.size());
     std::vector<std::size_t> peak_after(r.sources.size());  // so many changes
@@ -80,23 +108,14 @@ struct block_change {
     return peaks;
 }
 
-/// What one tag has of a peak.
-struct peak_share_of_tag {
-    event_site first{};
-    std::size_t size = 0;
-    std::size_t blocks = 0;
-    bool is_one_place = true;
+CUOTA_INLINE void peak_share_of_tag::add(block_life const& b, place where) {
+    size = saturating_add(size, b.size);
+    ++blocks;
+    is_one_place &= std::string_view{first.where.file} == where.file && first.where.line == where.line;
+}
 
-    void add(block_life const& b, place where) {
-        size = saturating_add(size, b.size);
-        ++blocks;
-        is_one_place &= std::string_view{first.where.file} == where.file && first.where.line == where.line;
-    }
-};
-
-/// The tag that has `peak_share` of a pool's peak in the recording, and `peak_bytes`, when another has a part of it, too.
-inline void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
-                      diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_peak(recording const& r, lives const& all, std::uint16_t source,
+                            recorded_peak const& peak, diagnosis_options const& o, std::vector<finding>& to) {
     std::map<std::string_view, peak_share_of_tag> by_tag;
     for (std::size_t const i : peak.blocks) {
         block_life const& b = all.blocks[i];
@@ -123,8 +142,7 @@ inline void find_peak(recording const& r, lives const& all, std::uint16_t source
     to.push_back(std::move(f));
 }
 
-/// The rules on peaks, for each source. Of pinned memory, resources: pools are seen in the snapshot.
-inline void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to) {
     lives const all = replay(r);
     std::vector<recorded_peak> const peaks = peaks_of(r, all);
     for (std::size_t i = 0; i != peaks.size(); ++i) {
@@ -136,3 +154,5 @@ inline void find_in_peaks(recording const& r, diagnosis_options const& o, std::v
 }
 
 }  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -26,93 +27,19 @@ public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
     /// Most bytes first. Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<tag_facts> tags() const {
-        std::map<std::string_view, tag_facts> by_name;
-        for (tag_stats const& t : stats_by_tag(heap_.blocks(), heap_.steps().now()))
-            by_name[t.name.text()] = {t.name, t.live_blocks, t.requested, t.allocated, t.oldest, {}};
-        if (peaks_)
-            peaks_->for_each([&](tag name, std::size_t peak) {
-                tag_facts& t = by_name[name.text()];
-                t.name = name;
-                t.peak = std::max(t.peak.value_or(0), peak);
-            });
-        std::vector<tag_facts> most_first;
-        most_first.reserve(by_name.size());
-        for (auto const& [name, t] : by_name) most_first.push_back(t);
-        sort_stably(most_first, std::greater<>{}, &tag_facts::allocated);
-        return most_first;
-    }
+    [[nodiscard]] std::vector<tag_facts> tags() const;
 
     /// By address. Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<segment_facts> segments() const {
-        std::vector<segment_facts> all;
-        add_range(all);
-        add_segments(all);
-        std::ranges::sort(all, {}, &segment_facts::address);
-        return all;
-    }
+    [[nodiscard]] std::vector<segment_facts> segments() const;
 
 private:
     // Runs of pages: what is growing has none that count yet.
-    void add_range(std::vector<segment_facts>& all) const {
-        bool is_in_run = false;
-        heap_.blocks().for_each_in_range([&](block const& b) {
-            bool const has_memory = !b.is_hole() && !b.has_state(block::state::growing);
-            if (has_memory && !is_in_run) all.push_back({address(b), 0, true, {}});
-            is_in_run = has_memory;
-            if (has_memory) append(all.back(), b);
-        });
-    }
-    void add_segments(std::vector<segment_facts>& all) const {
-        std::map<std::uint64_t, block const*> first;  // of each segment, by its address
-        auto const note_first = [&](block const& b) {
-            if (!b.before) first.emplace(address(b), &b);
-        };
-        heap_.blocks().for_each_live(note_first);
-        heap_.blocks().for_each_free(note_first);
-        heap_.for_each_segment([&](segment const& s) {
-            segment_facts facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
-            auto const found = first.find(facts.address);
-            block const* b = found == first.end() ? nullptr : found->second;
-            for (; b; b = b->after) append(facts, *b);
-            if (facts.blocks.empty()) {  // all of it is about to be given back
-                block_facts whole;
-                whole.address = facts.address;
-                whole.size = facts.size = s.bytes;
-                whole.use = block_use::leaving;
-                facts.blocks.push_back(whole);
-            }
-            all.push_back(std::move(facts));
-        });
-    }
-    void append(segment_facts& to, block const& b) const {
-        to.size += b.size;
-        to.blocks.push_back(facts_of(b));
-    }
-    [[nodiscard]] block_facts facts_of(block const& b) const {
-        block_facts facts;
-        facts.address = address(b);
-        facts.size = b.size;
-        facts.use = use_of(b);
-        if (facts.use != block_use::live) return facts;
-        facts.requested = b.requested;
-        facts.name = b.note->name;
-        facts.where = b.note->where;
-        facts.meant = b.note->born.meant();
-        facts.age = b.note->born.age(heap_.steps().now());
-        if (b.note->stream != block_note::no_stream) facts.stream = b.note->stream;
-        return facts;
-    }
-    [[nodiscard]] block_use use_of(block const& b) const {
-        if (b.has_state(block::state::live)) return block_use::live;
-        if (!b.may_merge()) return block_use::leaving;
-        bool in_use = false;
-        b.waits.for_each([&](wait_point point) { in_use |= !heap_.order().was_over(point); });
-        return in_use ? block_use::pending : block_use::free;
-    }
-    [[nodiscard]] static std::uint64_t address(block const& b) noexcept {
-        return reinterpret_cast<std::uintptr_t>(b.at());
-    }
+    void add_range(std::vector<segment_facts>& all) const;
+    void add_segments(std::vector<segment_facts>& all) const;
+    void append(segment_facts& to, block const& b) const;
+    [[nodiscard]] block_facts facts_of(block const& b) const;
+    [[nodiscard]] block_use use_of(block const& b) const;
+    [[nodiscard]] static std::uint64_t address(block const& b) noexcept;
 
     block_heap& heap_;
     tag_peaks const* peaks_;
@@ -140,3 +67,101 @@ template <class AtThatInstant>
 }
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<tag_facts> heap_view::tags() const {
+    std::map<std::string_view, tag_facts> by_name;
+    for (tag_stats const& t : stats_by_tag(heap_.blocks(), heap_.steps().now()))
+        by_name[t.name.text()] = {t.name, t.live_blocks, t.requested, t.allocated, t.oldest, {}};
+    if (peaks_)
+        peaks_->for_each([&](tag name, std::size_t peak) {
+            tag_facts& t = by_name[name.text()];
+            t.name = name;
+            t.peak = std::max(t.peak.value_or(0), peak);
+        });
+    std::vector<tag_facts> most_first;
+    most_first.reserve(by_name.size());
+    for (auto const& [name, t] : by_name) most_first.push_back(t);
+    sort_stably(most_first, std::greater<>{}, &tag_facts::allocated);
+    return most_first;
+}
+
+CUOTA_INLINE std::vector<segment_facts> heap_view::segments() const {
+    std::vector<segment_facts> all;
+    add_range(all);
+    add_segments(all);
+    std::ranges::sort(all, {}, &segment_facts::address);
+    return all;
+}
+
+CUOTA_INLINE void heap_view::add_range(std::vector<segment_facts>& all) const {
+    bool is_in_run = false;
+    heap_.blocks().for_each_in_range([&](block const& b) {
+        bool const has_memory = !b.is_hole() && !b.has_state(block::state::growing);
+        if (has_memory && !is_in_run) all.push_back({address(b), 0, true, {}});
+        is_in_run = has_memory;
+        if (has_memory) append(all.back(), b);
+    });
+}
+
+CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const {
+    std::map<std::uint64_t, block const*> first;  // of each segment, by its address
+    auto const note_first = [&](block const& b) {
+        if (!b.before) first.emplace(address(b), &b);
+    };
+    heap_.blocks().for_each_live(note_first);
+    heap_.blocks().for_each_free(note_first);
+    heap_.for_each_segment([&](segment const& s) {
+        segment_facts facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
+        auto const found = first.find(facts.address);
+        block const* b = found == first.end() ? nullptr : found->second;
+        for (; b; b = b->after) append(facts, *b);
+        if (facts.blocks.empty()) {  // all of it is about to be given back
+            block_facts whole;
+            whole.address = facts.address;
+            whole.size = facts.size = s.bytes;
+            whole.use = block_use::leaving;
+            facts.blocks.push_back(whole);
+        }
+        all.push_back(std::move(facts));
+    });
+}
+
+CUOTA_INLINE void heap_view::append(segment_facts& to, block const& b) const {
+    to.size += b.size;
+    to.blocks.push_back(facts_of(b));
+}
+
+CUOTA_INLINE block_facts heap_view::facts_of(block const& b) const {
+    block_facts facts;
+    facts.address = address(b);
+    facts.size = b.size;
+    facts.use = use_of(b);
+    if (facts.use != block_use::live) return facts;
+    facts.requested = b.requested;
+    facts.name = b.note->name;
+    facts.where = b.note->where;
+    facts.meant = b.note->born.meant();
+    facts.age = b.note->born.age(heap_.steps().now());
+    if (b.note->stream != block_note::no_stream) facts.stream = b.note->stream;
+    return facts;
+}
+
+CUOTA_INLINE block_use heap_view::use_of(block const& b) const {
+    if (b.has_state(block::state::live)) return block_use::live;
+    if (!b.may_merge()) return block_use::leaving;
+    bool in_use = false;
+    b.waits.for_each([&](wait_point point) { in_use |= !heap_.order().was_over(point); });
+    return in_use ? block_use::pending : block_use::free;
+}
+
+CUOTA_INLINE std::uint64_t heap_view::address(block const& b) noexcept {
+    return reinterpret_cast<std::uintptr_t>(b.at());
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/nvml.hpp>
@@ -17,18 +18,38 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] inline std::string process_text(nvml_process const& p) {
-    std::string const name = p.name.empty() ? "process" : shown(p.name, 24);
-    return name + " (" + std::to_string(p.pid) + ") " + (p.bytes ? bytes_text(*p.bytes) : "of unknown size");
-}
+[[nodiscard]] std::string process_text(nvml_process const& p);
 
 }  // namespace detail
 
 /// "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB": the first `most` as they are listed, without this
 /// process. "at least" where the driver tells no bytes of one. "no other program uses it"; "other programs not known: why".
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
-                                                     std::size_t most = 4) {
+[[nodiscard]] std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
+                                              std::size_t most = 4);
+
+/// Of a device, asked now. Throws: cuda_error for one that is not there; std::bad_alloc. Cost: as nvml's.
+/// Threads: any. Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
+[[nodiscard]] std::string other_programs_text(device d, nvml const& management = nvml::of_this_machine(),
+                                              std::size_t most = 4);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string process_text(nvml_process const& p) {
+    std::string const name = p.name.empty() ? "process" : shown(p.name, 24);
+    return name + " (" + std::to_string(p.pid) + ") " + (p.bytes ? bytes_text(*p.bytes) : "of unknown size");
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
+                                             std::size_t most) {
     if (!all) return "other programs not known: " + detail::printable(all.why_not());
     std::string list;
     std::size_t sum = 0, others = 0;
@@ -47,12 +68,10 @@ namespace detail {
     return "other programs " + held + list;
 }
 
-/// Of a device, asked now. Throws: cuda_error for one that is not there; std::bad_alloc. Cost: as nvml's.
-/// Threads: any. Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
-[[nodiscard]] inline std::string other_programs_text(device d,
-                                                     nvml const& management = nvml::of_this_machine(),
-                                                     std::size_t most = 4) {
+CUOTA_INLINE std::string other_programs_text(device d, nvml const& management, std::size_t most) {
     return other_programs_text(management.processes(pci_bus_id(d)), most);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

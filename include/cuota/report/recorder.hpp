@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/report/recorder_state.hpp>
@@ -27,9 +28,7 @@ struct recorder_access;
 /// What the handles of one recorder share: when the last one goes, it looks on nothing any more.
 class recorder_hold final : public ref_counted {
 public:
-    recorder_hold(recorder_options wanted, place where)
-        : to_{shared<recorder_state>::make(wanted.capacity, wanted.sites, where)},
-          taps_{shared<recorder_taps>::make(to_)} {}
+    recorder_hold(recorder_options wanted, place where);
     ~recorder_hold() { taps_->let_go(); }
 
     [[nodiscard]] shared<recorder_state> const& to() const noexcept { return to_; }
@@ -66,10 +65,7 @@ public:
     explicit recorder(recorder_options wanted = {}, place where = place::here())
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
     /// As above, and looks on the budget. Throws: as `watch`, too.
-    explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here())
-        : recorder{wanted, where} {
-        watch(which);
-    }
+    explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
 
     /// Looks on a budget and all inside it, and on all pools that take from them, those that come later too.
     /// The budget lives as long as the recorder does. Throws: misuse for a pool that has another recorder (what came
@@ -78,10 +74,7 @@ public:
 
     /// An event of the program's own: "epoch 3", "evaluation". The text is kept until the program ends, and takes a
     /// site: name things, not events. Nothing while it pauses. Throws: std::bad_alloc. Cost: a lock and a look-up.
-    void note(std::string_view text, place where = place::here()) {
-        if (!is_recording()) return;
-        hold_->to()->put(event_kind::noted, 0, tag::named(text), where, 0, 0, 0, memory_event::no_stream);
-    }
+    void note(std::string_view text, place where = place::here());
 
     /// Takes no events until `resume`. What is given back meanwhile looks as if it were still there, until the program
     /// takes its address again or the snapshot at the end says otherwise.
@@ -113,11 +106,43 @@ namespace detail {
 
 /// The way from a recorder to its state, for those who put events.
 struct recorder_access {
-    [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept {
-        return r.hold_->to();
-    }
+    [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept;
 };
 
 }  // namespace detail
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE recorder_hold::recorder_hold(recorder_options wanted, place where)
+    : to_{shared<recorder_state>::make(wanted.capacity, wanted.sites, where)},
+      taps_{shared<recorder_taps>::make(to_)} {}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE recorder::recorder(budget const& which, recorder_options wanted, place where)
+    : recorder{wanted, where} {
+    watch(which);
+}
+
+CUOTA_INLINE void recorder::note(std::string_view text, place where) {
+    if (!is_recording()) return;
+    hold_->to()->put(event_kind::noted, 0, tag::named(text), where, 0, 0, 0, memory_event::no_stream);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE shared<recorder_state> const& recorder_access::state(recorder const& r) noexcept {
+    return r.hold_->to();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

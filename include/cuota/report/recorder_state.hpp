@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/report/event_clock.hpp>
@@ -31,41 +32,18 @@ public:
     static constexpr std::size_t most_sources = 65'535;
 
     /// Throws: misuse, as event_ring and site_table; std::bad_alloc.
-    recorder_state(std::size_t events, std::size_t sites, place where)
-        : sites_{sites, where}, sources_(1), ring_{events, where} {
-        sources_[0].facts.name = "program";
-    }
+    recorder_state(std::size_t events, std::size_t sites, place where);
 
     /// A number for a source, for good: its events may be there for as long as the recorder.
     /// Throws: misuse when there are `most_sources` already, the program's among them; std::bad_alloc.
-    [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here()) {
-        std::scoped_lock const lock{guard_};
-        if (sources_.size() == most_sources)
-            throw misuse{"a recorder of " + count_text(most_sources) +
-                             " sources cannot take another: " + facts.name,
-                         where};
-        sources_.push_back({std::move(facts), false});
-        return static_cast<std::uint16_t>(sources_.size() - 1);
-    }
+    [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here());
     /// The source puts no more events; its entry stays, without a pool.
-    void end_source(std::uint16_t id) noexcept {
-        std::scoped_lock const lock{guard_};
-        sources_[id].has_ended = true;
-        sources_[id].facts.pool.reset();
-    }
-    [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept {
-        std::scoped_lock const lock{guard_};
-        return sources_[id].has_ended;
-    }
+    void end_source(std::uint16_t id) noexcept;
+    [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept;
 
     /// Takes nothing from the heap, and no lock but for a site that was never seen. Nothing while it pauses.
     void put(event_kind kind, std::uint16_t source, tag name, place where, std::uint64_t address,
-             std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept {
-        if (!is_recording()) return;
-        // The clock before the ticket: who is held up in between is shown a little early, and holds up nobody's time.
-        std::uint64_t const at = clock_.now();
-        ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
-    }
+             std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept;
     /// The ticket that the next event gets. Under the lock of a source, what it has put so far is below.
     [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
 
@@ -80,31 +58,11 @@ public:
     /// What is there, without `at_end`. Of source i, only what has a ticket below `cuts[i]`; of sources beyond the end
     /// of `cuts`, all. Times never go back: an event between two others is between them in time, too.
     /// Throws: std::bad_alloc. Cost: some 20 ns an event; writers go on.
-    [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const {
-        ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
-        // All that these events speak of is there by now, and all of their ticks are past.
-        set_times(found.events, clock_.scale());
-        merged_sites known = sites_.merged();
-        recording r;
-        r.began = clock_.began();
-        r.dropped = found.dropped;
-        r.sources = sources();
-        r.events.reserve(found.events.size());
-        for (numbered_event const& e : found.events) {
-            if (e.what.source < cuts.size() && e.ticket >= cuts[e.what.source]) continue;
-            r.events.push_back(e.what);
-            r.events.back().site = known.index_of[e.what.site];
-        }
-        r.sites = std::move(known.sites);
-        return r;
-    }
+    [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const;
 
     /// Nanoseconds for ticks. Whose clock was looked at earlier than the one's that drew before him is given that one's
     /// time: it is between his look and his ticket.
-    static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept {
-        std::uint64_t latest = 0;
-        for (numbered_event& e : events) e.what.at = latest = std::max(latest, scale.nanoseconds(e.what.at));
-    }
+    static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept;
 
 private:
     struct source_entry {
@@ -112,13 +70,7 @@ private:
         bool has_ended = false;
     };
 
-    [[nodiscard]] std::vector<event_source> sources() const {
-        std::scoped_lock const lock{guard_};
-        std::vector<event_source> all;
-        all.reserve(sources_.size());
-        for (source_entry const& s : sources_) all.push_back(s.facts);
-        return all;
-    }
+    [[nodiscard]] std::vector<event_source> sources() const;
 
     event_clock const clock_;
     std::atomic<bool> is_recording_ = true;
@@ -130,3 +82,79 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE recorder_state::recorder_state(std::size_t events, std::size_t sites, place where)
+    : sites_{sites, where}, sources_(1), ring_{events, where} {
+    sources_[0].facts.name = "program";
+}
+
+CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, place where) {
+    std::scoped_lock const lock{guard_};
+    if (sources_.size() == most_sources)
+        throw misuse{"a recorder of " + count_text(most_sources) +
+                         " sources cannot take another: " + facts.name,
+                     where};
+    sources_.push_back({std::move(facts), false});
+    return static_cast<std::uint16_t>(sources_.size() - 1);
+}
+
+CUOTA_INLINE void recorder_state::end_source(std::uint16_t id) noexcept {
+    std::scoped_lock const lock{guard_};
+    sources_[id].has_ended = true;
+    sources_[id].facts.pool.reset();
+}
+
+CUOTA_INLINE bool recorder_state::has_ended(std::uint16_t id) const noexcept {
+    std::scoped_lock const lock{guard_};
+    return sources_[id].has_ended;
+}
+
+CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag name, place where,
+                                      std::uint64_t address, std::size_t bytes, std::size_t size,
+                                      std::uint64_t stream) noexcept {
+    if (!is_recording()) return;
+    // The clock before the ticket: who is held up in between is shown a little early, and holds up nobody's time.
+    std::uint64_t const at = clock_.now();
+    ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
+}
+
+CUOTA_INLINE recording recorder_state::read(std::span<std::uint64_t const> cuts) const {
+    ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
+    // All that these events speak of is there by now, and all of their ticks are past.
+    set_times(found.events, clock_.scale());
+    merged_sites known = sites_.merged();
+    recording r;
+    r.began = clock_.began();
+    r.dropped = found.dropped;
+    r.sources = sources();
+    r.events.reserve(found.events.size());
+    for (numbered_event const& e : found.events) {
+        if (e.what.source < cuts.size() && e.ticket >= cuts[e.what.source]) continue;
+        r.events.push_back(e.what);
+        r.events.back().site = known.index_of[e.what.site];
+    }
+    r.sites = std::move(known.sites);
+    return r;
+}
+
+CUOTA_INLINE void recorder_state::set_times(std::span<numbered_event> events,
+                                            tick_scale const& scale) noexcept {
+    std::uint64_t latest = 0;
+    for (numbered_event& e : events) e.what.at = latest = std::max(latest, scale.nanoseconds(e.what.at));
+}
+
+CUOTA_INLINE std::vector<event_source> recorder_state::sources() const {
+    std::scoped_lock const lock{guard_};
+    std::vector<event_source> all;
+    all.reserve(sources_.size());
+    for (source_entry const& s : sources_) all.push_back(s.facts);
+    return all;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

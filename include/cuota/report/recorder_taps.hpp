@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/pool_observer.hpp>
@@ -35,25 +36,15 @@ public:
     void allocated(observed_block const& b) noexcept override { put(event_kind::allocated, b); }
     void free_requested(observed_block const& b) noexcept override { put(event_kind::free_requested, b); }
     void free_completed(observed_block const& b) noexcept override { put(event_kind::free_completed, b); }
-    void segment_taken(void const* at, std::size_t bytes, place where) noexcept override {
-        put(event_kind::segment_taken, at, bytes, where);
-    }
-    void segment_returned(void const* at, std::size_t bytes) noexcept override {
-        put(event_kind::segment_returned, at, bytes, {});
-    }
+    void segment_taken(void const* at, std::size_t bytes, place where) noexcept override;
+    void segment_returned(void const* at, std::size_t bytes) noexcept override;
     void step_begun(place where) noexcept override { put(event_kind::step_begun, nullptr, 0, where); }
     void step_ended() noexcept override { put(event_kind::step_ended, nullptr, 0, {}); }
     void ended() noexcept override;
 
 private:
-    void put(event_kind kind, observed_block const& b) noexcept {
-        to_->put(kind, id_, b.name, b.where, reinterpret_cast<std::uintptr_t>(b.at), b.bytes, b.size,
-                 b.stream);
-    }
-    void put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept {
-        to_->put(kind, id_, {}, where, reinterpret_cast<std::uintptr_t>(at), bytes, 0,
-                 memory_event::no_stream);
-    }
+    void put(event_kind kind, observed_block const& b) noexcept;
+    void put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept;
 
     shared<recorder_taps> const all_;
     shared<recorder_state> const to_;
@@ -83,112 +74,24 @@ public:
 
     /// A budget and all below it, and all pools that take from them, now or later. One that is under another that it
     /// looks on already is that one's. Throws: std::bad_alloc; misuse for a pool that has another recorder.
-    void look_on(budget const& which) {
-        ledger_node& node = budget_access::node(which);
-        std::scoped_lock const one_at_a_time{joining_};
-        std::vector<root_entry> inside;  // what is under it: its own by now, and it must not go under a lock
-        auto const tap = shared<budget_observer>::adopt(
-            shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
-        {
-            std::scoped_lock const lock{guard_};
-            for (root_entry const& r : roots_)
-                if (node.is_under(budget_access::node(r.which))) return;
-            roots_.push_back({which, tap});
-            auto const below = std::stable_partition(roots_.begin(), roots_.end(), [&](root_entry const& r) {
-                return r.which == which || !budget_access::node(r.which).is_under(node);
-            });
-            inside.assign(below, roots_.end());
-            roots_.erase(below, roots_.end());
-        }
-        node.join(tap);
-        for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
-        for (auto const& [at, who] :
-             node.stakeholders([&](ledger_node const& n) { return n.is_under(node); }))
-            if (auto* const pool = dynamic_cast<pool_state*>(who.get())) enter(*at, *pool);
-            else who->tell(*tap);
-    }
+    void look_on(budget const& which);
     /// A pool that has come. Throws: as above.
-    void look_on(ledger_node const& of, pool_state& pool) {
-        std::scoped_lock const one_at_a_time{joining_};
-        if (!has_ended_) enter(of, pool);  // it was told of by a thread that was held up
-    }
+    void look_on(ledger_node const& of, pool_state& pool);
 
     /// Somebody who is no pool holds so much of a budget: as one block of a resource. Throws: as source_of.
-    void held(ledger_node const& of, held_piece const& what) {
-        std::scoped_lock const lock{guard_};
-        auto const at = std::ranges::find(pieces_, what.which, [](piece const& p) { return p.what.which; });
-        if (at != pieces_.end()) {
-            put(event_kind::free_requested, *at);
-            put(event_kind::free_completed, *at);
-            pieces_.erase(at);
-        }
-        if (what.bytes == 0) return;
-        pieces_.push_back({what, source_of_locked(of, what)});
-        put(event_kind::allocated, pieces_.back());
-    }
+    void held(ledger_node const& of, held_piece const& what);
 
     /// The source of a budget, made when there is none. Throws: std::bad_alloc; misuse when there are too many.
-    [[nodiscard]] std::uint16_t source_of(ledger_node const& node) {
-        std::scoped_lock const lock{guard_};
-        return source_of_locked(node);
-    }
+    [[nodiscard]] std::uint16_t source_of(ledger_node const& node);
     [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
 
     /// The pool is no more.
-    void forget(std::uint16_t id) noexcept {
-        {
-            std::scoped_lock const lock{guard_};
-            std::erase_if(pools_, [&](pool_entry const& p) { return p.id == id; });
-        }
-        to_->end_source(id);
-    }
+    void forget(std::uint16_t id) noexcept;
     /// Lets go of everything: the recorder has ended.
-    void let_go() noexcept {
-        report_failure_of([&] {  // a pool that is just being entered would stay observed
-            std::scoped_lock const one_at_a_time{joining_};
-            has_ended_ = true;
-        });
-        std::vector<root_entry> roots;
-        std::vector<shared<pool_state>> pools;
-        report_failure_of([&] {
-            std::scoped_lock const lock{guard_};
-            pools.reserve(pools_.size());
-            for (pool_entry const& p : pools_)
-                if (p.pool->try_add_owner()) pools.push_back(shared<pool_state>::adopt(p.pool));
-            pools_.clear();
-            roots = std::exchange(roots_, {});
-        });
-        for (root_entry const& r : roots) budget_access::node(r.which).leave(*r.tap);
-        for (auto const& pool : pools) (void)pool->blocks().observe_no_more();
-    }
+    void let_go() noexcept;
 
     /// Events up to the snapshot of each pool, and all snapshots. Throws: std::bad_alloc.
-    [[nodiscard]] recording read() {
-        snapshot_taker taker{snapshot_detail::blocks};
-        std::vector<std::uint64_t> cuts;
-        std::vector<std::pair<std::uint16_t, std::size_t>> pools;
-        std::vector<std::pair<std::uint16_t, ledger_node const*>> budgets;
-        for (budget const& root : roots())
-            taker.add(
-                budget_access::node(root),
-                [&](ledger_node const& node) { budgets.emplace_back(source_of(node), &node); },
-                [&](pool_state const& pool, std::size_t index) {
-                    std::optional<std::uint16_t> const id = find(pool);
-                    if (!id) return;
-                    if (cuts.size() <= *id) cuts.resize(*id + std::size_t{1}, ~std::uint64_t{0});
-                    cuts[*id] = to_->next();
-                    pools.emplace_back(*id, index);
-                });
-        std::vector<piece> const pieces = pieces_now();
-        recording r = to_->read(cuts);
-        add_older(r, pieces);
-        for (auto const& [id, node] : budgets)
-            if (auto const index = taker.index_of(node))
-                r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
-        r.at_end = std::move(taker).take();
-        for (auto const& [id, index] : pools) r.sources[id].pool = index;
-        return r;
-    }
+    [[nodiscard]] recording read();
 
 private:
     struct root_entry {
@@ -203,39 +106,11 @@ private:
         held_piece what;
         std::uint16_t source;
     };
-    [[nodiscard]] std::vector<piece> pieces_now() const {
-        std::scoped_lock const lock{guard_};
-        return pieces_;
-    }
+    [[nodiscard]] std::vector<piece> pieces_now() const;
     // No snapshot has them: those whose event is not in the ring any more begin with the first that is.
-    static void add_older(recording& r, std::vector<piece> const& pieces) {
-        for (piece const& p : pieces) {
-            std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.what.which);
-            auto const is_told = [&](memory_event const& e) {
-                return e.address == address && e.source == p.source;
-            };
-            if (std::ranges::any_of(r.events, is_told)) continue;
-            memory_event e;
-            e.kind = event_kind::allocated;
-            e.source = p.source;
-            e.site = site_of(r, p);
-            e.at = r.events.empty() ? 0 : r.events.front().at;
-            e.address = address;
-            e.bytes = e.size = p.what.bytes;
-            r.events.insert(r.events.begin(), e);
-        }
-    }
-    [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p) {
-        for (std::size_t i = 0; i != r.sites.size(); ++i)
-            if (r.sites[i].name == p.what.name && r.sites[i].where.line == p.what.where.line &&
-                std::string_view{r.sites[i].where.file} == p.what.where.file)
-                return static_cast<std::uint32_t>(i);
-        return 0;
-    }
-    void put(event_kind kind, piece const& p) noexcept {
-        to_->put(kind, p.source, p.what.name, p.what.where, reinterpret_cast<std::uintptr_t>(p.what.which),
-                 p.what.bytes, p.what.bytes, memory_event::no_stream);
-    }
+    static void add_older(recording& r, std::vector<piece> const& pieces);
+    [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p);
+    void put(event_kind kind, piece const& p) noexcept;
     struct holder_source {
         tag name;
         memory_kind memory;
@@ -248,67 +123,12 @@ private:
     };
 
     // Once.
-    void enter(ledger_node const& of, pool_state& pool) {
-        if (find(pool)) return;
-        event_source facts;
-        facts.kind = source_kind::pool;
-        facts.name = pool.blocks().name().text();
-        facts.memory = pool.kind();
-        facts.budget = source_of(of);
-        if (facts.name.empty()) facts.name = "pool";
-        if (auto const on = pool.on()) facts.device = on->ordinal();
-        std::uint16_t const id = to_->add_source(std::move(facts));
-        try {
-            pool.blocks().observe(shared<pool_observer>::adopt(
-                shared<pool_tap>::make(shared<recorder_taps>::of(*this), to_, id).detach()));
-            std::scoped_lock const lock{guard_};
-            pools_.push_back({&pool, id});
-        } catch (...) {
-            to_->end_source(id);
-            throw;
-        }
-    }
-    [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept {
-        std::scoped_lock const lock{guard_};
-        auto const at = std::ranges::find(pools_, &pool, &pool_entry::pool);
-        if (at == pools_.end()) return std::nullopt;
-        return at->id;
-    }
-    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node) {
-        auto const at = std::ranges::find(budgets_, node.id(), &budget_source::node);
-        if (at != budgets_.end()) return at->id;
-        event_source facts;
-        facts.kind = source_kind::budget;
-        facts.name = node.name();
-        facts.limit = node.limit();
-        if (node.above()) facts.parent = source_of_locked(*node.above());
-        budgets_.reserve(budgets_.size() + 1);
-        std::uint16_t const id = to_->add_source(std::move(facts));
-        budgets_.push_back({node.id(), id});
-        return id;
-    }
+    void enter(ledger_node const& of, pool_state& pool);
+    [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept;
+    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node);
     // Whoever comes again under the same name is the same.
-    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what) {
-        std::uint16_t const budget = source_of_locked(of);
-        for (holder_source const& h : holders_)
-            if (h.name == what.name && h.memory == what.memory && h.budget == budget) return h.id;
-        event_source facts;
-        facts.kind = source_kind::resource;
-        facts.name = what.name.text();
-        facts.device = what.device;
-        facts.memory = what.memory;
-        facts.budget = budget;
-        holders_.reserve(holders_.size() + 1);
-        std::uint16_t const id = to_->add_source(std::move(facts));
-        holders_.push_back({what.name, what.memory, budget, id});
-        return id;
-    }
-    [[nodiscard]] std::vector<budget> roots() const {
-        std::scoped_lock const lock{guard_};
-        std::vector<budget> all;
-        for (root_entry const& r : roots_) all.push_back(r.which);
-        return all;
-    }
+    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
+    [[nodiscard]] std::vector<budget> roots() const;
     shared<recorder_state> const to_;
     std::mutex joining_;        // one budget or pool comes at a time
     bool has_ended_ = false;    // under joining_: none comes any more
@@ -320,16 +140,244 @@ private:
     std::vector<holder_source> holders_;
 };
 
-inline pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept
-    : all_{std::move(all)}, to_{std::move(to)}, id_{id} {}
 inline pool_tap::~pool_tap() = default;
-inline void pool_tap::ended() noexcept { all_->forget(id_); }
 
-inline budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
 inline budget_tap::~budget_tap() = default;
 
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void pool_tap::segment_taken(void const* at, std::size_t bytes, place where) noexcept {
+    put(event_kind::segment_taken, at, bytes, where);
+}
+
+CUOTA_INLINE void pool_tap::segment_returned(void const* at, std::size_t bytes) noexcept {
+    put(event_kind::segment_returned, at, bytes, {});
+}
+
+CUOTA_INLINE void pool_tap::put(event_kind kind, observed_block const& b) noexcept {
+    to_->put(kind, id_, b.name, b.where, reinterpret_cast<std::uintptr_t>(b.at), b.bytes, b.size, b.stream);
+}
+
+CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept {
+    to_->put(kind, id_, {}, where, reinterpret_cast<std::uintptr_t>(at), bytes, 0, memory_event::no_stream);
+}
+
+CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
+    ledger_node& node = budget_access::node(which);
+    std::scoped_lock const one_at_a_time{joining_};
+    std::vector<root_entry> inside;  // what is under it: its own by now, and it must not go under a lock
+    auto const tap =
+        shared<budget_observer>::adopt(shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
+    {
+        std::scoped_lock const lock{guard_};
+        for (root_entry const& r : roots_)
+            if (node.is_under(budget_access::node(r.which))) return;
+        roots_.push_back({which, tap});
+        auto const below = std::stable_partition(roots_.begin(), roots_.end(), [&](root_entry const& r) {
+            return r.which == which || !budget_access::node(r.which).is_under(node);
+        });
+        inside.assign(below, roots_.end());
+        roots_.erase(below, roots_.end());
+    }
+    node.join(tap);
+    for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
+    for (auto const& [at, who] : node.stakeholders([&](ledger_node const& n) { return n.is_under(node); }))
+        if (auto* const pool = dynamic_cast<pool_state*>(who.get())) enter(*at, *pool);
+        else who->tell(*tap);
+}
+
+CUOTA_INLINE void recorder_taps::look_on(ledger_node const& of, pool_state& pool) {
+    std::scoped_lock const one_at_a_time{joining_};
+    if (!has_ended_) enter(of, pool);  // it was told of by a thread that was held up
+}
+
+CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& what) {
+    std::scoped_lock const lock{guard_};
+    auto const at = std::ranges::find(pieces_, what.which, [](piece const& p) { return p.what.which; });
+    if (at != pieces_.end()) {
+        put(event_kind::free_requested, *at);
+        put(event_kind::free_completed, *at);
+        pieces_.erase(at);
+    }
+    if (what.bytes == 0) return;
+    pieces_.push_back({what, source_of_locked(of, what)});
+    put(event_kind::allocated, pieces_.back());
+}
+
+CUOTA_INLINE std::uint16_t recorder_taps::source_of(ledger_node const& node) {
+    std::scoped_lock const lock{guard_};
+    return source_of_locked(node);
+}
+
+CUOTA_INLINE void recorder_taps::forget(std::uint16_t id) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        std::erase_if(pools_, [&](pool_entry const& p) { return p.id == id; });
+    }
+    to_->end_source(id);
+}
+
+CUOTA_INLINE void recorder_taps::let_go() noexcept {
+    report_failure_of([&] {  // a pool that is just being entered would stay observed
+        std::scoped_lock const one_at_a_time{joining_};
+        has_ended_ = true;
+    });
+    std::vector<root_entry> roots;
+    std::vector<shared<pool_state>> pools;
+    report_failure_of([&] {
+        std::scoped_lock const lock{guard_};
+        pools.reserve(pools_.size());
+        for (pool_entry const& p : pools_)
+            if (p.pool->try_add_owner()) pools.push_back(shared<pool_state>::adopt(p.pool));
+        pools_.clear();
+        roots = std::exchange(roots_, {});
+    });
+    for (root_entry const& r : roots) budget_access::node(r.which).leave(*r.tap);
+    for (auto const& pool : pools) (void)pool->blocks().observe_no_more();
+}
+
+CUOTA_INLINE recording recorder_taps::read() {
+    snapshot_taker taker{snapshot_detail::blocks};
+    std::vector<std::uint64_t> cuts;
+    std::vector<std::pair<std::uint16_t, std::size_t>> pools;
+    std::vector<std::pair<std::uint16_t, ledger_node const*>> budgets;
+    for (budget const& root : roots())
+        taker.add(
+            budget_access::node(root),
+            [&](ledger_node const& node) { budgets.emplace_back(source_of(node), &node); },
+            [&](pool_state const& pool, std::size_t index) {
+                std::optional<std::uint16_t> const id = find(pool);
+                if (!id) return;
+                if (cuts.size() <= *id) cuts.resize(*id + std::size_t{1}, ~std::uint64_t{0});
+                cuts[*id] = to_->next();
+                pools.emplace_back(*id, index);
+            });
+    std::vector<piece> const pieces = pieces_now();
+    recording r = to_->read(cuts);
+    add_older(r, pieces);
+    for (auto const& [id, node] : budgets)
+        if (auto const index = taker.index_of(node))
+            r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
+    r.at_end = std::move(taker).take();
+    for (auto const& [id, index] : pools) r.sources[id].pool = index;
+    return r;
+}
+
+CUOTA_INLINE auto recorder_taps::pieces_now() const -> std::vector<piece> {
+    std::scoped_lock const lock{guard_};
+    return pieces_;
+}
+
+CUOTA_INLINE void recorder_taps::add_older(recording& r, std::vector<piece> const& pieces) {
+    for (piece const& p : pieces) {
+        std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.what.which);
+        auto const is_told = [&](memory_event const& e) {
+            return e.address == address && e.source == p.source;
+        };
+        if (std::ranges::any_of(r.events, is_told)) continue;
+        memory_event e;
+        e.kind = event_kind::allocated;
+        e.source = p.source;
+        e.site = site_of(r, p);
+        e.at = r.events.empty() ? 0 : r.events.front().at;
+        e.address = address;
+        e.bytes = e.size = p.what.bytes;
+        r.events.insert(r.events.begin(), e);
+    }
+}
+
+CUOTA_INLINE std::uint32_t recorder_taps::site_of(recording const& r, piece const& p) {
+    for (std::size_t i = 0; i != r.sites.size(); ++i)
+        if (r.sites[i].name == p.what.name && r.sites[i].where.line == p.what.where.line &&
+            std::string_view{r.sites[i].where.file} == p.what.where.file)
+            return static_cast<std::uint32_t>(i);
+    return 0;
+}
+
+CUOTA_INLINE void recorder_taps::put(event_kind kind, piece const& p) noexcept {
+    to_->put(kind, p.source, p.what.name, p.what.where, reinterpret_cast<std::uintptr_t>(p.what.which),
+             p.what.bytes, p.what.bytes, memory_event::no_stream);
+}
+
+CUOTA_INLINE void recorder_taps::enter(ledger_node const& of, pool_state& pool) {
+    if (find(pool)) return;
+    event_source facts;
+    facts.kind = source_kind::pool;
+    facts.name = pool.blocks().name().text();
+    facts.memory = pool.kind();
+    facts.budget = source_of(of);
+    if (facts.name.empty()) facts.name = "pool";
+    if (auto const on = pool.on()) facts.device = on->ordinal();
+    std::uint16_t const id = to_->add_source(std::move(facts));
+    try {
+        pool.blocks().observe(shared<pool_observer>::adopt(
+            shared<pool_tap>::make(shared<recorder_taps>::of(*this), to_, id).detach()));
+        std::scoped_lock const lock{guard_};
+        pools_.push_back({&pool, id});
+    } catch (...) {
+        to_->end_source(id);
+        throw;
+    }
+}
+
+CUOTA_INLINE std::optional<std::uint16_t> recorder_taps::find(pool_state const& pool) const noexcept {
+    std::scoped_lock const lock{guard_};
+    auto const at = std::ranges::find(pools_, &pool, &pool_entry::pool);
+    if (at == pools_.end()) return std::nullopt;
+    return at->id;
+}
+
+CUOTA_INLINE std::uint16_t recorder_taps::source_of_locked(ledger_node const& node) {
+    auto const at = std::ranges::find(budgets_, node.id(), &budget_source::node);
+    if (at != budgets_.end()) return at->id;
+    event_source facts;
+    facts.kind = source_kind::budget;
+    facts.name = node.name();
+    facts.limit = node.limit();
+    if (node.above()) facts.parent = source_of_locked(*node.above());
+    budgets_.reserve(budgets_.size() + 1);
+    std::uint16_t const id = to_->add_source(std::move(facts));
+    budgets_.push_back({node.id(), id});
+    return id;
+}
+
+CUOTA_INLINE std::uint16_t recorder_taps::source_of_locked(ledger_node const& of, held_piece const& what) {
+    std::uint16_t const budget = source_of_locked(of);
+    for (holder_source const& h : holders_)
+        if (h.name == what.name && h.memory == what.memory && h.budget == budget) return h.id;
+    event_source facts;
+    facts.kind = source_kind::resource;
+    facts.name = what.name.text();
+    facts.device = what.device;
+    facts.memory = what.memory;
+    facts.budget = budget;
+    holders_.reserve(holders_.size() + 1);
+    std::uint16_t const id = to_->add_source(std::move(facts));
+    holders_.push_back({what.name, what.memory, budget, id});
+    return id;
+}
+
+CUOTA_INLINE std::vector<budget> recorder_taps::roots() const {
+    std::scoped_lock const lock{guard_};
+    std::vector<budget> all;
+    for (root_entry const& r : roots_) all.push_back(r.which);
+    return all;
+}
+
+CUOTA_INLINE pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to,
+                                std::uint16_t id) noexcept
+    : all_{std::move(all)}, to_{std::move(to)}, id_{id} {}
+
+CUOTA_INLINE void pool_tap::ended() noexcept { all_->forget(id_); }
+
+CUOTA_INLINE budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
+
 // Of the budget that was asked, or one above it that refused: the one whose bytes are told.
-inline void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
+CUOTA_INLINE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.facts();
         budget_facts const* const by = facts.refuser();
@@ -339,16 +387,19 @@ inline void budget_tap::refused(ledger_node const& asked, out_of_memory const& w
                        0, facts.charged, by ? by->held : 0, memory_event::no_stream);
     });
 }
-inline void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept {
+
+CUOTA_INLINE void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept {
     report_failure_of([&] {
         all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0, who.given,
                        who.asked, memory_event::no_stream);
     });
 }
-inline void budget_tap::holds(ledger_node const& of, held_piece const& what) noexcept {
+
+CUOTA_INLINE void budget_tap::holds(ledger_node const& of, held_piece const& what) noexcept {
     report_failure_of([&] { all_->held(of, what); });
 }
-inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
+
+CUOTA_INLINE void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
         stakeholder* const holder = &who;
         auto* const pool = dynamic_cast<pool_state*>(holder);
@@ -357,3 +408,5 @@ inline void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -22,6 +22,7 @@
 #include <tuple>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/json.hpp>
@@ -33,19 +34,7 @@ namespace cuota::inline v0 {
 namespace detail {
 
 /// "2026-01-31T23:59:59.123Z"
-[[nodiscard]] inline std::string utc_text(std::chrono::system_clock::time_point at) {
-    using namespace std::chrono;
-    auto const whole = floor<milliseconds>(at);
-    auto const day = floor<days>(whole);
-    year_month_day const date{day};
-    auto const rest = (whole - day).count();  // milliseconds
-    char text[64];
-    std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-                  static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                  static_cast<int>(rest / 3'600'000), static_cast<int>(rest / 60'000 % 60),
-                  static_cast<int>(rest / 1000 % 60), static_cast<int>(rest % 1000));
-    return text;
-}
+[[nodiscard]] std::string utc_text(std::chrono::system_clock::time_point at);
 
 }  // namespace detail
 
@@ -95,10 +84,7 @@ public:
     };
 
     /// Throws: misuse for no sink or no clock; std::bad_alloc.
-    explicit refusal_log(sink to, options how = {}, place where = place::here())
-        : to_{std::move(to)}, how_{std::move(how)} {
-        if (!to_ || !how_.now) throw misuse{"a refusal_log needs a sink and a clock", where};
-    }
+    explicit refusal_log(sink to, options how = {}, place where = place::here());
     /// To a file that stays open as long as the log lives. Every line is flushed.
     explicit refusal_log(std::FILE* file, options how = {}, place where = place::here())
         : refusal_log{sink_of(file, where), std::move(how), where} {}
@@ -111,21 +97,15 @@ public:
     ~refusal_log() { flush(); }
 
     /// A line, or one that is held back. Never throws; may be called in a handler of the refusal.
-    void write(refusal const& r) noexcept {
-        logging([&] { write_locked(r, how_.now()); }, true);
-    }
+    void write(refusal const& r) noexcept;
     /// As write, of what was caught.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }
 
     /// Says now how many were held back, and takes the next of each kind for a new one.
-    void flush() noexcept {
-        logging([&] { end_kinds(how_.now(), [](kind const&) { return true; }); }, false);
-    }
+    void flush() noexcept;
 
     /// So far; four reads, not one moment's.
-    [[nodiscard]] counts count() const noexcept {
-        return {seen_.load(), lines_.load(), held_back_.load(), lost_.load()};
-    }
+    [[nodiscard]] counts count() const noexcept;
 
 private:
     using kind_key = std::tuple<std::string, std::string, std::string, unsigned>;  // budget, tag, file, line
@@ -137,22 +117,8 @@ private:
         char const* level = "";
     };
 
-    [[nodiscard]] static sink sink_of(std::FILE* file, place where) {
-        if (!file) throw misuse{"a refusal_log needs a file", where};
-        return [file](std::string_view line) {
-            std::string const whole = std::string{line} + '\n';  // in one piece, for others may write there
-            if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
-                std::clearerr(file);
-                throw std::runtime_error{"cuota::refusal_log: a file took no line"};
-            }
-        };
-    }
-    [[nodiscard]] static sink sink_of(std::ostream& stream) {
-        return [&stream](std::string_view line) {
-            stream << line << '\n' << std::flush;
-            if (!stream) throw std::runtime_error{"cuota::refusal_log: a stream took no line"};
-        };
-    }
+    [[nodiscard]] static sink sink_of(std::FILE* file, place where);
+    [[nodiscard]] static sink sink_of(std::ostream& stream);
 
     // Runs a step under the lock; the first error there ever is, is told outside of it.
     template <class Step>
@@ -185,27 +151,8 @@ private:
         }
     }
 
-    void write_locked(refusal const& r, clock::time_point now) {
-        if (now >= next_end_ || now < latest_)
-            end_kinds(now, [&](kind const& k) { return now - k.since >= how_.window || now < k.since; });
-        latest_ = now;
-        kind_key key = key_of(r);
-        if (kinds_.size() >= how_.most_kinds && !kinds_.contains(key)) key = all_others();
-        auto const found = kinds_.find(key);
-        if (found != kinds_.end()) return hold_back(found->second, r, now);
-        char const* const level = r.missing() != 0 ? "warning" : "error";
-        std::string const line =
-            begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
-        next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
-        kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});  // were it to fail, it would again
-        to_line(line);
-    }
-    void hold_back(kind& k, refusal const& r, clock::time_point now) noexcept {
-        ++k.more;
-        k.asked = detail::saturating_add(k.asked, r.asked);
-        k.last = now;
-        ++held_back_;
-    }
+    void write_locked(refusal const& r, clock::time_point now);
+    void hold_back(kind& k, refusal const& r, clock::time_point now) noexcept;
     template <class Which>
     void end_kinds(clock::time_point now, Which ends) {
         next_end_ = clock::time_point::max();
@@ -221,37 +168,13 @@ private:
                     [&] { tell_the_rest(ended.key(), ended.mapped(), now); });  // and go on with the others
         }
     }
-    void tell_the_rest(kind_key const& key, kind const& k, clock::time_point now) {
-        auto const& [budget, name, file, line] = key;
-        bool const is_mixed = key == all_others();
-        auto const span = std::chrono::ceil<std::chrono::seconds>(k.last - k.since).count();
-        auto const seconds = static_cast<std::uint64_t>(std::max(span, decltype(span){1}));
-        auto rest = begin_line(now, k.level, "refused_again");
-        rest.add("text", "and " + count_text(k.more) +
-                             (is_mixed ? " more of other kinds in " : " more like it in ") +
-                             count_text(seconds) + " s");
-        rest.add("more", static_cast<std::size_t>(k.more)).add("asked", k.asked);
-        rest.add("seconds", static_cast<std::size_t>(seconds)).add("budget", budget).add("tag", name);
-        rest.add_json("place", detail::json_place(is_mixed ? place{} : place{file.c_str(), line}));
-        to_line(rest.text());
-    }
+    void tell_the_rest(kind_key const& key, kind const& k, clock::time_point now);
     [[nodiscard]] static detail::json_object begin_line(clock::time_point now, char const* level,
-                                                        char const* event) {
-        detail::json_object line;
-        line.add("time", detail::utc_text(now)).add("level", level).add("event", event);
-        return line;
-    }
-    void to_line(std::string const& line) {
-        to_(line);
-        ++lines_;
-    }
+                                                        char const* event);
+    void to_line(std::string const& line);
     // What no refusal has.
     [[nodiscard]] static kind_key all_others() { return {"", "", "", ~0U}; }
-    [[nodiscard]] static kind_key key_of(refusal const& r) {
-        std::string path;
-        for (budget_facts const& b : r.budgets) path.insert(0, path.empty() ? b.name : b.name + '/');
-        return {std::move(path), r.request.name.text(), r.request.where.file, r.request.where.line};
-    }
+    [[nodiscard]] static kind_key key_of(refusal const& r);
 
     sink const to_;
     options const how_;
@@ -269,3 +192,120 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string utc_text(std::chrono::system_clock::time_point at) {
+    using namespace std::chrono;
+    auto const whole = floor<milliseconds>(at);
+    auto const day = floor<days>(whole);
+    year_month_day const date{day};
+    auto const rest = (whole - day).count();  // milliseconds
+    char text[64];
+    std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
+                  static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                  static_cast<int>(rest / 3'600'000), static_cast<int>(rest / 60'000 % 60),
+                  static_cast<int>(rest / 1000 % 60), static_cast<int>(rest % 1000));
+    return text;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE refusal_log::refusal_log(sink to, options how, place where)
+    : to_{std::move(to)}, how_{std::move(how)} {
+    if (!to_ || !how_.now) throw misuse{"a refusal_log needs a sink and a clock", where};
+}
+
+CUOTA_INLINE void refusal_log::write(refusal const& r) noexcept {
+    logging([&] { write_locked(r, how_.now()); }, true);
+}
+
+CUOTA_INLINE void refusal_log::flush() noexcept {
+    logging([&] { end_kinds(how_.now(), [](kind const&) { return true; }); }, false);
+}
+
+CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
+    return {seen_.load(), lines_.load(), held_back_.load(), lost_.load()};
+}
+
+CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
+    if (!file) throw misuse{"a refusal_log needs a file", where};
+    return [file](std::string_view line) {
+        std::string const whole = std::string{line} + '\n';  // in one piece, for others may write there
+        if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
+            std::clearerr(file);
+            throw std::runtime_error{"cuota::refusal_log: a file took no line"};
+        }
+    };
+}
+
+CUOTA_INLINE auto refusal_log::sink_of(std::ostream& stream) -> sink {
+    return [&stream](std::string_view line) {
+        stream << line << '\n' << std::flush;
+        if (!stream) throw std::runtime_error{"cuota::refusal_log: a stream took no line"};
+    };
+}
+
+CUOTA_INLINE void refusal_log::write_locked(refusal const& r, clock::time_point now) {
+    if (now >= next_end_ || now < latest_)
+        end_kinds(now, [&](kind const& k) { return now - k.since >= how_.window || now < k.since; });
+    latest_ = now;
+    kind_key key = key_of(r);
+    if (kinds_.size() >= how_.most_kinds && !kinds_.contains(key)) key = all_others();
+    auto const found = kinds_.find(key);
+    if (found != kinds_.end()) return hold_back(found->second, r, now);
+    char const* const level = r.missing() != 0 ? "warning" : "error";
+    std::string const line =
+        begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
+    next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
+    kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});  // were it to fail, it would again
+    to_line(line);
+}
+
+CUOTA_INLINE void refusal_log::hold_back(kind& k, refusal const& r, clock::time_point now) noexcept {
+    ++k.more;
+    k.asked = detail::saturating_add(k.asked, r.asked);
+    k.last = now;
+    ++held_back_;
+}
+
+CUOTA_INLINE void refusal_log::tell_the_rest(kind_key const& key, kind const& k, clock::time_point now) {
+    auto const& [budget, name, file, line] = key;
+    bool const is_mixed = key == all_others();
+    auto const span = std::chrono::ceil<std::chrono::seconds>(k.last - k.since).count();
+    auto const seconds = static_cast<std::uint64_t>(std::max(span, decltype(span){1}));
+    auto rest = begin_line(now, k.level, "refused_again");
+    rest.add("text", "and " + count_text(k.more) +
+                         (is_mixed ? " more of other kinds in " : " more like it in ") + count_text(seconds) +
+                         " s");
+    rest.add("more", static_cast<std::size_t>(k.more)).add("asked", k.asked);
+    rest.add("seconds", static_cast<std::size_t>(seconds)).add("budget", budget).add("tag", name);
+    rest.add_json("place", detail::json_place(is_mixed ? place{} : place{file.c_str(), line}));
+    to_line(rest.text());
+}
+
+CUOTA_INLINE detail::json_object refusal_log::begin_line(clock::time_point now, char const* level,
+                                                         char const* event) {
+    detail::json_object line;
+    line.add("time", detail::utc_text(now)).add("level", level).add("event", event);
+    return line;
+}
+
+CUOTA_INLINE void refusal_log::to_line(std::string const& line) {
+    to_(line);
+    ++lines_;
+}
+
+CUOTA_INLINE auto refusal_log::key_of(refusal const& r) -> kind_key {
+    std::string path;
+    for (budget_facts const& b : r.budgets) path.insert(0, path.empty() ? b.name : b.name + '/');
+    return {std::move(path), r.request.name.text(), r.request.where.file, r.request.where.line};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

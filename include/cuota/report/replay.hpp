@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/report/recording.hpp>
 
@@ -55,146 +56,29 @@ class replaying {
 public:
     explicit replaying(recording const& r) : all_{r} {}
 
-    [[nodiscard]] lives run() {
-        for (memory_event const& e : all_.events) apply(e);
-        for (std::size_t i = 0; i != all_.sources.size(); ++i)
-            if (auto const pool = all_.sources[i].pool)
-                end_what_is_gone(static_cast<std::uint16_t>(i), all_.at_end.pools[*pool]);
-        auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
-        sort_stably(found_.blocks, older);
-        sort_stably(found_.segments, older);
-        return std::move(found_);
-    }
+    [[nodiscard]] lives run();
 
 private:
     using key = std::pair<std::uint16_t, std::uint64_t>;  // a source and an address
 
-    void apply(memory_event const& e) {
-        switch (e.kind) {
-            case event_kind::allocated: return begin(e);
-            case event_kind::free_requested: return end(e);
-            case event_kind::free_completed: return complete(e);
-            case event_kind::segment_taken:
-                open_segments_[{e.source, e.address}] = found_.segments.size();
-                found_.segments.push_back({e.source, e.address, e.bytes, e.at, std::nullopt});
-                return;
-            case event_kind::segment_returned: return end_segments(e);
-            default: return;
-        }
-    }
+    void apply(memory_event const& e);
     // Whoever was there before was given back while the recorder paused.
-    void begin(memory_event const& e) {
-        if (auto const open = open_blocks_.find({e.source, e.address}); open != open_blocks_.end())
-            found_.blocks[open->second].until = e.at;
-        open_blocks_[{e.source, e.address}] = found_.blocks.size();
-        found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, e.at, {}, {}});
-    }
-    void end(memory_event const& e) {
-        auto const open = open_blocks_.find({e.source, e.address});
-        std::size_t at = found_.blocks.size();
-        if (open == open_blocks_.end()) {
-            found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, {}, {}, {}});
-        } else {
-            at = open->second;
-            open_blocks_.erase(open);
-        }
-        found_.blocks[at].until = e.at;
-        ended_[{e.source, e.address}] = at;
-    }
-    void complete(memory_event const& e) {
-        auto const ended = ended_.find({e.source, e.address});
-        if (ended == ended_.end()) return;  // given back before the first event
-        found_.blocks[ended->second].completed = e.at;
-        ended_.erase(ended);
-    }
+    void begin(memory_event const& e);
+    void end(memory_event const& e);
+    void complete(memory_event const& e);
     // A part of one, or several: what is left of them at both sides goes on.
-    void end_segments(memory_event const& e) {
-        if (e.bytes == 0) return;  // nothing ends, so nothing is cut in two
-        std::uint64_t const stop = e.address + e.bytes;
-        std::uint64_t known = e.address;  // up to here there was one
-        auto open = first_that_ends_after(e.source, e.address);
-        while (open != open_segments_.end() && open->first < key{e.source, stop}) {
-            std::size_t const index = open->second;
-            open_segments_.erase(open);
-            segment_life const whole = found_.segments[index];
-            std::uint64_t const first = std::max(whole.address, e.address);
-            std::uint64_t const last = std::min(whole.address + whole.bytes, stop);
-            if (known < first) add_ended(e, known, first);
-            found_.segments[index] = {e.source, first, last - first, whole.from, e.at};
-            if (whole.address < first) reopen(whole, whole.address, first);
-            if (last < whole.address + whole.bytes) reopen(whole, last, whole.address + whole.bytes);
-            known = last;
-            open = first_that_ends_after(e.source, known);
-        }
-        if (known < stop) add_ended(e, known, stop);
-    }
+    void end_segments(memory_event const& e);
     [[nodiscard]] std::map<key, std::size_t>::iterator first_that_ends_after(std::uint16_t source,
-                                                                             std::uint64_t address) {
-        auto at = open_segments_.upper_bound({source, address});
-        if (at == open_segments_.begin()) return at;
-        auto const before = std::prev(at);
-        segment_life const& s = found_.segments[before->second];
-        return s.source == source && s.address + s.bytes > address ? before : at;
-    }
-    void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last) {
-        found_.segments.push_back({e.source, first, last - first, std::nullopt, e.at});
-    }
-    void reopen(segment_life part, std::uint64_t first, std::uint64_t last) {
-        part.address = first;
-        part.bytes = last - first;
-        open_segments_[{part.source, first}] = found_.segments.size();
-        found_.segments.push_back(part);
-    }
+                                                                             std::uint64_t address);
+    void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last);
+    void reopen(segment_life part, std::uint64_t first, std::uint64_t last);
 
     // By the snapshot, which knows each block, or none: what it lacks went while the recorder paused, nobody knows when.
-    void end_what_is_gone(std::uint16_t source, pool_facts const& pool) {
-        std::set<std::uint64_t> live;
-        for (segment_facts const& s : pool.segments) {
-            add_what_never_changed(source, s);
-            for (block_facts const& b : s.blocks)
-                if (b.use == block_use::live) live.insert(b.address);
-        }
-        if (pool.segments.empty() || live.size() != pool.stats.live_blocks) return;
-        for (auto const& [at, index] : open_blocks_)
-            if (at.first == source && !live.contains(at.second))
-                found_.blocks[index].until = all_.events.back().at;
-    }
-    void add_what_never_changed(std::uint16_t source, segment_facts const& s) {
-        std::uint64_t known = s.address;
-        std::uint64_t const stop = s.address + s.size;
-        auto const add = [&](std::uint64_t first, std::uint64_t last) {
-            if (first < last) found_.segments.push_back({source, first, last - first, {}, {}});
-        };
-        for (auto open = first_that_ends_after(source, known);
-             open != open_segments_.end() && open->first < key{source, stop}; ++open) {
-            segment_life const part = found_.segments[open->second];
-            add(known, part.address);
-            known = part.address + part.bytes;
-        }
-        add(known, stop);
-        for (block_facts const& b : s.blocks)
-            if (b.use == block_use::live && !open_blocks_.contains({source, b.address}))
-                found_.blocks.push_back({source,
-                                         site_of(b),
-                                         b.address,
-                                         b.requested,
-                                         b.size,
-                                         b.stream.value_or(memory_event::no_stream),
-                                         {},
-                                         {},
-                                         {}});
-    }
-    [[nodiscard]] std::uint32_t site_of(block_facts const& b) {
-        if (sites_.empty())
-            for (std::size_t i = all_.sites.size(); i-- != 0;)
-                sites_[key_of(all_.sites[i].name, all_.sites[i].where)] = static_cast<std::uint32_t>(i);
-        auto const found = sites_.find(key_of(b.name, b.where));
-        return found == sites_.end() ? 0 : found->second;
-    }
+    void end_what_is_gone(std::uint16_t source, pool_facts const& pool);
+    void add_what_never_changed(std::uint16_t source, segment_facts const& s);
+    [[nodiscard]] std::uint32_t site_of(block_facts const& b);
     using site_key = std::tuple<std::string_view, std::string_view, unsigned>;
-    [[nodiscard]] static site_key key_of(tag name, place where) noexcept {
-        return {name.text(), where.file, where.line};
-    }
+    [[nodiscard]] static site_key key_of(tag name, place where) noexcept;
 
     recording const& all_;
     lives found_;
@@ -213,3 +97,155 @@ private:
 [[nodiscard]] inline lives replay(recording const& r) { return detail::replaying{r}.run(); }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE lives replaying::run() {
+    for (memory_event const& e : all_.events) apply(e);
+    for (std::size_t i = 0; i != all_.sources.size(); ++i)
+        if (auto const pool = all_.sources[i].pool)
+            end_what_is_gone(static_cast<std::uint16_t>(i), all_.at_end.pools[*pool]);
+    auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
+    sort_stably(found_.blocks, older);
+    sort_stably(found_.segments, older);
+    return std::move(found_);
+}
+
+CUOTA_INLINE void replaying::apply(memory_event const& e) {
+    switch (e.kind) {
+        case event_kind::allocated: return begin(e);
+        case event_kind::free_requested: return end(e);
+        case event_kind::free_completed: return complete(e);
+        case event_kind::segment_taken:
+            open_segments_[{e.source, e.address}] = found_.segments.size();
+            found_.segments.push_back({e.source, e.address, e.bytes, e.at, std::nullopt});
+            return;
+        case event_kind::segment_returned: return end_segments(e);
+        default: return;
+    }
+}
+
+CUOTA_INLINE void replaying::begin(memory_event const& e) {
+    if (auto const open = open_blocks_.find({e.source, e.address}); open != open_blocks_.end())
+        found_.blocks[open->second].until = e.at;
+    open_blocks_[{e.source, e.address}] = found_.blocks.size();
+    found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, e.at, {}, {}});
+}
+
+CUOTA_INLINE void replaying::end(memory_event const& e) {
+    auto const open = open_blocks_.find({e.source, e.address});
+    std::size_t at = found_.blocks.size();
+    if (open == open_blocks_.end()) {
+        found_.blocks.push_back({e.source, e.site, e.address, e.bytes, e.size, e.stream, {}, {}, {}});
+    } else {
+        at = open->second;
+        open_blocks_.erase(open);
+    }
+    found_.blocks[at].until = e.at;
+    ended_[{e.source, e.address}] = at;
+}
+
+CUOTA_INLINE void replaying::complete(memory_event const& e) {
+    auto const ended = ended_.find({e.source, e.address});
+    if (ended == ended_.end()) return;  // given back before the first event
+    found_.blocks[ended->second].completed = e.at;
+    ended_.erase(ended);
+}
+
+CUOTA_INLINE void replaying::end_segments(memory_event const& e) {
+    if (e.bytes == 0) return;  // nothing ends, so nothing is cut in two
+    std::uint64_t const stop = e.address + e.bytes;
+    std::uint64_t known = e.address;  // up to here there was one
+    auto open = first_that_ends_after(e.source, e.address);
+    while (open != open_segments_.end() && open->first < key{e.source, stop}) {
+        std::size_t const index = open->second;
+        open_segments_.erase(open);
+        segment_life const whole = found_.segments[index];
+        std::uint64_t const first = std::max(whole.address, e.address);
+        std::uint64_t const last = std::min(whole.address + whole.bytes, stop);
+        if (known < first) add_ended(e, known, first);
+        found_.segments[index] = {e.source, first, last - first, whole.from, e.at};
+        if (whole.address < first) reopen(whole, whole.address, first);
+        if (last < whole.address + whole.bytes) reopen(whole, last, whole.address + whole.bytes);
+        known = last;
+        open = first_that_ends_after(e.source, known);
+    }
+    if (known < stop) add_ended(e, known, stop);
+}
+
+CUOTA_INLINE auto replaying::first_that_ends_after(std::uint16_t source, std::uint64_t address)
+    -> std::map<key, std::size_t>::iterator {
+    auto at = open_segments_.upper_bound({source, address});
+    if (at == open_segments_.begin()) return at;
+    auto const before = std::prev(at);
+    segment_life const& s = found_.segments[before->second];
+    return s.source == source && s.address + s.bytes > address ? before : at;
+}
+
+CUOTA_INLINE void replaying::add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last) {
+    found_.segments.push_back({e.source, first, last - first, std::nullopt, e.at});
+}
+
+CUOTA_INLINE void replaying::reopen(segment_life part, std::uint64_t first, std::uint64_t last) {
+    part.address = first;
+    part.bytes = last - first;
+    open_segments_[{part.source, first}] = found_.segments.size();
+    found_.segments.push_back(part);
+}
+
+CUOTA_INLINE void replaying::end_what_is_gone(std::uint16_t source, pool_facts const& pool) {
+    std::set<std::uint64_t> live;
+    for (segment_facts const& s : pool.segments) {
+        add_what_never_changed(source, s);
+        for (block_facts const& b : s.blocks)
+            if (b.use == block_use::live) live.insert(b.address);
+    }
+    if (pool.segments.empty() || live.size() != pool.stats.live_blocks) return;
+    for (auto const& [at, index] : open_blocks_)
+        if (at.first == source && !live.contains(at.second))
+            found_.blocks[index].until = all_.events.back().at;
+}
+
+CUOTA_INLINE void replaying::add_what_never_changed(std::uint16_t source, segment_facts const& s) {
+    std::uint64_t known = s.address;
+    std::uint64_t const stop = s.address + s.size;
+    auto const add = [&](std::uint64_t first, std::uint64_t last) {
+        if (first < last) found_.segments.push_back({source, first, last - first, {}, {}});
+    };
+    for (auto open = first_that_ends_after(source, known);
+         open != open_segments_.end() && open->first < key{source, stop}; ++open) {
+        segment_life const part = found_.segments[open->second];
+        add(known, part.address);
+        known = part.address + part.bytes;
+    }
+    add(known, stop);
+    for (block_facts const& b : s.blocks)
+        if (b.use == block_use::live && !open_blocks_.contains({source, b.address}))
+            found_.blocks.push_back({source,
+                                     site_of(b),
+                                     b.address,
+                                     b.requested,
+                                     b.size,
+                                     b.stream.value_or(memory_event::no_stream),
+                                     {},
+                                     {},
+                                     {}});
+}
+
+CUOTA_INLINE std::uint32_t replaying::site_of(block_facts const& b) {
+    if (sites_.empty())
+        for (std::size_t i = all_.sites.size(); i-- != 0;)
+            sites_[key_of(all_.sites[i].name, all_.sites[i].where)] = static_cast<std::uint32_t>(i);
+    auto const found = sites_.find(key_of(b.name, b.where));
+    return found == sites_.end() ? 0 : found->second;
+}
+
+CUOTA_INLINE auto replaying::key_of(tag name, place where) noexcept -> site_key {
+    return {name.text(), where.file, where.line};
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

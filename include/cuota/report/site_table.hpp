@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/report/memory_event.hpp>
@@ -42,69 +43,25 @@ public:
     static constexpr std::size_t most = std::size_t{1} << 24;
 
     /// Throws: misuse when it is more than `most`; std::bad_alloc.
-    explicit site_table(std::size_t capacity, place where = place::here())
-        : capacity_{checked(capacity, where)},
-          mask_{std::bit_ceil(2 * capacity_ + 2) - 1},
-          sites_{std::make_unique<event_site[]>(capacity_ + 1)},
-          index_{std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)} {}
+    explicit site_table(std::size_t capacity, place where = place::here());
 
-    [[nodiscard]] std::uint32_t intern(tag name, place where) noexcept {
-        if (where.line == 0 && name.is_empty()) return 0;
-        std::size_t at = hash(name, where);
-        if (std::uint32_t const known = find(name, where, at)) [[likely]]
-            return known;
-        return add(name, where, at);
-    }
+    [[nodiscard]] std::uint32_t intern(tag name, place where) noexcept;
 
     /// How many it has, the empty one too.
     [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
     /// How many questions were answered with 0 because there was no room.
-    [[nodiscard]] std::uint64_t without_room() const noexcept {
-        return without_room_.load(std::memory_order_relaxed);
-    }
+    [[nodiscard]] std::uint64_t without_room() const noexcept;
 
     /// The first of equal sites stays. Throws: std::bad_alloc.
-    [[nodiscard]] merged_sites merged() const {
-        merged_sites all{{event_site{}}, {0}};
-        std::map<std::tuple<std::string_view, std::string_view, unsigned>, std::uint32_t> known;
-        std::size_t const count = size();
-        for (std::size_t i = 1; i != count; ++i) {
-            event_site const& s = sites_[i];
-            auto const next = static_cast<std::uint32_t>(all.sites.size());
-            auto const entry = known.try_emplace({s.name.text(), s.where.file, s.where.line}, next);
-            if (entry.second) all.sites.push_back(s);
-            all.index_of.push_back(entry.first->second);
-        }
-        return all;
-    }
+    [[nodiscard]] merged_sites merged() const;
 
 private:
-    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where) {
-        if (capacity > most)
-            throw misuse{"a table of " + count_text(capacity) + " sites: it can have up to " +
-                             count_text(most),
-                         where};
-        return capacity;
-    }
-    [[nodiscard]] static std::uint64_t number(char const* text) noexcept {
-        return reinterpret_cast<std::uintptr_t>(text);
-    }
-    [[nodiscard]] std::size_t hash(tag name, place where) const noexcept {
-        std::uint64_t const mixed = (number(name.text()) * 0x9e3779b97f4a7c15u) ^
-                                    (number(where.file) * 0xc2b2ae3d27d4eb4fu) ^
-                                    (where.line * std::uint64_t{0x165667b19e3779f9u});
-        return static_cast<std::size_t>(mixed >> 32) & mask_;
-    }
-    [[nodiscard]] static bool is(event_site const& s, tag name, place where) noexcept {
-        return s.name.text() == name.text() && s.where.file == where.file && s.where.line == where.line;
-    }
+    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where);
+    [[nodiscard]] static std::uint64_t number(char const* text) noexcept;
+    [[nodiscard]] std::size_t hash(tag name, place where) const noexcept;
+    [[nodiscard]] static bool is(event_site const& s, tag name, place where) noexcept;
     // Moves on from `at` to where it is, or to where it would be. There is always a hole: it is at most half full.
-    [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept {
-        for (;; at = (at + 1) & mask_) {
-            std::uint32_t const i = index_[at].load(std::memory_order_acquire);
-            if (i == 0 || is(sites_[i], name, where)) return i;
-        }
-    }
+    [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept;
     [[gnu::noinline]] std::uint32_t add(tag name, place where, std::size_t at) noexcept {
         if (size() <= capacity_) {
             std::scoped_lock const lock{guard_};
@@ -131,3 +88,72 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE site_table::site_table(std::size_t capacity, place where)
+    : capacity_{checked(capacity, where)},
+      mask_{std::bit_ceil(2 * capacity_ + 2) - 1},
+      sites_{std::make_unique<event_site[]>(capacity_ + 1)},
+      index_{std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)} {}
+
+CUOTA_INLINE std::uint32_t site_table::intern(tag name, place where) noexcept {
+    if (where.line == 0 && name.is_empty()) return 0;
+    std::size_t at = hash(name, where);
+    if (std::uint32_t const known = find(name, where, at)) [[likely]]
+        return known;
+    return add(name, where, at);
+}
+
+CUOTA_INLINE std::uint64_t site_table::without_room() const noexcept {
+    return without_room_.load(std::memory_order_relaxed);
+}
+
+CUOTA_INLINE merged_sites site_table::merged() const {
+    merged_sites all{{event_site{}}, {0}};
+    std::map<std::tuple<std::string_view, std::string_view, unsigned>, std::uint32_t> known;
+    std::size_t const count = size();
+    for (std::size_t i = 1; i != count; ++i) {
+        event_site const& s = sites_[i];
+        auto const next = static_cast<std::uint32_t>(all.sites.size());
+        auto const entry = known.try_emplace({s.name.text(), s.where.file, s.where.line}, next);
+        if (entry.second) all.sites.push_back(s);
+        all.index_of.push_back(entry.first->second);
+    }
+    return all;
+}
+
+CUOTA_INLINE std::size_t site_table::checked(std::size_t capacity, place where) {
+    if (capacity > most)
+        throw misuse{"a table of " + count_text(capacity) + " sites: it can have up to " + count_text(most),
+                     where};
+    return capacity;
+}
+
+CUOTA_INLINE std::uint64_t site_table::number(char const* text) noexcept {
+    return reinterpret_cast<std::uintptr_t>(text);
+}
+
+CUOTA_INLINE std::size_t site_table::hash(tag name, place where) const noexcept {
+    std::uint64_t const mixed = (number(name.text()) * 0x9e3779b97f4a7c15u) ^
+                                (number(where.file) * 0xc2b2ae3d27d4eb4fu) ^
+                                (where.line * std::uint64_t{0x165667b19e3779f9u});
+    return static_cast<std::size_t>(mixed >> 32) & mask_;
+}
+
+CUOTA_INLINE bool site_table::is(event_site const& s, tag name, place where) noexcept {
+    return s.name.text() == name.text() && s.where.file == where.file && s.where.line == where.line;
+}
+
+CUOTA_INLINE std::uint32_t site_table::find(tag name, place where, std::size_t& at) const noexcept {
+    for (;; at = (at + 1) & mask_) {
+        std::uint32_t const i = index_[at].load(std::memory_order_acquire);
+        if (i == 0 || is(sites_[i], name, where)) return i;
+    }
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

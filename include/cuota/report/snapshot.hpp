@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -29,9 +30,7 @@ namespace detail {
 /// Looks at trees of budgets and at who holds bytes of them.
 class snapshot_taker {
 public:
-    explicit snapshot_taker(snapshot_detail wanted) : with_blocks_{wanted == snapshot_detail::blocks} {
-        all_.taken = std::chrono::system_clock::now();
-    }
+    explicit snapshot_taker(snapshot_detail wanted);
 
     /// All under that node. on_node(node) is called under the lock of the tree, on_pool(pool, index) under that of the
     /// pool. Throws: std::bad_alloc, and what those throw.
@@ -51,11 +50,7 @@ public:
             see(driver->where(), driver->overhead());
     }
     /// The budget of a node that was seen. The node may be gone by now.
-    [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept {
-        auto const at = std::ranges::find(indices_, node, &std::pair<ledger_node const*, std::size_t>::first);
-        if (at == indices_.end()) return std::nullopt;
-        return at->second;
-    }
+    [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept;
     [[nodiscard]] memory_snapshot const& seen() const noexcept { return all_; }
     [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
 
@@ -68,14 +63,7 @@ private:
 
     // With all below it behind it: they come parents first, but not side by side.
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
-                     std::optional<std::size_t> parent) {
-        std::size_t const mine = all_.budgets.size();
-        std::size_t const depth = parent ? all_.budgets[*parent].depth + 1 : 0;
-        all_.budgets.push_back({n.facts, depth, parent});
-        indices_.emplace_back(n.node, mine);
-        for (seen_node const& child : nodes)
-            if (child.above == n.node) enter_below(nodes, child, mine);
-    }
+                     std::optional<std::size_t> parent);
     template <class OnPool>
     void add(stakeholder const& who, std::size_t index, OnPool on_pool) {
         if (auto const* const pool = dynamic_cast<pool_state const*>(&who)) {
@@ -93,17 +81,7 @@ private:
         all_.holders.push_back(std::move(facts));
     }
     // A device whose driver does not answer is left out.
-    void see(device on, std::size_t overhead) {
-        auto const known = std::ranges::find(all_.devices, on.ordinal(), &device_facts::ordinal);
-        if (known != all_.devices.end()) {
-            known->overhead = std::max(known->overhead, overhead);
-            return;
-        }
-        std::optional<device_facts> facts = facts_of(on);
-        if (!facts) return;
-        facts->overhead = overhead;
-        all_.devices.push_back(*std::move(facts));
-    }
+    void see(device on, std::size_t overhead);
 
     bool const with_blocks_;
     memory_snapshot all_;
@@ -119,19 +97,68 @@ private:
 /// Cost:    a look at each live block under its pool's lock, and at each free one (for `blocks`: a record of each); a
 ///          CUDA call or two for each stream that gave something back, and two for each device.
 /// Example: examples/look.cpp
-[[nodiscard]] inline memory_snapshot snapshot_of(budget const& root,
-                                                 snapshot_detail wanted = snapshot_detail::blocks) {
+[[nodiscard]] memory_snapshot snapshot_of(budget const& root,
+                                          snapshot_detail wanted = snapshot_detail::blocks);
+
+/// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
+/// Threads, throws, cost: as above.
+[[nodiscard]] memory_snapshot snapshot_of(scoped_pool const& pool,
+                                          snapshot_detail wanted = snapshot_detail::blocks);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE snapshot_taker::snapshot_taker(snapshot_detail wanted)
+    : with_blocks_{wanted == snapshot_detail::blocks} {
+    all_.taken = std::chrono::system_clock::now();
+}
+
+CUOTA_INLINE std::optional<std::size_t> snapshot_taker::index_of(ledger_node const* node) const noexcept {
+    auto const at = std::ranges::find(indices_, node, &std::pair<ledger_node const*, std::size_t>::first);
+    if (at == indices_.end()) return std::nullopt;
+    return at->second;
+}
+
+CUOTA_INLINE void snapshot_taker::enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
+                                              std::optional<std::size_t> parent) {
+    std::size_t const mine = all_.budgets.size();
+    std::size_t const depth = parent ? all_.budgets[*parent].depth + 1 : 0;
+    all_.budgets.push_back({n.facts, depth, parent});
+    indices_.emplace_back(n.node, mine);
+    for (seen_node const& child : nodes)
+        if (child.above == n.node) enter_below(nodes, child, mine);
+}
+
+CUOTA_INLINE void snapshot_taker::see(device on, std::size_t overhead) {
+    auto const known = std::ranges::find(all_.devices, on.ordinal(), &device_facts::ordinal);
+    if (known != all_.devices.end()) {
+        known->overhead = std::max(known->overhead, overhead);
+        return;
+    }
+    std::optional<device_facts> facts = facts_of(on);
+    if (!facts) return;
+    facts->overhead = overhead;
+    all_.devices.push_back(*std::move(facts));
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE memory_snapshot snapshot_of(budget const& root, snapshot_detail wanted) {
     detail::snapshot_taker taker{wanted};
     taker.add(
         budget_access::node(root), [](auto const&) {}, [](auto const&, std::size_t) {});
     return std::move(taker).take();
 }
 
-/// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
-/// Threads, throws, cost: as above.
-[[nodiscard]] inline memory_snapshot snapshot_of(scoped_pool const& pool,
-                                                 snapshot_detail wanted = snapshot_detail::blocks) {
+CUOTA_INLINE memory_snapshot snapshot_of(scoped_pool const& pool, snapshot_detail wanted) {
     return snapshot_of(pool.account(), wanted);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

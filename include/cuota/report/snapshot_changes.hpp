@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal_json.hpp>
@@ -81,42 +82,21 @@ void most_grown_first(std::vector<Change>& all) {
 // --- in words ---
 
 /// "+3.2 MiB", "-512 B", "same"
-[[nodiscard]] inline std::string step_text(std::size_t before, std::size_t after) {
-    if (before == after) return "same";
-    return after > before ? '+' + bytes_text(after - before) : '-' + bytes_text(before - after);
-}
+[[nodiscard]] std::string step_text(std::size_t before, std::size_t after);
 
-[[nodiscard]] inline std::string row(std::string const& title, std::size_t before, std::size_t after,
-                                     std::string const& more) {
-    return "\n  " + screen::left(title, 38) + screen::right(step_text(before, after), 12) +
-           screen::right(before, 12) + " ->" + screen::right(after, 11) + (more.empty() ? "" : "  " + more);
-}
+[[nodiscard]] std::string row(std::string const& title, std::size_t before, std::size_t after,
+                              std::string const& more);
 
-[[nodiscard]] inline std::string title_of(place_change const& c) {
-    std::string const where = place_text(c.where);
-    return screen::fitted((c.name.is_empty() ? "untagged" : std::string{c.name.text()}) +
-                              (where.empty() ? "" : " (" + where + ')'),
-                          37);
-}
+[[nodiscard]] std::string title_of(place_change const& c);
 template <class Change>
 [[nodiscard]] std::string title_of(Change const& c) {
     std::string const fate = c.is_new ? " (new)" : c.is_gone ? " (gone)" : "";
     return screen::fitted(c.name, 37 - fate.size()) + fate;
 }
 
-[[nodiscard]] inline std::string line_of(place_change const& c) {
-    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " new";
-    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " gone";
-    return row(title_of(c), c.before, c.after, came + (came.empty() || went.empty() ? "" : ", ") + went);
-}
-[[nodiscard]] inline std::string line_of(pool_change const& c) {
-    return row(title_of(c), c.before, c.after, "live " + step_text(c.allocated_before, c.allocated_after));
-}
-[[nodiscard]] inline std::string line_of(budget_change const& c) {
-    bool const is_moved = !c.is_new && !c.is_gone && c.limit_before != c.limit_after;
-    std::string const limit = c.limit_after == unlimited ? "none" : bytes_text(c.limit_after);
-    return row(title_of(c), c.before, c.after, is_moved ? "limit " + limit : "");
-}
+[[nodiscard]] std::string line_of(place_change const& c);
+[[nodiscard]] std::string line_of(pool_change const& c);
+[[nodiscard]] std::string line_of(budget_change const& c);
 
 template <class Change>
 [[nodiscard]] std::string list_of(char const* heading, std::vector<Change> const& all, std::size_t most) {
@@ -127,25 +107,10 @@ template <class Change>
 }
 
 // What shrank most comes first of what shrank.
-[[nodiscard]] inline std::string lists_of(std::vector<place_change> const& all, std::size_t most) {
-    std::vector<place_change> grew;
-    std::vector<place_change> shrank;
-    std::vector<place_change> same;
-    for (place_change const& c : all)
-        (c.after > c.before ? grew : c.after < c.before ? shrank : same).push_back(c);
-    sort_stably(shrank, [](place_change const& a, place_change const& b) {
-        return a.before - a.after > b.before - b.after;
-    });
-    return list_of("grew", grew, most) + list_of("shrank", shrank, most) +
-           list_of("other blocks of as many bytes", same, most);
-}
+[[nodiscard]] std::string lists_of(std::vector<place_change> const& all, std::size_t most);
 
 /// "12.3 s"
-[[nodiscard]] inline std::string span_text(std::chrono::nanoseconds span) {
-    auto const tenths = std::chrono::duration_cast<std::chrono::milliseconds>(span).count() / 100;
-    auto const size = tenths < 0 ? -tenths : tenths;
-    return (tenths < 0 ? "-" : "") + std::to_string(size / 10) + '.' + std::to_string(size % 10) + " s";
-}
+[[nodiscard]] std::string span_text(std::chrono::nanoseconds span);
 
 template <class Diff>
 [[nodiscard]] std::string text_of(Diff const& d, std::size_t most) {
@@ -157,42 +122,9 @@ template <class Diff>
 
 // --- as JSON ---
 
-[[nodiscard]] inline std::string json_change(place_change const& c) {
-    return json_object{}
-        .add("tag", c.name.text())
-        .add_json("place", json_place(c.where))
-        .add("before", c.before)
-        .add("after", c.after)
-        .add("blocks_before", c.blocks_before)
-        .add("blocks_after", c.blocks_after)
-        .add("came", c.came)
-        .add("came_blocks", c.came_blocks)
-        .add("went", c.went)
-        .add("went_blocks", c.went_blocks)
-        .text();
-}
-[[nodiscard]] inline std::string json_change(pool_change const& c) {
-    return json_object{}
-        .add("name", c.name)
-        .add("new", c.is_new)
-        .add("gone", c.is_gone)
-        .add("reserved_before", c.before)
-        .add("reserved_after", c.after)
-        .add("allocated_before", c.allocated_before)
-        .add("allocated_after", c.allocated_after)
-        .text();
-}
-[[nodiscard]] inline std::string json_change(budget_change const& c) {
-    return json_object{}
-        .add("name", c.name)
-        .add("new", c.is_new)
-        .add("gone", c.is_gone)
-        .add("held_before", c.before)
-        .add("held_after", c.after)
-        .add("limit_before", c.limit_before)
-        .add("limit_after", c.limit_after)
-        .text();
-}
+[[nodiscard]] std::string json_change(place_change const& c);
+[[nodiscard]] std::string json_change(pool_change const& c);
+[[nodiscard]] std::string json_change(budget_change const& c);
 
 template <class Diff>
 [[nodiscard]] std::string json_of(Diff const& d) {
@@ -209,3 +141,103 @@ template <class Diff>
 }  // namespace detail::changes
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::changes {
+
+CUOTA_INLINE std::string step_text(std::size_t before, std::size_t after) {
+    if (before == after) return "same";
+    return after > before ? '+' + bytes_text(after - before) : '-' + bytes_text(before - after);
+}
+
+CUOTA_INLINE std::string row(std::string const& title, std::size_t before, std::size_t after,
+                             std::string const& more) {
+    return "\n  " + screen::left(title, 38) + screen::right(step_text(before, after), 12) +
+           screen::right(before, 12) + " ->" + screen::right(after, 11) + (more.empty() ? "" : "  " + more);
+}
+
+CUOTA_INLINE std::string title_of(place_change const& c) {
+    std::string const where = place_text(c.where);
+    return screen::fitted((c.name.is_empty() ? "untagged" : std::string{c.name.text()}) +
+                              (where.empty() ? "" : " (" + where + ')'),
+                          37);
+}
+
+CUOTA_INLINE std::string line_of(place_change const& c) {
+    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " new";
+    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " gone";
+    return row(title_of(c), c.before, c.after, came + (came.empty() || went.empty() ? "" : ", ") + went);
+}
+
+CUOTA_INLINE std::string line_of(pool_change const& c) {
+    return row(title_of(c), c.before, c.after, "live " + step_text(c.allocated_before, c.allocated_after));
+}
+
+CUOTA_INLINE std::string line_of(budget_change const& c) {
+    bool const is_moved = !c.is_new && !c.is_gone && c.limit_before != c.limit_after;
+    std::string const limit = c.limit_after == unlimited ? "none" : bytes_text(c.limit_after);
+    return row(title_of(c), c.before, c.after, is_moved ? "limit " + limit : "");
+}
+
+CUOTA_INLINE std::string lists_of(std::vector<place_change> const& all, std::size_t most) {
+    std::vector<place_change> grew;
+    std::vector<place_change> shrank;
+    std::vector<place_change> same;
+    for (place_change const& c : all)
+        (c.after > c.before ? grew : c.after < c.before ? shrank : same).push_back(c);
+    sort_stably(shrank, [](place_change const& a, place_change const& b) {
+        return a.before - a.after > b.before - b.after;
+    });
+    return list_of("grew", grew, most) + list_of("shrank", shrank, most) +
+           list_of("other blocks of as many bytes", same, most);
+}
+
+CUOTA_INLINE std::string span_text(std::chrono::nanoseconds span) {
+    auto const tenths = std::chrono::duration_cast<std::chrono::milliseconds>(span).count() / 100;
+    auto const size = tenths < 0 ? -tenths : tenths;
+    return (tenths < 0 ? "-" : "") + std::to_string(size / 10) + '.' + std::to_string(size % 10) + " s";
+}
+
+CUOTA_INLINE std::string json_change(place_change const& c) {
+    return json_object{}
+        .add("tag", c.name.text())
+        .add_json("place", json_place(c.where))
+        .add("before", c.before)
+        .add("after", c.after)
+        .add("blocks_before", c.blocks_before)
+        .add("blocks_after", c.blocks_after)
+        .add("came", c.came)
+        .add("came_blocks", c.came_blocks)
+        .add("went", c.went)
+        .add("went_blocks", c.went_blocks)
+        .text();
+}
+
+CUOTA_INLINE std::string json_change(pool_change const& c) {
+    return json_object{}
+        .add("name", c.name)
+        .add("new", c.is_new)
+        .add("gone", c.is_gone)
+        .add("reserved_before", c.before)
+        .add("reserved_after", c.after)
+        .add("allocated_before", c.allocated_before)
+        .add("allocated_after", c.allocated_after)
+        .text();
+}
+
+CUOTA_INLINE std::string json_change(budget_change const& c) {
+    return json_object{}
+        .add("name", c.name)
+        .add("new", c.is_new)
+        .add("gone", c.is_gone)
+        .add("held_before", c.before)
+        .add("held_after", c.after)
+        .add("limit_before", c.limit_before)
+        .add("limit_after", c.limit_after)
+        .text();
+}
+
+}  // namespace cuota::inline v0::detail::changes
+
+#endif

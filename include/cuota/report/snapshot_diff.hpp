@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/report/budget_order.hpp>
@@ -33,13 +34,9 @@ struct snapshot_diff {
     std::vector<budget_change> budgets{};          ///< by path from the root
 
     /// Nothing changed.
-    [[nodiscard]] bool is_empty() const noexcept {
-        return places.empty() && pools.empty() && budgets.empty();
-    }
+    [[nodiscard]] bool is_empty() const noexcept;
     /// In words, 100 columns wide, without a line's end; of each list the first `most` lines.
-    [[nodiscard]] std::string text(std::size_t most = 12) const {
-        return detail::changes::text_of(*this, most);
-    }
+    [[nodiscard]] std::string text(std::size_t most = 12) const;
     /// As one line of JSON, without a line's end: all of it; sizes are bytes and integers.
     [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
 };
@@ -64,138 +61,40 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
 }
 
 /// "gpu/training/step", of each budget.
-[[nodiscard]] inline std::vector<std::string> paths_of(memory_snapshot const& all) {
-    std::vector<std::string> paths;
-    for (std::size_t i = 0; i != all.budgets.size(); ++i) {
-        auto const parent = screen::parent_of(all, i);
-        paths.push_back((parent ? paths[*parent] + '/' : "") + all.budgets[i].facts.name);
-    }
-    return paths;
-}
+[[nodiscard]] std::vector<std::string> paths_of(memory_snapshot const& all);
 
 class places {
 public:
     /// Null: there was no such pool.
-    void add(pool_facts const* before, pool_facts const* after) {
-        static pool_facts const none{};
-        pool_facts const& b = before ? *before : none;
-        pool_facts const& a = after ? *after : none;
-        if (has_blocks(b) && has_blocks(a)) add_blocks(live_in(b), live_in(a));
-        else add_tags(b, a);
-    }
-    [[nodiscard]] std::vector<place_change> take() {
-        std::vector<place_change> changed;
-        for (auto& [key, c] : by_place_)
-            if (c.came != 0 || c.went != 0 || c.came_blocks != 0 || c.went_blocks != 0) changed.push_back(c);
-        most_grown_first(changed);
-        return changed;
-    }
+    void add(pool_facts const* before, pool_facts const* after);
+    [[nodiscard]] std::vector<place_change> take();
 
 private:
     using blocks = std::vector<block_facts const*>;
 
-    [[nodiscard]] static bool has_blocks(pool_facts const& p) noexcept {
-        return !p.segments.empty() || p.stats.live_blocks == 0;
-    }
-    [[nodiscard]] static blocks live_in(pool_facts const& p) {
-        blocks found;
-        for (segment_facts const& s : p.segments)
-            for (block_facts const& b : s.blocks)
-                if (b.use == block_use::live) found.push_back(&b);
-        return found;
-    }
+    [[nodiscard]] static bool has_blocks(pool_facts const& p) noexcept;
+    [[nodiscard]] static blocks live_in(pool_facts const& p);
 
-    void add_blocks(blocks const& before, blocks const& after) {  // both by address
-        auto b = before.begin();
-        auto a = after.begin();
-        while (b != before.end() || a != after.end()) {
-            // NOLINTNEXTLINE(bugprone-branch-clone): read in this order, no two of them can be one
-            if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
-            else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
-            else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);
-            else stayed(**a++), ++b;
-        }
-    }
-    void went(block_facts const& b) {
-        place_change& c = at(b.name, b.where);
-        count(c.before, c.blocks_before, b.size, 1);
-        count(c.went, c.went_blocks, b.size, 1);
-    }
-    void came(block_facts const& b) {
-        place_change& c = at(b.name, b.where);
-        count(c.after, c.blocks_after, b.size, 1);
-        count(c.came, c.came_blocks, b.size, 1);
-    }
-    void stayed(block_facts const& b) {
-        place_change& c = at(b.name, b.where);
-        count(c.before, c.blocks_before, b.size, 1);
-        count(c.after, c.blocks_after, b.size, 1);
-    }
+    void add_blocks(blocks const& before, blocks const& after);
+    void went(block_facts const& b);
+    void came(block_facts const& b);
+    void stayed(block_facts const& b);
 
     // What came and went of them is not known, but for the difference.
-    void add_tags(pool_facts const& before, pool_facts const& after) {
-        std::map<std::string_view, std::pair<tag_facts, tag_facts>> tags;
-        for (tag_facts const& t : before.tags) tags[t.name.text()].first = t;
-        for (tag_facts const& t : after.tags) tags[t.name.text()].second = t;
-        for (auto const& [name, both] : tags) add_tag(both.first, both.second);
-    }
-    void add_tag(tag_facts const& b, tag_facts const& a) {
-        place_change& c = at(b.name.is_empty() ? a.name : b.name, {});
-        count(c.before, c.blocks_before, b.allocated, b.live_blocks);
-        count(c.after, c.blocks_after, a.allocated, a.live_blocks);
-        count(c.came, c.came_blocks, more(b.allocated, a.allocated), more(b.live_blocks, a.live_blocks));
-        count(c.went, c.went_blocks, more(a.allocated, b.allocated), more(a.live_blocks, b.live_blocks));
-    }
-    [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept {
-        return to > from ? to - from : 0;
-    }
-    static void count(std::size_t& bytes, std::size_t& blocks, std::size_t b, std::size_t n) noexcept {
-        bytes = saturating_add(bytes, b);
-        blocks = saturating_add(blocks, n);
-    }
+    void add_tags(pool_facts const& before, pool_facts const& after);
+    void add_tag(tag_facts const& b, tag_facts const& a);
+    [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept;
+    static void count(std::size_t& bytes, std::size_t& blocks, std::size_t b, std::size_t n) noexcept;
 
-    [[nodiscard]] place_change& at(tag name, place where) {
-        auto const [found, is_new] = by_place_.try_emplace({name.text(), where.file, where.line});
-        if (is_new) found->second.name = name, found->second.where = where;
-        return found->second;
-    }
+    [[nodiscard]] place_change& at(tag name, place where);
     std::map<std::tuple<std::string_view, std::string_view, unsigned>, place_change> by_place_;
 };
 
-[[nodiscard]] inline pool_change change_of(pool_facts const* b, pool_facts const* a) {
-    pool_change c;
-    c.name = a ? a->name : b->name;
-    c.is_new = !b;
-    c.is_gone = !a;
-    if (b) c.allocated_before = b->stats.allocated, c.before = b->stats.reserved;
-    if (a) c.allocated_after = a->stats.allocated, c.after = a->stats.reserved;
-    return c;
-}
+[[nodiscard]] pool_change change_of(pool_facts const* b, pool_facts const* a);
 
-[[nodiscard]] inline budget_change change_of(std::string path, budget_entry const* b, budget_entry const* a) {
-    budget_change c;
-    c.name = std::move(path);
-    c.is_new = !b;
-    c.is_gone = !a;
-    if (b) c.limit_before = b->facts.limit, c.before = b->facts.held;
-    if (a) c.limit_after = a->facts.limit, c.after = a->facts.held;
-    return c;
-}
+[[nodiscard]] budget_change change_of(std::string path, budget_entry const* b, budget_entry const* a);
 
-inline void add_budgets(memory_snapshot const& before, memory_snapshot const& after, snapshot_diff& to) {
-    std::vector<std::string> const paths_before = paths_of(before);
-    std::vector<std::string> const paths_after = paths_of(after);
-    auto const path = [&](bool is_before, std::size_t i) {
-        return std::string_view{(is_before ? paths_before : paths_after)[i]};
-    };
-    for_each_pair(before.budgets, after.budgets, path, [&](budget_entry const* b, budget_entry const* a) {
-        auto const index = static_cast<std::size_t>(a ? a - after.budgets.data() : b - before.budgets.data());
-        budget_change c = change_of((a ? paths_after : paths_before)[index], b, a);
-        if (c.is_new || c.is_gone || c.before != c.after || c.limit_before != c.limit_after)
-            to.budgets.push_back(std::move(c));
-    });
-    most_grown_first(to.budgets);
-}
+void add_budgets(memory_snapshot const& before, memory_snapshot const& after, snapshot_diff& to);
 
 }  // namespace detail::changes
 
@@ -211,7 +110,165 @@ inline void add_budgets(memory_snapshot const& before, memory_snapshot const& af
 ///     auto const before = cuota::snapshot_of(budget);
 ///     one_step();
 ///     std::puts(cuota::diff(before, cuota::snapshot_of(budget)).text().c_str());
-[[nodiscard]] inline snapshot_diff diff(memory_snapshot const& before, memory_snapshot const& after) {
+[[nodiscard]] snapshot_diff diff(memory_snapshot const& before, memory_snapshot const& after);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bool snapshot_diff::is_empty() const noexcept {
+    return places.empty() && pools.empty() && budgets.empty();
+}
+
+CUOTA_INLINE std::string snapshot_diff::text(std::size_t most) const {
+    return detail::changes::text_of(*this, most);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail::changes {
+
+CUOTA_INLINE std::vector<std::string> paths_of(memory_snapshot const& all) {
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i != all.budgets.size(); ++i) {
+        auto const parent = screen::parent_of(all, i);
+        paths.push_back((parent ? paths[*parent] + '/' : "") + all.budgets[i].facts.name);
+    }
+    return paths;
+}
+
+CUOTA_INLINE void places::add(pool_facts const* before, pool_facts const* after) {
+    static pool_facts const none{};
+    pool_facts const& b = before ? *before : none;
+    pool_facts const& a = after ? *after : none;
+    if (has_blocks(b) && has_blocks(a)) add_blocks(live_in(b), live_in(a));
+    else add_tags(b, a);
+}
+
+CUOTA_INLINE std::vector<place_change> places::take() {
+    std::vector<place_change> changed;
+    for (auto& [key, c] : by_place_)
+        if (c.came != 0 || c.went != 0 || c.came_blocks != 0 || c.went_blocks != 0) changed.push_back(c);
+    most_grown_first(changed);
+    return changed;
+}
+
+CUOTA_INLINE bool places::has_blocks(pool_facts const& p) noexcept {
+    return !p.segments.empty() || p.stats.live_blocks == 0;
+}
+
+CUOTA_INLINE auto places::live_in(pool_facts const& p) -> blocks {
+    blocks found;
+    for (segment_facts const& s : p.segments)
+        for (block_facts const& b : s.blocks)
+            if (b.use == block_use::live) found.push_back(&b);
+    return found;
+}
+
+CUOTA_INLINE void places::add_blocks(blocks const& before, blocks const& after) {  // both by address
+    auto b = before.begin();
+    auto a = after.begin();
+    while (b != before.end() || a != after.end()) {
+        // NOLINTNEXTLINE(bugprone-branch-clone): read in this order, no two of them can be one
+        if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
+        else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
+        else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);
+        else stayed(**a++), ++b;
+    }
+}
+
+CUOTA_INLINE void places::went(block_facts const& b) {
+    place_change& c = at(b.name, b.where);
+    count(c.before, c.blocks_before, b.size, 1);
+    count(c.went, c.went_blocks, b.size, 1);
+}
+
+CUOTA_INLINE void places::came(block_facts const& b) {
+    place_change& c = at(b.name, b.where);
+    count(c.after, c.blocks_after, b.size, 1);
+    count(c.came, c.came_blocks, b.size, 1);
+}
+
+CUOTA_INLINE void places::stayed(block_facts const& b) {
+    place_change& c = at(b.name, b.where);
+    count(c.before, c.blocks_before, b.size, 1);
+    count(c.after, c.blocks_after, b.size, 1);
+}
+
+CUOTA_INLINE void places::add_tags(pool_facts const& before, pool_facts const& after) {
+    std::map<std::string_view, std::pair<tag_facts, tag_facts>> tags;
+    for (tag_facts const& t : before.tags) tags[t.name.text()].first = t;
+    for (tag_facts const& t : after.tags) tags[t.name.text()].second = t;
+    for (auto const& [name, both] : tags) add_tag(both.first, both.second);
+}
+
+CUOTA_INLINE void places::add_tag(tag_facts const& b, tag_facts const& a) {
+    place_change& c = at(b.name.is_empty() ? a.name : b.name, {});
+    count(c.before, c.blocks_before, b.allocated, b.live_blocks);
+    count(c.after, c.blocks_after, a.allocated, a.live_blocks);
+    count(c.came, c.came_blocks, more(b.allocated, a.allocated), more(b.live_blocks, a.live_blocks));
+    count(c.went, c.went_blocks, more(a.allocated, b.allocated), more(a.live_blocks, b.live_blocks));
+}
+
+CUOTA_INLINE std::size_t places::more(std::size_t from, std::size_t to) noexcept {
+    return to > from ? to - from : 0;
+}
+
+CUOTA_INLINE void places::count(std::size_t& bytes, std::size_t& blocks, std::size_t b,
+                                std::size_t n) noexcept {
+    bytes = saturating_add(bytes, b);
+    blocks = saturating_add(blocks, n);
+}
+
+CUOTA_INLINE place_change& places::at(tag name, place where) {
+    auto const [found, is_new] = by_place_.try_emplace({name.text(), where.file, where.line});
+    if (is_new) found->second.name = name, found->second.where = where;
+    return found->second;
+}
+
+CUOTA_INLINE pool_change change_of(pool_facts const* b, pool_facts const* a) {
+    pool_change c;
+    c.name = a ? a->name : b->name;
+    c.is_new = !b;
+    c.is_gone = !a;
+    if (b) c.allocated_before = b->stats.allocated, c.before = b->stats.reserved;
+    if (a) c.allocated_after = a->stats.allocated, c.after = a->stats.reserved;
+    return c;
+}
+
+CUOTA_INLINE budget_change change_of(std::string path, budget_entry const* b, budget_entry const* a) {
+    budget_change c;
+    c.name = std::move(path);
+    c.is_new = !b;
+    c.is_gone = !a;
+    if (b) c.limit_before = b->facts.limit, c.before = b->facts.held;
+    if (a) c.limit_after = a->facts.limit, c.after = a->facts.held;
+    return c;
+}
+
+CUOTA_INLINE void add_budgets(memory_snapshot const& before, memory_snapshot const& after,
+                              snapshot_diff& to) {
+    std::vector<std::string> const paths_before = paths_of(before);
+    std::vector<std::string> const paths_after = paths_of(after);
+    auto const path = [&](bool is_before, std::size_t i) {
+        return std::string_view{(is_before ? paths_before : paths_after)[i]};
+    };
+    for_each_pair(before.budgets, after.budgets, path, [&](budget_entry const* b, budget_entry const* a) {
+        auto const index = static_cast<std::size_t>(a ? a - after.budgets.data() : b - before.budgets.data());
+        budget_change c = change_of((a ? paths_after : paths_before)[index], b, a);
+        if (c.is_new || c.is_gone || c.before != c.after || c.limit_before != c.limit_after)
+            to.budgets.push_back(std::move(c));
+    });
+    most_grown_first(to.budgets);
+}
+
+}  // namespace cuota::inline v0::detail::changes
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE snapshot_diff diff(memory_snapshot const& before, memory_snapshot const& after) {
     using namespace detail::changes;
     snapshot_diff result{before.taken, after.taken};
     auto const key = [&](bool is_before, std::size_t i) {
@@ -232,3 +289,5 @@ inline void add_budgets(memory_snapshot const& before, memory_snapshot const& af
 }
 
 }  // namespace cuota::inline v0
+
+#endif

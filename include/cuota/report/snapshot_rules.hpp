@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
@@ -22,7 +23,65 @@
 namespace cuota::inline v0::detail::diagnosis {
 
 /// What pools, caches and loaders below each budget hold free: charged to it, and theirs to give when it is short.
-[[nodiscard]] inline std::vector<std::size_t> cached_below(memory_snapshot const& s) {
+[[nodiscard]] std::vector<std::size_t> cached_below(memory_snapshot const& s);
+
+/// Budgets of whose limit `budget_share` is in use, what lies free in pools and caches left out: that they give back. Of
+/// reservations none: they are meant to be full.
+void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
+
+/// Device memory that neither this process's budgets nor pools took. It grew by `elsewhere_growth` since the start, where
+/// budget::learn_overhead looked then; or else it is `elsewhere_bytes` and `elsewhere_ratio` times what cuota holds.
+void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to);
+
+/// Tags of a pool whose live blocks take `rounding_bytes` and `rounding_ratio` times more than they asked for.
+void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+
+/// Pinned memory that takes `pinned_bytes` and `pinned_ratio` times more than was asked for. `whose`: "pool work".
+void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
+                diagnosis_options const& o, std::vector<finding>& to);
+
+/// Pinned pools: what they reserved at most, and what was asked for at most.
+void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+
+/// In order of which stream each byte of a pool was given back last, as the events of a recording tell.
+class last_frees {
+public:
+    last_frees() = default;  ///< nothing is known
+    last_frees(recording const& r, std::size_t pool);
+
+    /// Adds the bytes of [address, address + size) to their streams'.
+    void count(std::uint64_t address, std::size_t size,
+               std::map<std::uint64_t, std::size_t>& by_stream) const;
+
+private:
+    struct range {
+        std::uint64_t end;
+        std::uint64_t stream;
+    };
+    using ranges = std::map<std::uint64_t, range>;  // by where they begin; none meets another
+
+    [[nodiscard]] ranges::const_iterator first_that_ends_after(std::uint64_t address) const;
+    void add(memory_event const& e);
+
+    ranges ranges_;
+};
+
+/// Memory that was given back, and that work enqueued before may still use: `pending_bytes` of it, `pending_share` of what is
+/// live or pending. Names the stream that holds most of it, where blocks tell, or the events that were recorded before of
+/// this pool of that index.
+void find_pending(pool_facts const& p, recording const* before, std::size_t index, diagnosis_options const& o,
+                  std::vector<finding>& to);
+
+/// Pools where `untagged_share` of what is live has no tag, and `untagged_bytes`.
+void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE std::vector<std::size_t> cached_below(memory_snapshot const& s) {
     std::vector<std::size_t> cached(s.budgets.size());
     auto const add = [&](std::size_t budget, std::size_t bytes) {
         if (budget < cached.size()) cached[budget] = saturating_add(cached[budget], bytes);
@@ -36,10 +95,8 @@ namespace cuota::inline v0::detail::diagnosis {
     return cached;
 }
 
-/// Budgets of whose limit `budget_share` is in use, what lies free in pools and caches left out: that they give back. Of
-/// reservations none: they are meant to be full.
-inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o,
-                              std::vector<finding>& to) {
+CUOTA_INLINE void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o,
+                                    std::vector<finding>& to) {
     std::vector<std::size_t> const cached = cached_below(s);
     for (std::size_t i = 0; i != s.budgets.size(); ++i) {
         budget_facts const& b = s.budgets[i].facts;
@@ -57,9 +114,8 @@ inline void find_full_budgets(memory_snapshot const& s, diagnosis_options const&
     }
 }
 
-/// Device memory that neither this process's budgets nor pools took. It grew by `elsewhere_growth` since the start, where
-/// budget::learn_overhead looked then; or else it is `elsewhere_bytes` and `elsewhere_ratio` times what cuota holds.
-inline void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_elsewhere(device_facts const& d, diagnosis_options const& o,
+                                 std::vector<finding>& to) {
     std::size_t const all = d.elsewhere();
     std::size_t const grown = d.overhead == 0 ? 0 : beyond(all, d.overhead);
     bool const grew = grown != 0 && grown >= o.elsewhere_growth;
@@ -75,8 +131,7 @@ inline void find_elsewhere(device_facts const& d, diagnosis_options const& o, st
     to.push_back(std::move(f));
 }
 
-/// Tags of a pool whose live blocks take `rounding_bytes` and `rounding_ratio` times more than they asked for.
-inline void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
     if (p.memory == memory_kind::pinned) return;  // another rule's
     for (tag_facts const& t : p.tags) {
         std::size_t const lost = beyond(t.allocated, t.requested);
@@ -94,9 +149,8 @@ inline void find_rounding(pool_facts const& p, diagnosis_options const& o, std::
     }
 }
 
-/// Pinned memory that takes `pinned_bytes` and `pinned_ratio` times more than was asked for. `whose`: "pool work".
-inline void add_pinned(std::string const& whose, std::string const& name, std::size_t asked,
-                       std::size_t taken, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void add_pinned(std::string const& whose, std::string const& name, std::size_t asked,
+                             std::size_t taken, diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const more = beyond(taken, asked);
     if (asked == 0 || more < o.pinned_bytes || !is_share(taken, o.pinned_ratio, asked)) return;
     finding f{finding_kind::pinned, severity::warning};
@@ -108,63 +162,45 @@ inline void add_pinned(std::string const& whose, std::string const& name, std::s
     to.push_back(std::move(f));
 }
 
-/// Pinned pools: what they reserved at most, and what was asked for at most.
-inline void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
     if (p.memory != memory_kind::pinned) return;
     add_pinned(words_for("pool", p.name), p.name, p.stats.peak_requested, p.stats.peak_reserved, o, to);
 }
 
-/// In order of which stream each byte of a pool was given back last, as the events of a recording tell.
-class last_frees {
-public:
-    last_frees() = default;  ///< nothing is known
-    last_frees(recording const& r, std::size_t pool) {
-        for (memory_event const& e : r.events)
-            if (e.kind == event_kind::free_requested && e.source < r.sources.size() &&
-                r.sources[e.source].pool == pool && e.stream != memory_event::no_stream && e.size != 0)
-                add(e);
+CUOTA_INLINE last_frees::last_frees(recording const& r, std::size_t pool) {
+    for (memory_event const& e : r.events)
+        if (e.kind == event_kind::free_requested && e.source < r.sources.size() &&
+            r.sources[e.source].pool == pool && e.stream != memory_event::no_stream && e.size != 0)
+            add(e);
+}
+
+CUOTA_INLINE void last_frees::count(std::uint64_t address, std::size_t size,
+                                    std::map<std::uint64_t, std::size_t>& by_stream) const {
+    std::uint64_t const end = address + size;
+    for (auto r = first_that_ends_after(address); r != ranges_.end() && r->first < end; ++r)
+        by_stream[r->second.stream] += std::min(end, r->second.end) - std::max(address, r->first);
+}
+
+CUOTA_INLINE auto last_frees::first_that_ends_after(std::uint64_t address) const -> ranges::const_iterator {
+    auto at = ranges_.upper_bound(address);
+    if (at != ranges_.begin() && std::prev(at)->second.end > address) --at;
+    return at;
+}
+
+CUOTA_INLINE void last_frees::add(memory_event const& e) {
+    std::uint64_t const end = e.address + e.size;
+    auto at = first_that_ends_after(e.address);
+    while (at != ranges_.end() && at->first < end) {  // what was there before: only its ends stay
+        auto const [from, old] = *at;
+        at = ranges_.erase(at);
+        if (from < e.address) ranges_[from] = {e.address, old.stream};
+        if (old.end > end) ranges_[end] = old;
     }
+    ranges_[e.address] = {end, e.stream};
+}
 
-    /// Adds the bytes of [address, address + size) to their streams'.
-    void count(std::uint64_t address, std::size_t size,
-               std::map<std::uint64_t, std::size_t>& by_stream) const {
-        std::uint64_t const end = address + size;
-        for (auto r = first_that_ends_after(address); r != ranges_.end() && r->first < end; ++r)
-            by_stream[r->second.stream] += std::min(end, r->second.end) - std::max(address, r->first);
-    }
-
-private:
-    struct range {
-        std::uint64_t end;
-        std::uint64_t stream;
-    };
-    using ranges = std::map<std::uint64_t, range>;  // by where they begin; none meets another
-
-    [[nodiscard]] ranges::const_iterator first_that_ends_after(std::uint64_t address) const {
-        auto at = ranges_.upper_bound(address);
-        if (at != ranges_.begin() && std::prev(at)->second.end > address) --at;
-        return at;
-    }
-    void add(memory_event const& e) {
-        std::uint64_t const end = e.address + e.size;
-        auto at = first_that_ends_after(e.address);
-        while (at != ranges_.end() && at->first < end) {  // what was there before: only its ends stay
-            auto const [from, old] = *at;
-            at = ranges_.erase(at);
-            if (from < e.address) ranges_[from] = {e.address, old.stream};
-            if (old.end > end) ranges_[end] = old;
-        }
-        ranges_[e.address] = {end, e.stream};
-    }
-
-    ranges ranges_;
-};
-
-/// Memory that was given back, and that work enqueued before may still use: `pending_bytes` of it, `pending_share` of what is
-/// live or pending. Names the stream that holds most of it, where blocks tell, or the events that were recorded before of
-/// this pool of that index.
-inline void find_pending(pool_facts const& p, recording const* before, std::size_t index,
-                         diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_pending(pool_facts const& p, recording const* before, std::size_t index,
+                               diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const pending = beyond(p.stats.active, p.stats.allocated);
     if (pending < o.pending_bytes || !is_share(pending, o.pending_share, p.stats.active)) return;
     last_frees const frees = before ? last_frees{*before, index} : last_frees{};
@@ -192,8 +228,7 @@ inline void find_pending(pool_facts const& p, recording const* before, std::size
     to.push_back(std::move(f));
 }
 
-/// Pools where `untagged_share` of what is live has no tag, and `untagged_bytes`.
-inline void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
     for (tag_facts const& t : p.tags) {
         if (!t.name.is_empty() || t.allocated < o.untagged_bytes) continue;
         if (!is_share(t.allocated, o.untagged_share, p.stats.allocated)) continue;
@@ -210,3 +245,5 @@ inline void find_untagged(pool_facts const& p, diagnosis_options const& o, std::
 }
 
 }  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

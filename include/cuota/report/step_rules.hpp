@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/report/diagnosis_options.hpp>
 #include <cuota/report/finding.hpp>
 #include <cuota/report/finding_words.hpp>
@@ -32,25 +33,43 @@ template <class IsSo>
 }
 
 /// "in each of the last 10 steps", "in the last step".
-[[nodiscard]] inline std::string last_steps_text(std::size_t steps) {
-    return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
-}
+[[nodiscard]] std::string last_steps_text(std::size_t steps);
 
 /// "pool work", "resource host", "budget gpu".
-[[nodiscard]] inline std::string words_for(event_source const& s) {
-    return words_for(s.kind == source_kind::pool     ? "pool"
-                     : s.kind == source_kind::budget ? "budget"
-                                                     : "resource",
-                     s.name);
-}
+[[nodiscard]] std::string words_for(event_source const& s);
 
 /// Tags and places that leak: in each of the last steps (`leak_steps` or more in a row, up to the last that ended) more was
 /// taken than given back, and something that was taken in it was live when the last step ended; `leak_bytes` in all.
 /// So what grows and stops is none, nor what takes turns (the old one goes), nor a full cache (as much goes as comes),
 /// nor what is taken anew in each step and a little larger. A cache that is still filling looks the same as a leak: from
 /// twice `leak_steps` on it is called a problem, before that a warning.
-inline void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
-                       std::vector<finding>& to) {
+void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
+                std::vector<finding>& to);
+
+/// Tags and places that take `churn_count` blocks or more in each of the last `churn_steps` steps or more, give all of them
+/// back in the same step, and never have more than a `churn_reuse`-th of their bytes at once: so much taken once would do.
+void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
+                std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE std::string last_steps_text(std::size_t steps) {
+    return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
+}
+
+CUOTA_INLINE std::string words_for(event_source const& s) {
+    return words_for(s.kind == source_kind::pool     ? "pool"
+                     : s.kind == source_kind::budget ? "budget"
+                                                     : "resource",
+                     s.name);
+}
+
+CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
+                             std::vector<finding>& to) {
     for (site_account const& a : steps.sites()) {
         std::size_t const run = last_steps_that(
             a, steps.steps_of(a.source), [](site_step const& s) { return s.growth > 0 && s.stayed != 0; });
@@ -82,10 +101,8 @@ inline void find_leaks(recording const& r, step_account const& steps, diagnosis_
     }
 }
 
-/// Tags and places that take `churn_count` blocks or more in each of the last `churn_steps` steps or more, give all of them
-/// back in the same step, and never have more than a `churn_reuse`-th of their bytes at once: so much taken once would do.
-inline void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
-                       std::vector<finding>& to) {
+CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
+                             std::vector<finding>& to) {
     for (site_account const& a : steps.sites()) {
         std::size_t const run = last_steps_that(a, steps.steps_of(a.source), [&](site_step const& s) {
             return s.taken >= o.churn_count && s.given == s.taken &&
@@ -116,3 +133,5 @@ inline void find_churn(recording const& r, step_account const& steps, diagnosis_
 }
 
 }  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
@@ -39,22 +40,9 @@ struct summary_options {
 namespace detail::screen {
 
 /// "2026-11-24 00:28:34 UTC"
-[[nodiscard]] inline std::string time_text(std::chrono::system_clock::time_point at) {
-    auto const second = std::chrono::floor<std::chrono::seconds>(at);
-    auto const day = std::chrono::floor<std::chrono::days>(second);
-    std::chrono::year_month_day const date{day};
-    auto const clock = (second - day).count();
-    char text[64];
-    (void)std::snprintf(text, sizeof text, "%04d-%02u-%02u %02d:%02d:%02d UTC", static_cast<int>(date.year()),
-                        static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                        static_cast<int>(clock / 3600), static_cast<int>(clock / 60 % 60),
-                        static_cast<int>(clock % 60));
-    return text;
-}
+[[nodiscard]] std::string time_text(std::chrono::system_clock::time_point at);
 
-[[nodiscard]] inline std::string budget_name(memory_snapshot const& all, std::size_t index) {
-    return index < all.budgets.size() ? all.budgets[index].facts.name : "?";
-}
+[[nodiscard]] std::string budget_name(memory_snapshot const& all, std::size_t index);
 
 // A heading, then a line for each of the first `most` items, then how many more there are, and their bytes.
 template <class Items, class Line, class Bytes>
@@ -73,117 +61,30 @@ template <class Items, class Line, class Bytes>
 
 // --- budgets ---
 
-[[nodiscard]] inline std::string budget_bar(budget_facts const& b, summary_options const& how) {
-    constexpr std::size_t cells = 14;
-    if (b.limit == unlimited) return std::string(cells + 2, ' ');
-    double const share = b.limit != 0 ? *share_of(b.held, b.limit) : b.held != 0 ? 1.0 : 0.0;
-    std::string bar = '[' + bar_text(share, cells, how.utf8) + ']';
-    if (!how.colour || share < 0.75) return bar;
-    return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
-}
+[[nodiscard]] std::string budget_bar(budget_facts const& b, summary_options const& how);
 
-[[nodiscard]] inline std::string budget_row(budget_entry const& e, std::size_t room,
-                                            summary_options const& how) {
-    constexpr std::size_t width = 30;
-    budget_facts const& b = e.facts;
-    std::string const kind = std::string{b.has_ended ? "ended " : ""} + (b.is_prepaid ? "reservation " : "");
-    std::size_t const indent = 2 * std::min(e.depth, (width - 5 - kind.size()) / 4);
-    std::string const begin = std::string(indent, ' ') + kind;
-    return left(begin + fitted(b.name, width - 1 - begin.size()), width) + budget_bar(b, how) +
-           right(percent_text(share_of(b.held, b.limit)), 7) + right(b.held, 11) + right(b.limit, 11) +
-           right(room, 11) + right(b.peak, 11);
-}
+[[nodiscard]] std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how);
 
-[[nodiscard]] inline std::string budget_table(memory_snapshot const& all, summary_options const& how) {
-    if (all.budgets.empty()) return {};
-    std::vector<std::size_t> const order = budgets_in_order(all);
-    std::vector<std::size_t> const rooms = rooms_of(all);
-    std::vector<bool> const is_shown = largest_budgets(all, order, how.most_budgets);
-    std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
-                       right("limit", 11) + right("room", 11) + right("peak", 11);
-    std::size_t left_out = 0;
-    std::size_t bytes = 0;  // of those that are in no other one left out: each byte once
-    for (std::size_t const i : order) {
-        if (is_shown[i]) {
-            text += '\n' + budget_row(all.budgets[i], rooms[i], how);
-            continue;
-        }
-        ++left_out;
-        auto const parent = parent_of(all, i);
-        if (!parent || is_shown[*parent]) bytes = saturating_add(bytes, all.budgets[i].facts.held);
-    }
-    return left_out != 0 ? text + "\n  " + rest_text(left_out, bytes) : text;
-}
+[[nodiscard]] std::string budget_table(memory_snapshot const& all, summary_options const& how);
 
 // --- pools ---
 
-[[nodiscard]] inline std::string pool_title(memory_snapshot const& all, pool_facts const& p) {
-    static constexpr char const* kinds[] = {"", "pinned, ", "managed, "};
-    std::string const device = p.device ? "device " + std::to_string(*p.device) + ", " : "";
-    std::string const of = " (" + device + kinds[static_cast<std::size_t>(p.memory) % 3] + "budget " +
-                           fitted(budget_name(all, p.budget), 12) + ')';
-    return fitted(p.name, 44 - columns_of(of)) + of;
-}
+[[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_facts const& p);
 
 // What nobody has, in how large pieces.
-[[nodiscard]] inline std::string free_text(pool_stats const& s) {
-    std::size_t const free = s.reserved - std::min(s.reserved, s.allocated);
-    if (free == 0) return "nothing free";
-    std::size_t const pending = s.active - std::min(s.active, s.allocated);
-    double const largest = std::min(1.0, *share_of(s.largest_free, free));
-    return "free " + bytes_text(free) + " in " + counted(s.free_blocks, "block") + ", the largest " +
-           bytes_text(s.largest_free) + ": " + percent_text(1.0 - largest) + " fragmented" +
-           (pending == 0 ? "" : "; " + bytes_text(pending) + " pending");
-}
+[[nodiscard]] std::string free_text(pool_stats const& s);
 
-[[nodiscard]] inline std::string pool_rows(memory_snapshot const& all, pool_facts const& p) {
-    pool_stats const& s = p.stats;
-    std::string const counts = counted(s.live_blocks, "block") + " in " + counted(s.segments, "segment");
-    return left(pool_title(all, p), 45) + right(s.requested, 12) + right(s.allocated, 12) +
-           right(s.active, 12) + right(s.reserved, 12) + "\n  " + left(counts, 36) + right("peak", 7) +
-           right(s.peak_requested, 12) + right(s.peak_allocated, 12) + right(s.peak_active, 12) +
-           right(s.peak_reserved, 12) + "\n  " + free_text(s);
-}
+[[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_facts const& p);
 
-[[nodiscard]] inline std::string pool_table(memory_snapshot const& all, summary_options const& how) {
-    std::vector<pool_facts const*> pools;
-    for (pool_facts const& p : all.pools) pools.push_back(&p);
-    sort_stably(pools, [](pool_facts const* a, pool_facts const* b) {
-        return a->stats.reserved != b->stats.reserved ? a->stats.reserved > b->stats.reserved
-                                                      : a->name < b->name;
-    });
-    std::string const heading = left("pool", 45) + right("requested", 12) + right("allocated", 12) +
-                                right("active", 12) + right("reserved", 12);
-    return table(
-        heading, pools, how.most_pools, [&](pool_facts const* p) { return pool_rows(all, *p); },
-        [](pool_facts const* p) { return p->stats.reserved; });
-}
+[[nodiscard]] std::string pool_table(memory_snapshot const& all, summary_options const& how);
 
 // --- tags ---
 
-[[nodiscard]] inline std::string name_or(tag name, std::size_t columns) {
-    return name.is_empty() ? "untagged" : fitted(name.text(), columns);
-}
+[[nodiscard]] std::string name_or(tag name, std::size_t columns);
 
-[[nodiscard]] inline std::string tag_row(memory_snapshot const& all, tag_total const& t, std::size_t live) {
-    std::string const peak =
-        t.peak ? (t.is_peak_exact() ? "" : "<= ") + (*t.peak == unlimited ? "?" : bytes_text(*t.peak)) : "-";
-    return left(name_or(t.name, 27), 28) + right(t.allocated, 11) +
-           right(percent_text(share_of(t.allocated, live)), 8) + right(peak, 15) +
-           right(count_text(t.live_blocks), 10) + right(count_text(t.oldest), 10) + "  " +
-           (t.pools == 1 ? fitted(all.pools[t.first_pool].name, 16) : count_text(t.pools) + " pools");
-}
+[[nodiscard]] std::string tag_row(memory_snapshot const& all, tag_total const& t, std::size_t live);
 
-[[nodiscard]] inline std::string tag_table(memory_snapshot const& all, summary_options const& how) {
-    std::vector<tag_total> const tags = tag_totals(all);
-    std::size_t live = 0;
-    for (tag_total const& t : tags) live = saturating_add(live, t.allocated);
-    std::string const heading = left("tag", 28) + right("live", 11) + right("share", 8) + right("peak", 15) +
-                                right("blocks", 10) + right("steps", 10) + "  pool";
-    return table(
-        heading, tags, how.most_tags, [&](tag_total const& t) { return tag_row(all, t, live); },
-        [](tag_total const& t) { return t.allocated; });
-}
+[[nodiscard]] std::string tag_table(memory_snapshot const& all, summary_options const& how);
 
 // --- other holders ---
 
@@ -194,75 +95,23 @@ struct holder_sum {
     [[nodiscard]] std::size_t bytes() const noexcept { return saturating_add(used, cached); }
 };
 
-[[nodiscard]] inline std::vector<holder_sum> holder_sums(memory_snapshot const& all) {
-    std::vector<holder_sum> sums;
-    for (holder_facts const& who : all.holders) {
-        holder_sum sum{&who};
-        for (holding const& h : who.holdings) {
-            std::size_t& part = h.is_cached ? sum.cached : sum.used;
-            part = saturating_add(part, h.bytes);
-        }
-        sums.push_back(sum);
-    }
-    sort_stably(sums, [](holder_sum const& a, holder_sum const& b) {
-        return a.bytes() != b.bytes() ? a.bytes() > b.bytes() : a.who->name < b.who->name;
-    });
-    return sums;
-}
+[[nodiscard]] std::vector<holder_sum> holder_sums(memory_snapshot const& all);
 
-[[nodiscard]] inline std::string largest_holding(holder_facts const& who) {
-    if (who.holdings.empty()) return {};
-    holding const& h = who.holdings.front();
-    std::string const where = place_text(h.where);
-    return fitted(
-        (h.name.is_empty() ? "untagged" : h.name.text()) + (where.empty() ? "" : " (" + where + ')'), 25);
-}
+[[nodiscard]] std::string largest_holding(holder_facts const& who);
 
-[[nodiscard]] inline std::string holder_table(memory_snapshot const& all, summary_options const& how) {
-    std::string const heading = left("held besides", 31) + right("in use", 11) + right("cached", 11) + "  " +
-                                left("budget", 18) + "  most";
-    return table(
-        heading, holder_sums(all), how.most_holders,
-        [&](holder_sum const& h) {
-            std::string const most = largest_holding(*h.who);
-            std::string const budget = fitted(budget_name(all, h.who->budget), 18);
-            return left(fitted(h.who->name, 30), 31) + right(h.used, 11) + right(h.cached, 11) + "  " +
-                   (most.empty() ? budget : left(budget, 20) + most);
-        },
-        [](holder_sum const& h) { return h.bytes(); });
-}
+[[nodiscard]] std::string holder_table(memory_snapshot const& all, summary_options const& how);
 
 // --- devices ---
 
 /// Of device memory on it. Bytes.
-[[nodiscard]] inline std::size_t in_pools(memory_snapshot const& all, int device) noexcept {
-    std::size_t bytes = 0;
-    for (pool_facts const& p : all.pools)
-        if (p.device == device && p.memory == memory_kind::device)
-            bytes = saturating_add(bytes, p.stats.reserved);
-    return bytes;
-}
+[[nodiscard]] std::size_t in_pools(memory_snapshot const& all, int device) noexcept;
 
 /// What is gone, and neither ours nor was gone at the start. Bytes.
-[[nodiscard]] inline std::size_t unaccounted(device_facts const& d) noexcept {
-    return d.elsewhere() - std::min(d.elsewhere(), d.overhead);
-}
+[[nodiscard]] std::size_t unaccounted(device_facts const& d) noexcept;
 
-[[nodiscard]] inline std::string device_row(memory_snapshot const& all, device_facts const& d) {
-    return left(fitted(std::to_string(d.ordinal) + ' ' + d.name, 23), 23) + right(d.total, 11) +
-           right(d.free, 11) + right(d.ours, 11) + right(in_pools(all, d.ordinal), 11) +
-           right(d.elsewhere(), 11) + (d.overhead == 0 ? right("-", 11) : right(d.overhead, 11)) +
-           right(unaccounted(d), 11);
-}
+[[nodiscard]] std::string device_row(memory_snapshot const& all, device_facts const& d);
 
-[[nodiscard]] inline std::string device_table(memory_snapshot const& all, summary_options const& how) {
-    std::string const heading = left("device", 23) + right("total", 11) + right("free", 11) +
-                                right("ours", 11) + right("in pools", 11) + right("elsewhere", 11) +
-                                right("at start", 11) + right("unknown", 11);
-    return table(
-        heading, all.devices, how.most_devices, [&](device_facts const& d) { return device_row(all, d); },
-        [](device_facts const& d) { return d.ours; });
-}
+[[nodiscard]] std::string device_table(memory_snapshot const& all, summary_options const& how);
 
 }  // namespace detail::screen
 
@@ -284,7 +133,208 @@ struct holder_sum {
 /// question mark is shown.
 /// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not looked at.
 /// Units: bytes. Threads: any. Example: examples/look.cpp
-[[nodiscard]] inline std::string summary(memory_snapshot const& all, summary_options how = {}) {
+[[nodiscard]] std::string summary(memory_snapshot const& all, summary_options how = {});
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::screen {
+
+CUOTA_INLINE std::string time_text(std::chrono::system_clock::time_point at) {
+    auto const second = std::chrono::floor<std::chrono::seconds>(at);
+    auto const day = std::chrono::floor<std::chrono::days>(second);
+    std::chrono::year_month_day const date{day};
+    auto const clock = (second - day).count();
+    char text[64];
+    (void)std::snprintf(text, sizeof text, "%04d-%02u-%02u %02d:%02d:%02d UTC", static_cast<int>(date.year()),
+                        static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                        static_cast<int>(clock / 3600), static_cast<int>(clock / 60 % 60),
+                        static_cast<int>(clock % 60));
+    return text;
+}
+
+CUOTA_INLINE std::string budget_name(memory_snapshot const& all, std::size_t index) {
+    return index < all.budgets.size() ? all.budgets[index].facts.name : "?";
+}
+
+CUOTA_INLINE std::string budget_bar(budget_facts const& b, summary_options const& how) {
+    constexpr std::size_t cells = 14;
+    if (b.limit == unlimited) return std::string(cells + 2, ' ');
+    double const share = b.limit != 0 ? *share_of(b.held, b.limit) : b.held != 0 ? 1.0 : 0.0;
+    std::string bar = '[' + bar_text(share, cells, how.utf8) + ']';
+    if (!how.colour || share < 0.75) return bar;
+    return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
+}
+
+CUOTA_INLINE std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how) {
+    constexpr std::size_t width = 30;
+    budget_facts const& b = e.facts;
+    std::string const kind = std::string{b.has_ended ? "ended " : ""} + (b.is_prepaid ? "reservation " : "");
+    std::size_t const indent = 2 * std::min(e.depth, (width - 5 - kind.size()) / 4);
+    std::string const begin = std::string(indent, ' ') + kind;
+    return left(begin + fitted(b.name, width - 1 - begin.size()), width) + budget_bar(b, how) +
+           right(percent_text(share_of(b.held, b.limit)), 7) + right(b.held, 11) + right(b.limit, 11) +
+           right(room, 11) + right(b.peak, 11);
+}
+
+CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_options const& how) {
+    if (all.budgets.empty()) return {};
+    std::vector<std::size_t> const order = budgets_in_order(all);
+    std::vector<std::size_t> const rooms = rooms_of(all);
+    std::vector<bool> const is_shown = largest_budgets(all, order, how.most_budgets);
+    std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
+                       right("limit", 11) + right("room", 11) + right("peak", 11);
+    std::size_t left_out = 0;
+    std::size_t bytes = 0;  // of those that are in no other one left out: each byte once
+    for (std::size_t const i : order) {
+        if (is_shown[i]) {
+            text += '\n' + budget_row(all.budgets[i], rooms[i], how);
+            continue;
+        }
+        ++left_out;
+        auto const parent = parent_of(all, i);
+        if (!parent || is_shown[*parent]) bytes = saturating_add(bytes, all.budgets[i].facts.held);
+    }
+    return left_out != 0 ? text + "\n  " + rest_text(left_out, bytes) : text;
+}
+
+CUOTA_INLINE std::string pool_title(memory_snapshot const& all, pool_facts const& p) {
+    static constexpr char const* kinds[] = {"", "pinned, ", "managed, "};
+    std::string const device = p.device ? "device " + std::to_string(*p.device) + ", " : "";
+    std::string const of = " (" + device + kinds[static_cast<std::size_t>(p.memory) % 3] + "budget " +
+                           fitted(budget_name(all, p.budget), 12) + ')';
+    return fitted(p.name, 44 - columns_of(of)) + of;
+}
+
+CUOTA_INLINE std::string free_text(pool_stats const& s) {
+    std::size_t const free = s.reserved - std::min(s.reserved, s.allocated);
+    if (free == 0) return "nothing free";
+    std::size_t const pending = s.active - std::min(s.active, s.allocated);
+    double const largest = std::min(1.0, *share_of(s.largest_free, free));
+    return "free " + bytes_text(free) + " in " + counted(s.free_blocks, "block") + ", the largest " +
+           bytes_text(s.largest_free) + ": " + percent_text(1.0 - largest) + " fragmented" +
+           (pending == 0 ? "" : "; " + bytes_text(pending) + " pending");
+}
+
+CUOTA_INLINE std::string pool_rows(memory_snapshot const& all, pool_facts const& p) {
+    pool_stats const& s = p.stats;
+    std::string const counts = counted(s.live_blocks, "block") + " in " + counted(s.segments, "segment");
+    return left(pool_title(all, p), 45) + right(s.requested, 12) + right(s.allocated, 12) +
+           right(s.active, 12) + right(s.reserved, 12) + "\n  " + left(counts, 36) + right("peak", 7) +
+           right(s.peak_requested, 12) + right(s.peak_allocated, 12) + right(s.peak_active, 12) +
+           right(s.peak_reserved, 12) + "\n  " + free_text(s);
+}
+
+CUOTA_INLINE std::string pool_table(memory_snapshot const& all, summary_options const& how) {
+    std::vector<pool_facts const*> pools;
+    for (pool_facts const& p : all.pools) pools.push_back(&p);
+    sort_stably(pools, [](pool_facts const* a, pool_facts const* b) {
+        return a->stats.reserved != b->stats.reserved ? a->stats.reserved > b->stats.reserved
+                                                      : a->name < b->name;
+    });
+    std::string const heading = left("pool", 45) + right("requested", 12) + right("allocated", 12) +
+                                right("active", 12) + right("reserved", 12);
+    return table(
+        heading, pools, how.most_pools, [&](pool_facts const* p) { return pool_rows(all, *p); },
+        [](pool_facts const* p) { return p->stats.reserved; });
+}
+
+CUOTA_INLINE std::string name_or(tag name, std::size_t columns) {
+    return name.is_empty() ? "untagged" : fitted(name.text(), columns);
+}
+
+CUOTA_INLINE std::string tag_row(memory_snapshot const& all, tag_total const& t, std::size_t live) {
+    std::string const peak =
+        t.peak ? (t.is_peak_exact() ? "" : "<= ") + (*t.peak == unlimited ? "?" : bytes_text(*t.peak)) : "-";
+    return left(name_or(t.name, 27), 28) + right(t.allocated, 11) +
+           right(percent_text(share_of(t.allocated, live)), 8) + right(peak, 15) +
+           right(count_text(t.live_blocks), 10) + right(count_text(t.oldest), 10) + "  " +
+           (t.pools == 1 ? fitted(all.pools[t.first_pool].name, 16) : count_text(t.pools) + " pools");
+}
+
+CUOTA_INLINE std::string tag_table(memory_snapshot const& all, summary_options const& how) {
+    std::vector<tag_total> const tags = tag_totals(all);
+    std::size_t live = 0;
+    for (tag_total const& t : tags) live = saturating_add(live, t.allocated);
+    std::string const heading = left("tag", 28) + right("live", 11) + right("share", 8) + right("peak", 15) +
+                                right("blocks", 10) + right("steps", 10) + "  pool";
+    return table(
+        heading, tags, how.most_tags, [&](tag_total const& t) { return tag_row(all, t, live); },
+        [](tag_total const& t) { return t.allocated; });
+}
+
+CUOTA_INLINE std::vector<holder_sum> holder_sums(memory_snapshot const& all) {
+    std::vector<holder_sum> sums;
+    for (holder_facts const& who : all.holders) {
+        holder_sum sum{&who};
+        for (holding const& h : who.holdings) {
+            std::size_t& part = h.is_cached ? sum.cached : sum.used;
+            part = saturating_add(part, h.bytes);
+        }
+        sums.push_back(sum);
+    }
+    sort_stably(sums, [](holder_sum const& a, holder_sum const& b) {
+        return a.bytes() != b.bytes() ? a.bytes() > b.bytes() : a.who->name < b.who->name;
+    });
+    return sums;
+}
+
+CUOTA_INLINE std::string largest_holding(holder_facts const& who) {
+    if (who.holdings.empty()) return {};
+    holding const& h = who.holdings.front();
+    std::string const where = place_text(h.where);
+    return fitted(
+        (h.name.is_empty() ? "untagged" : h.name.text()) + (where.empty() ? "" : " (" + where + ')'), 25);
+}
+
+CUOTA_INLINE std::string holder_table(memory_snapshot const& all, summary_options const& how) {
+    std::string const heading = left("held besides", 31) + right("in use", 11) + right("cached", 11) + "  " +
+                                left("budget", 18) + "  most";
+    return table(
+        heading, holder_sums(all), how.most_holders,
+        [&](holder_sum const& h) {
+            std::string const most = largest_holding(*h.who);
+            std::string const budget = fitted(budget_name(all, h.who->budget), 18);
+            return left(fitted(h.who->name, 30), 31) + right(h.used, 11) + right(h.cached, 11) + "  " +
+                   (most.empty() ? budget : left(budget, 20) + most);
+        },
+        [](holder_sum const& h) { return h.bytes(); });
+}
+
+CUOTA_INLINE std::size_t in_pools(memory_snapshot const& all, int device) noexcept {
+    std::size_t bytes = 0;
+    for (pool_facts const& p : all.pools)
+        if (p.device == device && p.memory == memory_kind::device)
+            bytes = saturating_add(bytes, p.stats.reserved);
+    return bytes;
+}
+
+CUOTA_INLINE std::size_t unaccounted(device_facts const& d) noexcept {
+    return d.elsewhere() - std::min(d.elsewhere(), d.overhead);
+}
+
+CUOTA_INLINE std::string device_row(memory_snapshot const& all, device_facts const& d) {
+    return left(fitted(std::to_string(d.ordinal) + ' ' + d.name, 23), 23) + right(d.total, 11) +
+           right(d.free, 11) + right(d.ours, 11) + right(in_pools(all, d.ordinal), 11) +
+           right(d.elsewhere(), 11) + (d.overhead == 0 ? right("-", 11) : right(d.overhead, 11)) +
+           right(unaccounted(d), 11);
+}
+
+CUOTA_INLINE std::string device_table(memory_snapshot const& all, summary_options const& how) {
+    std::string const heading = left("device", 23) + right("total", 11) + right("free", 11) +
+                                right("ours", 11) + right("in pools", 11) + right("elsewhere", 11) +
+                                right("at start", 11) + right("unknown", 11);
+    return table(
+        heading, all.devices, how.most_devices, [&](device_facts const& d) { return device_row(all, d); },
+        [](device_facts const& d) { return d.ours; });
+}
+
+}  // namespace cuota::inline v0::detail::screen
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string summary(memory_snapshot const& all, summary_options how) {
     using namespace detail::screen;
     std::string const tables = budget_table(all, how) + pool_table(all, how) + tag_table(all, how) +
                                holder_table(all, how) + device_table(all, how);
@@ -292,3 +342,5 @@ struct holder_sum {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

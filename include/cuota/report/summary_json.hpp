@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/json.hpp>
 #include <cuota/core/refusal_json.hpp>
 #include <cuota/pool/lifespan.hpp>
@@ -59,7 +60,43 @@ template <class Number>
     return n ? std::to_string(*n) : "null";
 }
 
-[[nodiscard]] inline std::string json_budget(budget_entry const& e, std::size_t room) {
+[[nodiscard]] std::string json_budget(budget_entry const& e, std::size_t room);
+
+[[nodiscard]] std::string json_stats(pool_stats const& s);
+
+[[nodiscard]] std::string json_tag(tag_facts const& t);
+
+[[nodiscard]] std::string json_total(tag_total const& t);
+
+[[nodiscard]] std::string json_block(block_facts const& b);
+
+[[nodiscard]] std::string json_segment(segment_facts const& s);
+
+[[nodiscard]] std::string json_pool(pool_facts const& p, summary_json_options const& how);
+
+[[nodiscard]] std::string json_holders(holder_facts const& h);
+
+[[nodiscard]] std::string json_of(memory_snapshot const& all, summary_json_options const& how);
+
+}  // namespace detail::screen
+
+/// The snapshot as one line of JSON, without a line's end. Sizes are bytes and integers; `unlimited`, and what is not
+/// known, is null. Budgets, pools and devices stand in the snapshot's order: "budget" and "parent" are indices of
+/// "budgets". "tags" are sums over the pools, as tag_totals gives them; each pool has its own besides. "room" is what a
+/// charge could take, by the budget and all above it. "taken_ms" counts from 1970.
+///
+/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD.
+/// Throws: std::bad_alloc. Cost: in the figures told; some 200 bytes for each block. Threads: any.
+/// Example: std::puts(cuota::summary_json(cuota::snapshot_of(budget)).c_str());
+[[nodiscard]] std::string summary_json(memory_snapshot const& all, summary_json_options how = {});
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail::screen {
+
+CUOTA_INLINE std::string json_budget(budget_entry const& e, std::size_t room) {
     return json_object{}
         .add("name", e.facts.name)
         .add("depth", e.depth)
@@ -73,7 +110,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_stats(pool_stats const& s) {
+CUOTA_INLINE std::string json_stats(pool_stats const& s) {
     return json_object{}
         .add("requested", s.requested)
         .add("allocated", s.allocated)
@@ -92,7 +129,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_tag(tag_facts const& t) {
+CUOTA_INLINE std::string json_tag(tag_facts const& t) {
     return json_object{}
         .add("tag", t.name.text())
         .add("live_blocks", t.live_blocks)
@@ -103,7 +140,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_total(tag_total const& t) {
+CUOTA_INLINE std::string json_total(tag_total const& t) {
     return json_object{}
         .add("tag", t.name.text())
         .add("pools", t.pools)
@@ -116,7 +153,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_block(block_facts const& b) {
+CUOTA_INLINE std::string json_block(block_facts const& b) {
     json_object block;
     block.add("address", b.address).add("size", b.size).add("use", name_of(b.use));
     if (b.use != block_use::live) return block.text();
@@ -129,7 +166,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_segment(segment_facts const& s) {
+CUOTA_INLINE std::string json_segment(segment_facts const& s) {
     return json_object{}
         .add("address", s.address)
         .add("size", s.size)
@@ -138,7 +175,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_pool(pool_facts const& p, summary_json_options const& how) {
+CUOTA_INLINE std::string json_pool(pool_facts const& p, summary_json_options const& how) {
     json_object pool;
     pool.add("name", p.name).add_json("device", json_number(p.device)).add("memory", name_of(p.memory));
     pool.add("budget", p.budget).add_json("stats", json_stats(p.stats));
@@ -147,7 +184,7 @@ template <class Number>
     return pool.text();
 }
 
-[[nodiscard]] inline std::string json_holders(holder_facts const& h) {
+CUOTA_INLINE std::string json_holders(holder_facts const& h) {
     return json_object{}
         .add("name", h.name)
         .add("budget", h.budget)
@@ -155,7 +192,7 @@ template <class Number>
         .text();
 }
 
-[[nodiscard]] inline std::string json_of(memory_snapshot const& all, summary_json_options const& how) {
+CUOTA_INLINE std::string json_of(memory_snapshot const& all, summary_json_options const& how) {
     auto const taken =
         std::chrono::duration_cast<std::chrono::milliseconds>(all.taken.time_since_epoch()).count();
     std::vector<std::size_t> const rooms = rooms_of(all);
@@ -171,18 +208,14 @@ template <class Number>
         .text();
 }
 
-}  // namespace detail::screen
+}  // namespace cuota::inline v0::detail::screen
 
-/// The snapshot as one line of JSON, without a line's end. Sizes are bytes and integers; `unlimited`, and what is not
-/// known, is null. Budgets, pools and devices stand in the snapshot's order: "budget" and "parent" are indices of
-/// "budgets". "tags" are sums over the pools, as tag_totals gives them; each pool has its own besides. "room" is what a
-/// charge could take, by the budget and all above it. "taken_ms" counts from 1970.
-///
-/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD.
-/// Throws: std::bad_alloc. Cost: in the figures told; some 200 bytes for each block. Threads: any.
-/// Example: std::puts(cuota::summary_json(cuota::snapshot_of(budget)).c_str());
-[[nodiscard]] inline std::string summary_json(memory_snapshot const& all, summary_json_options how = {}) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string summary_json(memory_snapshot const& all, summary_json_options how) {
     return detail::screen::json_of(all, how);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
@@ -33,15 +34,40 @@ struct axis_unit {
 };
 
 /// "2.5" of 25 tenths.
-[[nodiscard]] inline std::string tenths_text(std::uint64_t tenths, bool with_decimal) {
+[[nodiscard]] std::string tenths_text(std::uint64_t tenths, bool with_decimal);
+
+/// Ticks between `first` and `last`, at most `most` + 1: multiples of 1, 2 or 5 times a power of ten of the largest
+/// unit that `last - first` is `fill` times.
+[[nodiscard]] axis_ticks round_ticks(double first, double last, std::size_t most,
+                                     std::span<axis_unit const> units, double fill);
+
+inline constexpr axis_unit byte_units[] = {
+    {"B", 1, true},         {"KiB", 0x1p10, false}, {"MiB", 0x1p20, false}, {"GiB", 0x1p30, false},
+    {"TiB", 0x1p40, false}, {"PiB", 0x1p50, false}, {"EiB", 0x1p60, false}};
+inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false},   {"ms", 1e6, false},
+                                           {"s", 1e9, false}, {"min", 60e9, false}, {"h", 3600e9, false}};
+
+/// From 0 up.
+[[nodiscard]] axis_ticks byte_ticks(double last, std::size_t most);
+/// Nanoseconds.
+[[nodiscard]] axis_ticks time_ticks(double first, double last, std::size_t most);
+
+/// "12.3 ms" of nanoseconds: one decimal.
+[[nodiscard]] std::string time_text(std::uint64_t ns);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string tenths_text(std::uint64_t tenths, bool with_decimal) {
     std::string const whole = std::to_string(tenths / 10);
     return with_decimal ? whole + '.' + static_cast<char>('0' + tenths % 10) : whole;
 }
 
-/// Ticks between `first` and `last`, at most `most` + 1: multiples of 1, 2 or 5 times a power of ten of the largest
-/// unit that `last - first` is `fill` times.
-[[nodiscard]] inline axis_ticks round_ticks(double first, double last, std::size_t most,
-                                            std::span<axis_unit const> units, double fill) {
+CUOTA_INLINE axis_ticks round_ticks(double first, double last, std::size_t most,
+                                    std::span<axis_unit const> units, double fill) {
     axis_unit unit = units.front();
     for (axis_unit const& u : units)
         if (last - first >= fill * u.size) unit = u;
@@ -57,23 +83,15 @@ struct axis_unit {
     return result;
 }
 
-inline constexpr axis_unit byte_units[] = {
-    {"B", 1, true},         {"KiB", 0x1p10, false}, {"MiB", 0x1p20, false}, {"GiB", 0x1p30, false},
-    {"TiB", 0x1p40, false}, {"PiB", 0x1p50, false}, {"EiB", 0x1p60, false}};
-inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false},   {"ms", 1e6, false},
-                                           {"s", 1e9, false}, {"min", 60e9, false}, {"h", 3600e9, false}};
-
-/// From 0 up.
-[[nodiscard]] inline axis_ticks byte_ticks(double last, std::size_t most) {
+CUOTA_INLINE axis_ticks byte_ticks(double last, std::size_t most) {
     return round_ticks(0, last, most, byte_units, 1);
 }
-/// Nanoseconds.
-[[nodiscard]] inline axis_ticks time_ticks(double first, double last, std::size_t most) {
+
+CUOTA_INLINE axis_ticks time_ticks(double first, double last, std::size_t most) {
     return round_ticks(first, last, most, time_units, 2);
 }
 
-/// "12.3 ms" of nanoseconds: one decimal.
-[[nodiscard]] inline std::string time_text(std::uint64_t ns) {
+CUOTA_INLINE std::string time_text(std::uint64_t ns) {
     axis_unit unit = time_units[0];
     for (axis_unit const& u : time_units)
         if (static_cast<double>(ns) >= u.size) unit = u;
@@ -82,3 +100,5 @@ inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false}
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/report/levels.hpp>
@@ -45,100 +46,18 @@ class svg_fact_finder {
 public:
     svg_fact_finder(recording const& r, levels_options options) : all_{r}, options_{std::move(options)} {}
 
-    [[nodiscard]] svg_facts run() {
-        choose_sources();
-        shown_.assign(all_.sources.size(), false);
-        for (std::uint16_t const s : options_.sources) shown_[s] = true;
-        found_.all = levels_of(all_, options_);
-        find_budgets();
-        find_steps();
-        for (memory_event const& e : all_.events)
-            if (e.kind == event_kind::refused && (e.source == 0 || shown_[e.source]))
-                found_.refusals.push_back(&e);
-        write_words();
-        return std::move(found_);
-    }
+    [[nodiscard]] svg_facts run();
 
 private:
-    [[nodiscard]] static bool has_blocks(event_source const& s) {
-        return s.kind == source_kind::pool || s.kind == source_kind::resource;
-    }
-    void choose_sources() {
-        if (!options_.sources.empty()) return;
-        auto const is_device = [](event_source const& s) {
-            return has_blocks(s) && s.memory == memory_kind::device;
-        };
-        bool const any = std::ranges::any_of(all_.sources, is_device);
-        for (std::size_t i = 0; i != all_.sources.size(); ++i) {
-            event_source const& s = all_.sources[i];
-            if (!any || is_device(s)) options_.sources.push_back(static_cast<std::uint16_t>(i));
-            else if (has_blocks(s)) left_out_.push_back(s.name);
-        }
-    }
+    [[nodiscard]] static bool has_blocks(event_source const& s);
+    void choose_sources();
     // Those that what is shown is charged to, and those above. Where that is not known: all.
-    void find_budgets() {
-        std::vector<bool> is_charged(all_.sources.size());
-        bool any = false;
-        for (std::uint16_t const s : options_.sources)
-            for (auto b = all_.sources[s].budget; b && !is_charged[*b]; b = all_.sources[*b].parent)
-                is_charged[*b] = any = true;
-        for (std::size_t i = 0; i != all_.sources.size(); ++i) {
-            event_source const& s = all_.sources[i];
-            if (s.kind != source_kind::budget || (any && !is_charged[i])) continue;
-            shown_[i] = true;
-            if (s.limit != unlimited) found_.limits.push_back({s.name, s.limit});
-        }
-        sort_stably(found_.limits, {}, &svg_limit::bytes);
-    }
-    void find_steps() {
-        std::vector<std::vector<svg_step>> of(all_.sources.size());
-        std::vector<bool> is_open(all_.sources.size());
-        for (memory_event const& e : all_.events) {
-            bool const begins = e.kind == event_kind::step_begun;
-            if (!shown_[e.source] || (!begins && e.kind != event_kind::step_ended)) continue;
-            auto& steps = of[e.source];
-            if (is_open[e.source]) steps.back().until = e.at;
-            else if (!begins && steps.empty())
-                steps.push_back({found_.all.from, e.at});  // begun before the first event
-            if (begins) steps.push_back({e.at, found_.all.until});
-            is_open[e.source] = begins;
-        }
-        auto const most = std::ranges::max_element(of, {}, &std::vector<svg_step>::size);
-        if (most != of.end()) found_.steps = std::move(*most);
-    }
+    void find_budgets();
+    void find_steps();
 
-    void write_words() {
-        static constexpr char const* words[] = {"tag", "site", "source"};
-        found_.by = words[static_cast<std::size_t>(options_.by)];
-        found_.title = std::string{"Live memory by "} + found_.by;
-        levels const& all = found_.all;
-        if (all.total.peak != 0) {
-            std::string line =
-                "At the peak, " + bytes_text(all.total.peak) + " at " + time_text(all.total.peak_at);
-            for (std::size_t i = 0; i != all.at_peak.size(); ++i)
-                line += (i == 0 ? ": " : ", ") + all.at_peak[i].name + ' ' + bytes_text(all.at_peak[i].bytes);
-            found_.caption.push_back(line + '.');
-        }
-        if (!found_.refusals.empty()) found_.caption.push_back(refusal_words());
-        if (all_.dropped != 0)
-            found_.caption.push_back(count_text(all_.dropped) + " earlier " +
-                                     (all_.dropped == 1 ? "event was" : "events were") + " dropped.");
-        if (!left_out_.empty())
-            found_.caption.push_back("Not shown: host or managed memory (" + list_of(left_out_) + ").");
-    }
-    [[nodiscard]] std::string refusal_words() const {
-        memory_event const& first = *found_.refusals.front();
-        tag const name = all_.sites[first.site].name;
-        return count_text(found_.refusals.size()) +
-               (found_.refusals.size() == 1 ? " refusal: " : " refusals, the first: ") +
-               bytes_text(first.bytes) + " for " + (name.is_empty() ? "untagged" : name.text()) + " by " +
-               all_.sources[first.source].name + " at " + time_text(first.at) + '.';
-    }
-    [[nodiscard]] static std::string list_of(std::vector<std::string> const& names) {
-        std::string result;
-        for (std::string const& n : names) result += (result.empty() ? "" : ", ") + n;
-        return result;
-    }
+    void write_words();
+    [[nodiscard]] std::string refusal_words() const;
+    [[nodiscard]] static std::string list_of(std::vector<std::string> const& names);
 
     recording const& all_;
     levels_options options_;
@@ -147,8 +66,116 @@ private:
     svg_facts found_;
 };
 
-[[nodiscard]] inline svg_facts svg_facts_of(recording const& r, levels_options options) {
+[[nodiscard]] svg_facts svg_facts_of(recording const& r, levels_options options);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE svg_facts svg_fact_finder::run() {
+    choose_sources();
+    shown_.assign(all_.sources.size(), false);
+    for (std::uint16_t const s : options_.sources) shown_[s] = true;
+    found_.all = levels_of(all_, options_);
+    find_budgets();
+    find_steps();
+    for (memory_event const& e : all_.events)
+        if (e.kind == event_kind::refused && (e.source == 0 || shown_[e.source]))
+            found_.refusals.push_back(&e);
+    write_words();
+    return std::move(found_);
+}
+
+CUOTA_INLINE bool svg_fact_finder::has_blocks(event_source const& s) {
+    return s.kind == source_kind::pool || s.kind == source_kind::resource;
+}
+
+CUOTA_INLINE void svg_fact_finder::choose_sources() {
+    if (!options_.sources.empty()) return;
+    auto const is_device = [](event_source const& s) {
+        return has_blocks(s) && s.memory == memory_kind::device;
+    };
+    bool const any = std::ranges::any_of(all_.sources, is_device);
+    for (std::size_t i = 0; i != all_.sources.size(); ++i) {
+        event_source const& s = all_.sources[i];
+        if (!any || is_device(s)) options_.sources.push_back(static_cast<std::uint16_t>(i));
+        else if (has_blocks(s)) left_out_.push_back(s.name);
+    }
+}
+
+CUOTA_INLINE void svg_fact_finder::find_budgets() {
+    std::vector<bool> is_charged(all_.sources.size());
+    bool any = false;
+    for (std::uint16_t const s : options_.sources)
+        for (auto b = all_.sources[s].budget; b && !is_charged[*b]; b = all_.sources[*b].parent)
+            is_charged[*b] = any = true;
+    for (std::size_t i = 0; i != all_.sources.size(); ++i) {
+        event_source const& s = all_.sources[i];
+        if (s.kind != source_kind::budget || (any && !is_charged[i])) continue;
+        shown_[i] = true;
+        if (s.limit != unlimited) found_.limits.push_back({s.name, s.limit});
+    }
+    sort_stably(found_.limits, {}, &svg_limit::bytes);
+}
+
+CUOTA_INLINE void svg_fact_finder::find_steps() {
+    std::vector<std::vector<svg_step>> of(all_.sources.size());
+    std::vector<bool> is_open(all_.sources.size());
+    for (memory_event const& e : all_.events) {
+        bool const begins = e.kind == event_kind::step_begun;
+        if (!shown_[e.source] || (!begins && e.kind != event_kind::step_ended)) continue;
+        auto& steps = of[e.source];
+        if (is_open[e.source]) steps.back().until = e.at;
+        else if (!begins && steps.empty())
+            steps.push_back({found_.all.from, e.at});  // begun before the first event
+        if (begins) steps.push_back({e.at, found_.all.until});
+        is_open[e.source] = begins;
+    }
+    auto const most = std::ranges::max_element(of, {}, &std::vector<svg_step>::size);
+    if (most != of.end()) found_.steps = std::move(*most);
+}
+
+CUOTA_INLINE void svg_fact_finder::write_words() {
+    static constexpr char const* words[] = {"tag", "site", "source"};
+    found_.by = words[static_cast<std::size_t>(options_.by)];
+    found_.title = std::string{"Live memory by "} + found_.by;
+    levels const& all = found_.all;
+    if (all.total.peak != 0) {
+        std::string line =
+            "At the peak, " + bytes_text(all.total.peak) + " at " + time_text(all.total.peak_at);
+        for (std::size_t i = 0; i != all.at_peak.size(); ++i)
+            line += (i == 0 ? ": " : ", ") + all.at_peak[i].name + ' ' + bytes_text(all.at_peak[i].bytes);
+        found_.caption.push_back(line + '.');
+    }
+    if (!found_.refusals.empty()) found_.caption.push_back(refusal_words());
+    if (all_.dropped != 0)
+        found_.caption.push_back(count_text(all_.dropped) + " earlier " +
+                                 (all_.dropped == 1 ? "event was" : "events were") + " dropped.");
+    if (!left_out_.empty())
+        found_.caption.push_back("Not shown: host or managed memory (" + list_of(left_out_) + ").");
+}
+
+CUOTA_INLINE std::string svg_fact_finder::refusal_words() const {
+    memory_event const& first = *found_.refusals.front();
+    tag const name = all_.sites[first.site].name;
+    return count_text(found_.refusals.size()) +
+           (found_.refusals.size() == 1 ? " refusal: " : " refusals, the first: ") + bytes_text(first.bytes) +
+           " for " + (name.is_empty() ? "untagged" : name.text()) + " by " + all_.sources[first.source].name +
+           " at " + time_text(first.at) + '.';
+}
+
+CUOTA_INLINE std::string svg_fact_finder::list_of(std::vector<std::string> const& names) {
+    std::string result;
+    for (std::string const& n : names) result += (result.empty() ? "" : ", ") + n;
+    return result;
+}
+
+CUOTA_INLINE svg_facts svg_facts_of(recording const& r, levels_options options) {
     return svg_fact_finder{r, std::move(options)}.run();
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

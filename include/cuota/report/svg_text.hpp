@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/text.hpp>
 
 namespace cuota::inline v0::detail {
@@ -30,41 +31,13 @@ namespace cuota::inline v0::detail {
 }
 
 /// The text with a question mark for each character that a picture cannot show. UTF-8.
-[[nodiscard]] inline std::string drawable(std::string_view text) {
-    std::string const clean = printable(text);
-    std::string result;
-    for (std::size_t at = 0; at != clean.size();) {
-        std::string_view const character{clean.data() + at, utf8_length(clean, at)};
-        if (is_unfit_for_xml(character)) result += '?';
-        else result += character;
-        at += character.size();
-    }
-    return result;
-}
+[[nodiscard]] std::string drawable(std::string_view text);
 
 /// Drawable text, escaped for XML: between tags, and in attributes.
-[[nodiscard]] inline std::string xml_text(std::string_view text) {
-    std::string result;
-    for (char const c : drawable(text)) {
-        if (c == '<') result += "&lt;";
-        else if (c == '>') result += "&gt;";
-        else if (c == '&') result += "&amp;";
-        else if (c == '"') result += "&quot;";
-        else if (c == '\'') result += "&#39;";
-        else result += c;
-    }
-    return result;
-}
+[[nodiscard]] std::string xml_text(std::string_view text);
 
 /// "12.5", "-3": one decimal, and none where it is 0; with a point in every locale.
-[[nodiscard]] inline std::string svg_number(double x) {
-    long long const tenths = std::llround(x * 10);
-    std::string result = tenths < 0 ? "-" : "";
-    unsigned long long const size = static_cast<unsigned long long>(tenths < 0 ? -tenths : tenths);
-    result += std::to_string(size / 10);
-    if (size % 10 != 0) (result += '.') += static_cast<char>('0' + size % 10);
-    return result;
-}
+[[nodiscard]] std::string svg_number(double x);
 
 /// How wide a character is, in sizes of the font: no less than in the sans-serif fonts that are in use.
 [[nodiscard]] constexpr double em_of(std::string_view character) noexcept {
@@ -92,38 +65,10 @@ namespace cuota::inline v0::detail {
 }
 
 /// The text made drawable and cut to a width: its begin and its end with an ellipsis between, no character broken.
-[[nodiscard]] inline std::string fitted(std::string_view text, double width, double font_size) {
-    std::string whole = drawable(text);
-    if (text_width(whole, font_size) <= width) return whole;
-    std::vector<std::string_view> characters;
-    std::string_view const view = whole;
-    for (std::size_t at = 0; at != view.size(); at += characters.back().size())
-        characters.push_back(view.substr(at, utf8_length(view, at)));
-    double left = width / font_size - 1.0;  // the ellipsis
-    std::string head;
-    std::string_view tail = view.substr(view.size());
-    for (std::size_t first = 0, last = characters.size(); first != last;) {
-        bool const at_head = head.size() <= tail.size();
-        std::string_view const next = at_head ? characters[first] : characters[last - 1];
-        if ((left -= em_of(next)) < 0) break;
-        if (at_head) head += next, ++first;
-        else tail = view.substr(view.size() - tail.size() - next.size()), --last;
-    }
-    return head + "\xE2\x80\xA6" + std::string{tail};
-}
+[[nodiscard]] std::string fitted(std::string_view text, double width, double font_size);
 
 /// The same, cut at its end: for sentences.
-[[nodiscard]] inline std::string fitted_head(std::string_view text, double width, double font_size) {
-    std::string whole = drawable(text);
-    if (text_width(whole, font_size) <= width) return whole;
-    double left = width / font_size - 1.0;
-    std::size_t at = 0;
-    while (true) {
-        std::string_view const next{whole.data() + at, utf8_length(whole, at)};
-        if ((left -= em_of(next)) < 0) return whole.substr(0, at) + "\xE2\x80\xA6";
-        at += next.size();
-    }
-}
+[[nodiscard]] std::string fitted_head(std::string_view text, double width, double font_size);
 
 /// A rectangle; y goes down.
 struct svg_box {
@@ -147,15 +92,7 @@ public:
 
     void take(svg_box b) { taken_.push_back(b); }
     /// Takes the first of the boxes that lies in the whole and touches none taken before; none where all would.
-    [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes) {
-        for (svg_box const& b : wishes) {
-            auto const is_in_the_way = [&](svg_box const& other) { return b.touches(other); };
-            if (!b.is_in(whole_) || std::ranges::any_of(taken_, is_in_the_way)) continue;
-            taken_.push_back(b);
-            return b;
-        }
-        return std::nullopt;
-    }
+    [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes);
 
 private:
     svg_box whole_;
@@ -163,3 +100,87 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string drawable(std::string_view text) {
+    std::string const clean = printable(text);
+    std::string result;
+    for (std::size_t at = 0; at != clean.size();) {
+        std::string_view const character{clean.data() + at, utf8_length(clean, at)};
+        if (is_unfit_for_xml(character)) result += '?';
+        else result += character;
+        at += character.size();
+    }
+    return result;
+}
+
+CUOTA_INLINE std::string xml_text(std::string_view text) {
+    std::string result;
+    for (char const c : drawable(text)) {
+        if (c == '<') result += "&lt;";
+        else if (c == '>') result += "&gt;";
+        else if (c == '&') result += "&amp;";
+        else if (c == '"') result += "&quot;";
+        else if (c == '\'') result += "&#39;";
+        else result += c;
+    }
+    return result;
+}
+
+CUOTA_INLINE std::string svg_number(double x) {
+    long long const tenths = std::llround(x * 10);
+    std::string result = tenths < 0 ? "-" : "";
+    unsigned long long const size = static_cast<unsigned long long>(tenths < 0 ? -tenths : tenths);
+    result += std::to_string(size / 10);
+    if (size % 10 != 0) (result += '.') += static_cast<char>('0' + size % 10);
+    return result;
+}
+
+CUOTA_INLINE std::string fitted(std::string_view text, double width, double font_size) {
+    std::string whole = drawable(text);
+    if (text_width(whole, font_size) <= width) return whole;
+    std::vector<std::string_view> characters;
+    std::string_view const view = whole;
+    for (std::size_t at = 0; at != view.size(); at += characters.back().size())
+        characters.push_back(view.substr(at, utf8_length(view, at)));
+    double left = width / font_size - 1.0;  // the ellipsis
+    std::string head;
+    std::string_view tail = view.substr(view.size());
+    for (std::size_t first = 0, last = characters.size(); first != last;) {
+        bool const at_head = head.size() <= tail.size();
+        std::string_view const next = at_head ? characters[first] : characters[last - 1];
+        if ((left -= em_of(next)) < 0) break;
+        if (at_head) head += next, ++first;
+        else tail = view.substr(view.size() - tail.size() - next.size()), --last;
+    }
+    return head + "\xE2\x80\xA6" + std::string{tail};
+}
+
+CUOTA_INLINE std::string fitted_head(std::string_view text, double width, double font_size) {
+    std::string whole = drawable(text);
+    if (text_width(whole, font_size) <= width) return whole;
+    double left = width / font_size - 1.0;
+    std::size_t at = 0;
+    while (true) {
+        std::string_view const next{whole.data() + at, utf8_length(whole, at)};
+        if ((left -= em_of(next)) < 0) return whole.substr(0, at) + "\xE2\x80\xA6";
+        at += next.size();
+    }
+}
+
+CUOTA_INLINE std::optional<svg_box> label_board::place(std::span<svg_box const> wishes) {
+    for (svg_box const& b : wishes) {
+        auto const is_in_the_way = [&](svg_box const& other) { return b.touches(other); };
+        if (!b.is_in(whole_) || std::ranges::any_of(taken_, is_in_the_way)) continue;
+        taken_.push_back(b);
+        return b;
+    }
+    return std::nullopt;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -40,7 +41,15 @@ struct tag_total {
 /// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not looked at.
 /// Threads: any.
 /// Example: for (auto const& t : cuota::tag_totals(cuota::snapshot_of(budget))) show(t.name.text(), t.allocated);
-[[nodiscard]] inline std::vector<tag_total> tag_totals(memory_snapshot const& all) {
+[[nodiscard]] std::vector<tag_total> tag_totals(memory_snapshot const& all);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<tag_total> tag_totals(memory_snapshot const& all) {
     std::map<std::string_view, tag_total> by_name;
     for (std::size_t pool = 0; pool != all.pools.size(); ++pool)
         for (tag_facts const& t : all.pools[pool].tags) {
@@ -63,3 +72,5 @@ struct tag_total {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/report/recording.hpp>
 #include <cuota/report/timeline_chart_script.hpp>
@@ -29,18 +30,7 @@ struct timeline_options {
 
 namespace detail {
 
-[[nodiscard]] inline std::string timeline_html(recording const& r, timeline_options const& options) {
-    std::string page;
-    for (std::string_view const part : {timeline_head, timeline_style, timeline_layout, timeline_body})
-        page += part;
-    page += timeline_data{r, options.title}.json();
-    for (std::string_view const part :
-         {timeline_script_begin, timeline_units, timeline_model, timeline_lives, timeline_scales,
-          timeline_chart, timeline_marks, timeline_map, timeline_map_rows, timeline_legend, timeline_texts,
-          timeline_input, timeline_start, timeline_script_end})
-        page += part;
-    return page;
-}
+[[nodiscard]] std::string timeline_html(recording const& r, timeline_options const& options);
 
 }  // namespace detail
 
@@ -54,17 +44,44 @@ namespace detail {
 /// Cost:   O(n log n) in the events; some 40 bytes of page for each event, made in host memory first.
 /// Threads: any, one for a stream.
 /// Example: examples/look.cpp
-inline void write_timeline(std::ostream& out, recording const& r, timeline_options const& options = {}) {
+void write_timeline(std::ostream& out, recording const& r, timeline_options const& options = {});
+
+/// The same, into a file, which it makes or replaces.
+/// Throws: data_error that names the file when it cannot be written (a part of it may be there), std::bad_alloc.
+/// Threads: any, one for a file. Example: examples/look.cpp
+void write_timeline_file(std::string const& path, recording const& r, timeline_options const& options = {});
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string timeline_html(recording const& r, timeline_options const& options) {
+    std::string page;
+    for (std::string_view const part : {timeline_head, timeline_style, timeline_layout, timeline_body})
+        page += part;
+    page += timeline_data{r, options.title}.json();
+    for (std::string_view const part :
+         {timeline_script_begin, timeline_units, timeline_model, timeline_lives, timeline_scales,
+          timeline_chart, timeline_marks, timeline_map, timeline_map_rows, timeline_legend, timeline_texts,
+          timeline_input, timeline_start, timeline_script_end})
+        page += part;
+    return page;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void write_timeline(std::ostream& out, recording const& r, timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
     if (!out) throw data_error{"timeline", 0, "the stream does not take its " + bytes_text(page.size())};
 }
 
-/// The same, into a file, which it makes or replaces.
-/// Throws: data_error that names the file when it cannot be written (a part of it may be there), std::bad_alloc.
-/// Threads: any, one for a file. Example: examples/look.cpp
-inline void write_timeline_file(std::string const& path, recording const& r,
-                                timeline_options const& options = {}) {
+CUOTA_INLINE void write_timeline_file(std::string const& path, recording const& r,
+                                      timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     std::ofstream out{path, std::ios::binary | std::ios::trunc};
     if (!out) throw data_error{path, 0, "the timeline's file cannot be opened for writing"};
@@ -73,3 +90,5 @@ inline void write_timeline_file(std::string const& path, recording const& r,
 }
 
 }  // namespace cuota::inline v0
+
+#endif

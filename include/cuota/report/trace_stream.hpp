@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/json.hpp>
 
@@ -20,22 +21,10 @@ class trace_stream {
 public:
     explicit trace_stream(std::ostream& to) : to_{to} {}
 
-    void put(std::string_view text) {
-        text_ += text;
-        if (text_.size() > (1U << 16)) flush();
-    }
-    void add(json_object const& event) {
-        put(is_first_ ? "\n" : ",\n");
-        is_first_ = false;
-        put(event.text());
-    }
+    void put(std::string_view text);
+    void add(json_object const& event);
     /// Throws: data_error, which says how much the stream had taken before.
-    void flush() {
-        if (!to_.write(text_.data(), static_cast<std::streamsize>(text_.size())).flush())
-            throw data_error{"Chrome trace", written_, "the stream took not all of what follows"};
-        written_ += text_.size();
-        text_.clear();
-    }
+    void flush();
 
 private:
     std::ostream& to_;
@@ -45,14 +34,43 @@ private:
 };
 
 /// Nanoseconds as microseconds, which is what a trace counts in, exactly.
-[[nodiscard]] inline std::string trace_time(std::uint64_t ns) {
+[[nodiscard]] std::string trace_time(std::uint64_t ns);
+
+/// What all events of a trace have; a process here has one thread.
+[[nodiscard]] json_object trace_event(char const* phase, std::size_t process, std::string_view name,
+                                      std::uint64_t at);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void trace_stream::put(std::string_view text) {
+    text_ += text;
+    if (text_.size() > (1U << 16)) flush();
+}
+
+CUOTA_INLINE void trace_stream::add(json_object const& event) {
+    put(is_first_ ? "\n" : ",\n");
+    is_first_ = false;
+    put(event.text());
+}
+
+CUOTA_INLINE void trace_stream::flush() {
+    if (!to_.write(text_.data(), static_cast<std::streamsize>(text_.size())).flush())
+        throw data_error{"Chrome trace", written_, "the stream took not all of what follows"};
+    written_ += text_.size();
+    text_.clear();
+}
+
+CUOTA_INLINE std::string trace_time(std::uint64_t ns) {
     std::string const part = std::to_string(ns % 1000);
     return std::to_string(ns / 1000) + '.' + std::string(3 - part.size(), '0') + part;
 }
 
-/// What all events of a trace have; a process here has one thread.
-[[nodiscard]] inline json_object trace_event(char const* phase, std::size_t process, std::string_view name,
-                                             std::uint64_t at) {
+CUOTA_INLINE json_object trace_event(char const* phase, std::size_t process, std::string_view name,
+                                     std::uint64_t at) {
     json_object e;
     e.add("ph", phase).add("pid", process).add("tid", process);
     e.add_json("ts", trace_time(at)).add("name", name);
@@ -60,3 +78,5 @@ private:
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

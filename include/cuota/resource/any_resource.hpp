@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/resource/resource.hpp>
 
@@ -35,47 +36,28 @@ public:
         else ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
     }
     /// One more of the same inside: they are equal. As its move.
-    any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
-        calls_->copy(other.at(), at());
-    }
+    any_resource(any_resource const& other) noexcept;
     /// As its copy.
-    any_resource& operator=(any_resource const& other) noexcept {
-        if (this != &other) {
-            calls_->destroy(at());
-            calls_ = other.calls_;
-            calls_->copy(other.at(), at());
-        }
-        return *this;
-    }
+    any_resource& operator=(any_resource const& other) noexcept;
     ~any_resource() { calls_->destroy(at()); }
 
     /// As what is inside allocates, with the label where that takes one.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return calls_->allocate(at(), s, bytes, alignment, who);
-    }
+                                 label const& who = {});
     /// As what is inside releases: in stream order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
-                    std::size_t alignment = default_alignment) noexcept {
-        calls_->deallocate(at(), s, p, bytes, alignment);
-    }
+                    std::size_t alignment = default_alignment) noexcept;
     /// Valid on every stream at return.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        return calls_->allocate_sync(at(), bytes, alignment, who);
-    }
+                                      label const& who = {});
     /// For when all work on it was seen to end.
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        calls_->deallocate_sync(at(), p, bytes, alignment);
-    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }  ///< bytes
     [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }  ///< who can reach it
 
     /// Whether both hold resources of one type that are equal; perhaps false for two that were made in different libraries.
     // A member: a friend would be found for every template over any_resource, and convert it to ask whether it may.
-    bool operator==(any_resource const& other) const {
-        return calls_ == other.calls_ && calls_->equal(at(), other.at());
-    }
+    bool operator==(any_resource const& other) const;
 
 private:
     friend class resource_ref;
@@ -87,9 +69,7 @@ private:
     any_resource(uncounted, R handle) noexcept : calls_{&calls_of<R>} {
         ::new (at()) R(std::move(handle));
     }
-    any_resource(uncounted, any_resource const& kept) noexcept : calls_{kept.calls_} {
-        std::memcpy(storage_, kept.storage_, sizeof storage_);
-    }
+    any_resource(uncounted, any_resource const& kept) noexcept;
     [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }
     [[nodiscard]] bool keeps_for_graphs() const noexcept { return calls_->keeps_for_graphs; }
     /// The handle inside when it is an R; else null, and perhaps when it was made in another shared object.
@@ -98,9 +78,7 @@ private:
         return calls_ == &calls_of<R> ? &inside<R>(at()) : nullptr;
     }
     [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                         label const& who) {
-        return calls_->allocate_keeping(at(), s, bytes, alignment, who);
-    }
+                                         label const& who);
 
     struct calls {
         void* (*allocate)(void*, stream_ref, std::size_t, std::size_t, label const&);
@@ -184,3 +162,55 @@ static_assert(labelled_resource<any_resource> && device_resource<any_resource> &
               host_resource<any_resource>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE any_resource::any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
+    calls_->copy(other.at(), at());
+}
+
+CUOTA_INLINE any_resource& any_resource::operator=(any_resource const& other) noexcept {
+    if (this != &other) {
+        calls_->destroy(at());
+        calls_ = other.calls_;
+        calls_->copy(other.at(), at());
+    }
+    return *this;
+}
+
+CUOTA_INLINE void* any_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                          label const& who) {
+    return calls_->allocate(at(), s, bytes, alignment, who);
+}
+
+CUOTA_INLINE void any_resource::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                           std::size_t alignment) noexcept {
+    calls_->deallocate(at(), s, p, bytes, alignment);
+}
+
+CUOTA_INLINE void* any_resource::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    return calls_->allocate_sync(at(), bytes, alignment, who);
+}
+
+CUOTA_INLINE void any_resource::deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
+    calls_->deallocate_sync(at(), p, bytes, alignment);
+}
+
+CUOTA_INLINE bool any_resource::operator==(any_resource const& other) const {
+    return calls_ == other.calls_ && calls_->equal(at(), other.at());
+}
+
+CUOTA_INLINE any_resource::any_resource(uncounted, any_resource const& kept) noexcept : calls_{kept.calls_} {
+    std::memcpy(storage_, kept.storage_, sizeof storage_);
+}
+
+CUOTA_INLINE void* any_resource::allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                                  label const& who) {
+    return calls_->allocate_keeping(at(), s, bytes, alignment, who);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/driver_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
@@ -29,48 +30,67 @@ public:
 
     /// Valid in s from here on. Throws: also misuse in a capture of s by this thread.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return take(bytes, alignment, who, "cudaMallocAsync", [&] {
-            check_device_of(s, who);
-            rt::on_behalf_of(who.where, who.name);
-            return rt::async_allocate(bytes, s);
-        });
-    }
+                                 label const& who = {});
     /// In order of s. Null does nothing.
-    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        give(p, bytes, [s](void* q) { return rt::async_free(q, s); });
-    }
+    void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
     /// Valid on every stream at return: the host waits for its own per-thread stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        device_scope const here{device()};
-        void* const p = allocate(cudaStreamPerThread, bytes, alignment, who);
-        try {
-            if (p) stream_ref{cudaStreamPerThread}.synchronize();
-        } catch (...) {
-            deallocate(cudaStreamPerThread, p, bytes, alignment);
-            throw;
-        }
-        return p;
-    }
+                                      label const& who = {});
     /// For when all work on it was seen to end: waits for the device, as cudaFree does. Null does nothing.
     // cudaFree takes memory of a pool as well, once all work on it has ended, as it has here.
-    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        give(p, bytes, rt::device_free);
-    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
 private:
     // The driver would take the memory from the stream's device, without a word.
-    void check_device_of(stream_ref s, label const& who) const {
-        if (cuota::device const other = s.device(); other != device())
-            throw misuse{"async_memory of device " + std::to_string(device().ordinal()) +
-                             " was asked on a stream of device " + std::to_string(other.ordinal()),
-                         who.where};
-    }
+    void check_device_of(stream_ref s, label const& who) const;
 };
 
 static_assert(labelled_resource<async_memory> && device_resource<async_memory> &&
               !host_resource<async_memory>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void* async_memory::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                          label const& who) {
+    return take(bytes, alignment, who, "cudaMallocAsync", [&] {
+        check_device_of(s, who);
+        rt::on_behalf_of(who.where, who.name);
+        return rt::async_allocate(bytes, s);
+    });
+}
+
+CUOTA_INLINE void async_memory::deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t) noexcept {
+    give(p, bytes, [s](void* q) { return rt::async_free(q, s); });
+}
+
+CUOTA_INLINE void* async_memory::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    device_scope const here{device()};
+    void* const p = allocate(cudaStreamPerThread, bytes, alignment, who);
+    try {
+        if (p) stream_ref{cudaStreamPerThread}.synchronize();
+    } catch (...) {
+        deallocate(cudaStreamPerThread, p, bytes, alignment);
+        throw;
+    }
+    return p;
+}
+
+CUOTA_INLINE void async_memory::deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
+    give(p, bytes, rt::device_free);
+}
+
+CUOTA_INLINE void async_memory::check_device_of(stream_ref s, label const& who) const {
+    if (cuota::device const other = s.device(); other != device())
+        throw misuse{"async_memory of device " + std::to_string(device().ordinal()) +
+                         " was asked on a stream of device " + std::to_string(other.ordinal()),
+                     who.where};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -14,35 +14,50 @@
 #include <unistd.h>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::detail {
 
 /// Bytes of a page, a power of two.
-[[nodiscard]] inline std::size_t page_bytes() noexcept {
+[[nodiscard]] std::size_t page_bytes() noexcept;
+
+/// So many bytes, in whole pages that are not there until they are touched, large ones where the system has them. Null
+/// when there is no room.
+[[nodiscard]] std::byte* map_pages(std::size_t bytes) noexcept;
+inline void unmap_pages(void* at, std::size_t bytes) noexcept { (void)::munmap(at, bytes); }
+
+/// How many threads touch so many bytes soonest: more than four do not help, and a few MiB are not worth a thread.
+[[nodiscard]] std::size_t threads_to_touch(std::size_t bytes) noexcept;
+
+/// Makes every page be there, each part by a thread: the system clears pages, which takes most of the time that it
+/// takes to lock them. Threads that cannot be had are done without.
+void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t page_bytes() noexcept {
     static std::size_t const bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     return bytes;
 }
 
-/// So many bytes, in whole pages that are not there until they are touched, large ones where the system has them. Null
-/// when there is no room.
-[[nodiscard]] inline std::byte* map_pages(std::size_t bytes) noexcept {
+CUOTA_INLINE std::byte* map_pages(std::size_t bytes) noexcept {
     void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return nullptr;
     (void)::madvise(at, bytes, MADV_HUGEPAGE);  // a wish
     return static_cast<std::byte*>(at);
 }
-inline void unmap_pages(void* at, std::size_t bytes) noexcept { (void)::munmap(at, bytes); }
 
-/// How many threads touch so many bytes soonest: more than four do not help, and a few MiB are not worth a thread.
-[[nodiscard]] inline std::size_t threads_to_touch(std::size_t bytes) noexcept {
+CUOTA_INLINE std::size_t threads_to_touch(std::size_t bytes) noexcept {
     constexpr std::size_t worth_a_thread = std::size_t{32} << 20;
     std::size_t const useful = std::clamp<std::size_t>(bytes / worth_a_thread, 1, 4);
     return std::min<std::size_t>(useful, std::max(1u, std::thread::hardware_concurrency()));
 }
 
-/// Makes every page be there, each part by a thread: the system clears pages, which takes most of the time that it
-/// takes to lock them. Threads that cannot be had are done without.
-inline void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept {
+CUOTA_INLINE void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept {
     auto const touch = [](std::byte volatile* first, std::size_t count) {
         for (std::size_t i = 0; i < count; i += page_bytes()) first[i] = std::byte{0};
     };
@@ -61,3 +76,5 @@ inline void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) n
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

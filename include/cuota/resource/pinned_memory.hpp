@@ -4,6 +4,7 @@
 /// Page-locked host memory as a resource.
 #pragma once
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
 
@@ -21,32 +22,16 @@ class pinned_memory {
 public:
     /// As allocate_sync: no stream is asked.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 label const& who = {}) {
-        return allocate_sync(bytes, alignment, who);
-    }
+                                 label const& who = {});
     /// The host waits for s first. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
-                    std::size_t alignment = default_alignment) noexcept {
-        if (p) rt::drain(s);
-        deallocate_sync(p, bytes, alignment);
-    }
+                    std::size_t alignment = default_alignment) noexcept;
 
     /// Valid at return, for the host and for every device.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
-                                      label const& who = {}) {
-        detail::check_alignment(alignment, who);
-        if (bytes == 0) return nullptr;
-        rt::on_behalf_of(who.where, who.name);
-        void* const p = rt::pinned_allocate(bytes);
-        if (!p)
-            throw out_of_memory{
-                detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
-        return p;
-    }
+                                      label const& who = {});
     /// No wait: for when all work on it was seen to end. Null does nothing.
-    void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept {
-        if (p) rt::pinned_free(p);
-    }
+    void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept;
 
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }  ///< bytes: to the byte
     /// For host code and copies.
@@ -58,3 +43,37 @@ static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &
               !device_resource<pinned_memory>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void* pinned_memory::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
+                                           label const& who) {
+    return allocate_sync(bytes, alignment, who);
+}
+
+CUOTA_INLINE void pinned_memory::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                            std::size_t alignment) noexcept {
+    if (p) rt::drain(s);
+    deallocate_sync(p, bytes, alignment);
+}
+
+CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    detail::check_alignment(alignment, who);
+    if (bytes == 0) return nullptr;
+    rt::on_behalf_of(who.where, who.name);
+    void* const p = rt::pinned_allocate(bytes);
+    if (!p)
+        throw out_of_memory{
+            detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
+    return p;
+}
+
+CUOTA_INLINE void pinned_memory::deallocate_sync(void* p, std::size_t, std::size_t) noexcept {
+    if (p) rt::pinned_free(p);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

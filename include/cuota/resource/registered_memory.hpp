@@ -8,6 +8,7 @@
 #include <optional>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/resource/host_pages.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
@@ -90,10 +91,7 @@ public:
     friend bool operator==(registered_memory const&, registered_memory const&) noexcept { return true; }
 
 private:
-    static bool settle(std::byte* at, std::size_t bytes) noexcept {
-        detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));
-        return true;
-    }
+    static bool settle(std::byte* at, std::size_t bytes) noexcept;
     static refusal told(refusal r) noexcept { return r; }
 };
 
@@ -101,3 +99,16 @@ static_assert(labelled_resource<registered_memory> && host_resource<registered_m
               !device_resource<registered_memory>);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bool registered_memory::settle(std::byte* at, std::size_t bytes) noexcept {
+    detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));
+    return true;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -139,11 +140,7 @@ namespace detail {
     throw out_of_memory{std::move(r)};
 }
 /// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
-[[nodiscard]] inline std::size_t bytes_of(std::size_t count, label const& who) {
-    if (auto const bytes = checked_mul(count, who.unit_bytes)) [[likely]]
-        return *bytes;
-    refuse_count(who);
-}
+[[nodiscard]] std::size_t bytes_of(std::size_t count, label const& who);
 
 [[noreturn, gnu::cold]] inline void refuse_alignment(std::size_t alignment, std::size_t largest,
                                                      place where) {
@@ -152,38 +149,70 @@ namespace detail {
                  where};
 }
 /// Throws misuse for an alignment that is no power of two or more than there is to be had: what CUDA gives, as a rule.
-inline void check_alignment(std::size_t alignment, label const& who,
-                            std::size_t largest = default_alignment) {
+void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
+
+/// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
+std::atomic<std::size_t>& taken_on(device where) noexcept;
+
+/// Bytes of those that were given back so far. It only grows: who looks at it twice knows whether any went meanwhile.
+std::atomic<std::size_t>& given_back_on(device where) noexcept;
+
+/// To be called before the driver gives the bytes, and after it has them back: what is ours is never taken for others'.
+inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
+void count_given_back(device where, std::size_t bytes) noexcept;
+
+/// Of what is held, the bytes that are of the device's default pool.
+std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
+
+/// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
+std::optional<device_facts> facts_of(device where) noexcept;
+
+/// The refusal of a request that no budget stopped and the driver did.
+[[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
+                                     std::string cause);
+
+[[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
+                            char const* call);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t bytes_of(std::size_t count, label const& who) {
+    if (auto const bytes = checked_mul(count, who.unit_bytes)) [[likely]]
+        return *bytes;
+    refuse_count(who);
+}
+
+CUOTA_INLINE void check_alignment(std::size_t alignment, label const& who, std::size_t largest) {
     if (!is_power_of_two(alignment) || alignment > largest) refuse_alignment(alignment, largest, who.where);
 }
 
-/// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
-inline std::atomic<std::size_t>& taken_on(device where) noexcept {
+CUOTA_INLINE std::atomic<std::size_t>& taken_on(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> taken{};
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-/// Bytes of those that were given back so far. It only grows: who looks at it twice knows whether any went meanwhile.
-inline std::atomic<std::size_t>& given_back_on(device where) noexcept {
+CUOTA_INLINE std::atomic<std::size_t>& given_back_on(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> given_back{};
     return given_back[static_cast<std::size_t>(where.ordinal()) % given_back.size()];
 }
 
-/// To be called before the driver gives the bytes, and after it has them back: what is ours is never taken for others'.
-inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
-inline void count_given_back(device where, std::size_t bytes) noexcept {
+CUOTA_INLINE void count_given_back(device where, std::size_t bytes) noexcept {
     given_back_on(where) += bytes;  // first: their sum is never less than all that was taken
     taken_on(where) -= bytes;
 }
 
-/// Of what is held, the bytes that are of the device's default pool.
-inline std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
+CUOTA_INLINE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> taken{};
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-/// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
-inline std::optional<device_facts> facts_of(device where) noexcept {
+CUOTA_INLINE std::optional<device_facts> facts_of(device where) noexcept {
     std::optional<device_facts> facts;
     report_failure_of([&] {
         device::memory_info const memory = where.memory();
@@ -193,9 +222,8 @@ inline std::optional<device_facts> facts_of(device where) noexcept {
     return facts;
 }
 
-/// The refusal of a request that no budget stopped and the driver did.
-[[nodiscard]] inline refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
-                                            std::string cause) {
+CUOTA_INLINE refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
+                                    std::string cause) {
     refusal r;
     r.asked = bytes;
     r.charged = round_up(bytes, granule);
@@ -205,8 +233,8 @@ inline std::optional<device_facts> facts_of(device where) noexcept {
     return r;
 }
 
-[[noreturn]] inline void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
-                                   char const* call) {
+CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
+                            char const* call) {
     refusal r =
         driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
     r.device = facts_of(where);
@@ -214,6 +242,6 @@ inline std::optional<device_facts> facts_of(device where) noexcept {
     throw out_of_memory{std::move(r)};
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-}  // namespace cuota::inline v0
+#endif

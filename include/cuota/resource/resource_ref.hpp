@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {
@@ -35,9 +36,7 @@ public:
     }
     resource_ref(resource_ref const&) = delete;
     resource_ref& operator=(resource_ref const&) = delete;
-    ~resource_ref() {
-        if (!inside_.is_kept_by_blocks()) std::destroy_at(&inside_);
-    }
+    ~resource_ref();
 
     [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }  ///< who can reach its memory
 
@@ -62,3 +61,15 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE resource_ref::~resource_ref() {
+    if (!inside_.is_kept_by_blocks()) std::destroy_at(&inside_);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

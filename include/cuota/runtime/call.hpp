@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/capture_scope.hpp>
@@ -19,21 +20,10 @@ namespace cuota::inline v0::rt {
 
 /// The error for a failed call. Clears CUDA's last error, so that nobody else meets it as theirs.
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline cuda_error error_of(cudaError_t code, char const* call, place where) {
-    (void)cudaGetLastError();
-    if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);
-    std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
-    if (is_simulated())
-        if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};
-    if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
-        why += "; a kernel stopped itself: " + stopped;
-    return {static_cast<int>(code), call, why, where};
-}
+[[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, place where);
 
 /// Throws cuda_error unless the call succeeded.
-inline void check(cudaError_t code, char const* call, place where = {}) {
-    if (code != cudaSuccess) throw error_of(code, call, where);
-}
+void check(cudaError_t code, char const* call, place where = {});
 
 /// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
 /// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
@@ -53,3 +43,26 @@ bool give_back(char const* name, Call call) noexcept {
 }
 
 }  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, place where) {
+    (void)cudaGetLastError();
+    if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);
+    std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
+    if (is_simulated())
+        if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};
+    if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
+        why += "; a kernel stopped itself: " + stopped;
+    return {static_cast<int>(code), call, why, where};
+}
+
+CUOTA_INLINE void check(cudaError_t code, char const* call, place where) {
+    if (code != cudaSuccess) throw error_of(code, call, where);
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

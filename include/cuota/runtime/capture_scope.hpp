@@ -19,6 +19,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
@@ -54,11 +55,7 @@ public:
 class capture_scope {
 public:
     /// Of the streams of these ids. There is no other on this thread.
-    explicit capture_scope(std::vector<std::uint64_t> ids) : ids_{std::move(ids)} {
-        static std::atomic<std::uint64_t> scopes = 0;
-        number_ = ++scopes;
-        current() = this;
-    }
+    explicit capture_scope(std::vector<std::uint64_t> ids);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
     ~capture_scope() { current() = nullptr; }
@@ -67,9 +64,7 @@ public:
     [[nodiscard]] static capture_scope* here() noexcept { return current(); }
     /// Unique over the life of the program, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-    [[nodiscard]] bool has(std::uint64_t stream) const noexcept {
-        return std::ranges::find(ids_, stream) != ids_.end();
-    }
+    [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_; }
 
     /// The use of what has that address, made by make() when there is none. Throws: what make throws, std::bad_alloc.
@@ -93,26 +88,16 @@ public:
     [[nodiscard]] std::vector<shared<graph_use>>& uses() noexcept { return uses_; }
 
     /// What cannot throw where it went wrong: there will be no graph, but this error. The first one stays.
-    void fail(std::exception_ptr why) noexcept {
-        if (!failure_) failure_ = std::move(why);
-    }
+    void fail(std::exception_ptr why) noexcept;
     [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
 
     /// A call got an error that says that the capture is spoiled, or does not allow it. The first one stays.
-    void note_error(cudaError_t code, char const* call, place where) {
-        if (code < cudaErrorStreamCaptureUnsupported || code > cudaErrorStreamCaptureWrongThread) return;
-        if (spoiled_by_.empty())
-            spoiled_by_ = std::string{call} + (where.line != 0 ? " at " + place_text(where) : "") + " (" +
-                          cudaGetErrorName(code) + ")";
-    }
+    void note_error(cudaError_t code, char const* call, place where);
     /// The call, in words; empty when none is known.
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
 
 private:
-    [[nodiscard]] static capture_scope*& current() noexcept {
-        static constinit thread_local capture_scope* scope = nullptr;
-        return scope;
-    }
+    [[nodiscard]] static capture_scope*& current() noexcept;
 
     std::vector<std::uint64_t> const ids_;
     std::uint64_t number_;
@@ -127,15 +112,7 @@ private:
 /// Threads: any.
 class captured_streams {
 public:
-    [[nodiscard]] static captured_streams& all() noexcept {
-        union forever {  // streams outlive statics
-            forever() noexcept : streams{} {}
-            ~forever() {}
-            captured_streams streams;
-        };
-        static forever kept;
-        return kept.streams;
-    }
+    [[nodiscard]] static captured_streams& all() noexcept;
 
     /// Enters them while begin() makes it so that they are captured: who asks about them meanwhile waits.
     /// Throws: what begin throws, std::bad_alloc; unchanged then.
@@ -154,15 +131,8 @@ public:
             throw;
         }
     }
-    void leave(std::span<std::uint64_t const> ids) noexcept {
-        std::scoped_lock const lock{guard_};
-        std::erase_if(ids_, [&](std::uint64_t id) { return std::ranges::find(ids, id) != ids.end(); });
-        publish();
-    }
-    [[nodiscard]] bool has(std::uint64_t stream) {
-        std::scoped_lock const lock{guard_};
-        return std::ranges::find(ids_, stream) != ids_.end();
-    }
+    void leave(std::span<std::uint64_t const> ids) noexcept;
+    [[nodiscard]] bool has(std::uint64_t stream);
 
     /// Whether there are any. Cost: a load, as of begun.
     [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
@@ -190,16 +160,10 @@ namespace rt {
 /// Cost:    a load; in a capture a CUDA call at its begin and one at its end.
 class beside_capture {
 public:
-    beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
-        if (scope_) [[unlikely]]
-            swap();
-    }
+    beside_capture() noexcept;
     beside_capture(beside_capture const&) = delete;
     beside_capture& operator=(beside_capture const&) = delete;
-    ~beside_capture() {
-        if (scope_) [[unlikely]]
-            swap();
-    }
+    ~beside_capture();
 
 private:
     // Asked for once more: a mode that stays would be the thread's after the capture.
@@ -222,3 +186,72 @@ private:
 }  // namespace rt
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE capture_scope::capture_scope(std::vector<std::uint64_t> ids) : ids_{std::move(ids)} {
+    static std::atomic<std::uint64_t> scopes = 0;
+    number_ = ++scopes;
+    current() = this;
+}
+
+CUOTA_INLINE bool capture_scope::has(std::uint64_t stream) const noexcept {
+    return std::ranges::find(ids_, stream) != ids_.end();
+}
+
+CUOTA_INLINE void capture_scope::fail(std::exception_ptr why) noexcept {
+    if (!failure_) failure_ = std::move(why);
+}
+
+CUOTA_INLINE void capture_scope::note_error(cudaError_t code, char const* call, place where) {
+    if (code < cudaErrorStreamCaptureUnsupported || code > cudaErrorStreamCaptureWrongThread) return;
+    if (spoiled_by_.empty())
+        spoiled_by_ = std::string{call} + (where.line != 0 ? " at " + place_text(where) : "") + " (" +
+                      cudaGetErrorName(code) + ")";
+}
+
+CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {
+    static constinit thread_local capture_scope* scope = nullptr;
+    return scope;
+}
+
+CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
+    union forever {  // streams outlive statics
+        forever() noexcept : streams{} {}
+        ~forever() {}
+        captured_streams streams;
+    };
+    static forever kept;
+    return kept.streams;
+}
+
+CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
+    std::scoped_lock const lock{guard_};
+    std::erase_if(ids_, [&](std::uint64_t id) { return std::ranges::find(ids, id) != ids.end(); });
+    publish();
+}
+
+CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
+    std::scoped_lock const lock{guard_};
+    return std::ranges::find(ids_, stream) != ids_.end();
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE beside_capture::beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
+    if (scope_) [[unlikely]]
+        swap();
+}
+
+CUOTA_INLINE beside_capture::~beside_capture() {
+    if (scope_) [[unlikely]]
+        swap();
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

@@ -7,53 +7,67 @@
 
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::rt {
 
 /// From pinned host memory: the source must stay as it is until the stream has passed this point. 0 bytes are no call.
 /// Throws: cuda_error; nothing is enqueued then.
-inline void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
-                           place where = place::here()) {
+void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
+
+/// To pinned host memory: not there until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
+void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
+
+/// Both ends device memory, without overlap, which must stay until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
+void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
+
+/// Where both ends are CUDA finds out: for code that has memory of any kind. Of host memory that is not pinned it may wait.
+/// Throws: cuda_error; nothing is enqueued then.
+void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
+
+/// Sets every byte. Not done until the stream has passed this point. 0 bytes are no call.
+/// Throws: cuda_error; nothing is enqueued then.
+void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here());
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// To pinned host memory: not there until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
-inline void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s,
-                         place where = place::here()) {
+CUOTA_INLINE void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Both ends device memory, without overlap, which must stay until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
-inline void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
-                           place where = place::here()) {
+CUOTA_INLINE void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Where both ends are CUDA finds out: for code that has memory of any kind. Of host memory that is not pinned it may wait.
-/// Throws: cuda_error; nothing is enqueued then.
-inline void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s,
-                          place where = place::here()) {
+CUOTA_INLINE void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.get()), "cudaMemcpyAsync", where);
 }
 
-/// Sets every byte. Not done until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
-inline void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
-                       place where = place::here()) {
+CUOTA_INLINE void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
 }
 
 }  // namespace cuota::inline v0::rt
+
+#endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/nvml.hpp>
@@ -80,7 +81,15 @@ template <class Call>
 /// Looks, and makes no context on any device. What fails is a part of the answer: a program can print it and end.
 /// Threads: any. Throws: std::bad_alloc. Cost: the first call of CUDA in a process starts its driver, which takes long.
 /// Example: tests/runtime/cuda_state.sim.cpp
-[[nodiscard]] inline cuda_state look_at_cuda() {
+[[nodiscard]] cuda_state look_at_cuda();
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE cuda_state look_at_cuda() {
     cuda_state found;
     found.runtime = detail::version_by([](int* v) { return cudaRuntimeGetVersion(v); });
     found.driver = detail::version_by([](int* v) { return cudaDriverGetVersion(v); });
@@ -103,3 +112,5 @@ template <class Call>
 }
 
 }  // namespace cuota::inline v0
+
+#endif

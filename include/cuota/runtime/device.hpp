@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/runtime/call.hpp>
 
@@ -23,38 +24,14 @@ public:
     constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< as CUDA counts, from 0
 
     /// The calling thread's current device. Throws: cuda_error.
-    [[nodiscard]] static device current() {
-        int ordinal = 0;
-        rt::check(cudaGetDevice(&ordinal), "cudaGetDevice");
-        return device{ordinal};
-    }
+    [[nodiscard]] static device current();
     /// How many there are; 0 on a machine without any. Throws: cuda_error when the driver is missing or too old.
-    [[nodiscard]] static int count() {
-        int devices = 0;
-        cudaError_t const code = cudaGetDeviceCount(&devices);
-        if (code == cudaErrorNoDevice) {
-            (void)cudaGetLastError();
-            return 0;
-        }
-        rt::check(code, "cudaGetDeviceCount");
-        return devices;
-    }
+    [[nodiscard]] static int count();
 
     [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }  ///< from 0
 
     /// The marketing name; "simulated" on the simulator. Asked of the driver once. Throws: cuda_error.
-    [[nodiscard]] std::string const& name() const {
-        static std::mutex guard;
-        static std::map<int, std::string> names;
-        std::scoped_lock const lock{guard};
-        auto found = names.find(ordinal_);
-        if (found == names.end()) {
-            cudaDeviceProp properties{};
-            rt::check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
-            found = names.emplace(ordinal_, properties.name).first;
-        }
-        return found->second;
-    }
+    [[nodiscard]] std::string const& name() const;
 
     /// Both of one moment; other programs may change it at once.
     struct memory_info {
@@ -66,16 +43,7 @@ public:
 
     /// The NUMA node of the host memory that is nearest to this device; nothing where the driver tells none, or is too old
     /// to know. Throws: cuda_error for a device that is not there.
-    [[nodiscard]] std::optional<int> host_node() const {
-        int node = -1;
-        cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
-        if (code == cudaErrorInvalidValue) {  // what a driver says that does not know the attribute
-            (void)cudaGetLastError();
-            return std::nullopt;
-        }
-        rt::check(code, "cudaDeviceGetAttribute");
-        return node < 0 ? std::nullopt : std::optional{node};
-    }
+    [[nodiscard]] std::optional<int> host_node() const;
 
     /// Waits for everything enqueued on this device by this process. Throws: cuda_error; misuse in a `capture` of any thread.
     void synchronize() const;
@@ -92,30 +60,81 @@ private:
 class device_scope {
 public:
     /// Nothing is changed, then or later, when it is current already.
-    explicit device_scope(device wanted) : before_{device::current()} {
-        if (wanted == before_) return;
-        rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
-        changed_ = true;
-    }
+    explicit device_scope(device wanted);
     device_scope(device_scope const&) = delete;
     device_scope& operator=(device_scope const&) = delete;
-    ~device_scope() {
-        if (changed_) rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
-    }
+    ~device_scope();
 
 private:
     device before_;
     bool changed_ = false;
 };
 
-inline device::memory_info device::memory() const {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE device device::current() {
+    int ordinal = 0;
+    rt::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    return device{ordinal};
+}
+
+CUOTA_INLINE int device::count() {
+    int devices = 0;
+    cudaError_t const code = cudaGetDeviceCount(&devices);
+    if (code == cudaErrorNoDevice) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    rt::check(code, "cudaGetDeviceCount");
+    return devices;
+}
+
+CUOTA_INLINE std::string const& device::name() const {
+    static std::mutex guard;
+    static std::map<int, std::string> names;
+    std::scoped_lock const lock{guard};
+    auto found = names.find(ordinal_);
+    if (found == names.end()) {
+        cudaDeviceProp properties{};
+        rt::check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
+        found = names.emplace(ordinal_, properties.name).first;
+    }
+    return found->second;
+}
+
+CUOTA_INLINE std::optional<int> device::host_node() const {
+    int node = -1;
+    cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
+    if (code == cudaErrorInvalidValue) {  // what a driver says that does not know the attribute
+        (void)cudaGetLastError();
+        return std::nullopt;
+    }
+    rt::check(code, "cudaDeviceGetAttribute");
+    return node < 0 ? std::nullopt : std::optional{node};
+}
+
+CUOTA_INLINE device_scope::device_scope(device wanted) : before_{device::current()} {
+    if (wanted == before_) return;
+    rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
+    changed_ = true;
+}
+
+CUOTA_INLINE device_scope::~device_scope() {
+    if (changed_) rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
+}
+
+CUOTA_INLINE device::memory_info device::memory() const {
     device_scope const here{*this};
     memory_info info;
     rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
     return info;
 }
 
-inline void device::synchronize() const {
+CUOTA_INLINE void device::synchronize() const {
     if (detail::captured_streams::are_any())
         throw misuse{"a device was to be waited for while a stream is captured, which would spoil that"};
     device_scope const here{*this};
@@ -123,3 +142,5 @@ inline void device::synchronize() const {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -24,9 +25,7 @@ namespace detail {
 struct event_traits {
     using type = cudaEvent_t;
     static type none() noexcept { return nullptr; }
-    static void close(type e) noexcept {
-        rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });
-    }
+    static void close(type e) noexcept;
 };
 
 }  // namespace detail
@@ -44,46 +43,19 @@ struct event_traits {
 class event {
 public:
     /// Made on the device of s, whichever is current, and recorded. Throws: cuda_error.
-    explicit event(stream_ref s) {
-        device_scope const here{
-            s.device()};  // an event is recorded on the device it was made on, or not at all
-        cudaEvent_t native = nullptr;
-        rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-        handle_.reset(native);
-        record(s);
-    }
+    explicit event(stream_ref s);
 
     /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
     /// Throws: cuda_error; it stands for what it stood for then.
-    void record(stream_ref s) {
-        rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
-        cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
-        std::uint64_t const now = scope && scope->has(s.id()) ? scope->number() : 0;
-        if (capture_ != now)
-            capture_ = now;  // others may wait at a time, for what was recorded outside of captures
-    }
+    void record(stream_ref s);
 
     /// Whether all work before it is over, without a wait.
     /// Throws: cuda_error; misuse when it stands for what a capture has taken in.
-    [[nodiscard]] bool is_done() const {
-        refuse_captured("was asked whether it is done", {});
-        rt::beside_capture const beside;
-        cudaError_t const code = cudaEventQuery(handle_.get());
-        if (code == cudaErrorNotReady) {
-            (void)cudaGetLastError();
-            return false;
-        }
-        rt::check(code, "cudaEventQuery");
-        return true;
-    }
+    [[nodiscard]] bool is_done() const;
 
     /// Waits on the host. Throws: cuda_error, also of the work before the event; misuse when it stands for what a capture has
     /// taken in.
-    void synchronize() const {
-        refuse_captured("was to be waited for on the host", {});
-        rt::beside_capture const beside;
-        rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize");
-    }
+    void synchronize() const;
 
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }  ///< to look at, not to destroy
 
@@ -91,10 +63,7 @@ private:
     friend class stream_ref;
     friend bool rt::drain(event const& e) noexcept;
     // Before the call that would spoil a capture, or find that there was one.
-    void refuse_captured(char const* what, place where) const {
-        if (capture_ != 0) [[unlikely]]
-            throw misuse{std::string{"an event that stands for captured work "} + what, where};
-    }
+    void refuse_captured(char const* what, place where) const;
 
     unique_handle<detail::event_traits> handle_;
     std::uint64_t capture_ = 0;  // that it was recorded in
@@ -110,49 +79,18 @@ private:
 class time_mark {
 public:
     /// Made on the device of s, whichever is current, and recorded. Throws: as record.
-    explicit time_mark(stream_ref s) {
-        device_scope const here{s.device()};
-        cudaEvent_t native = nullptr;
-        rt::check(cudaEventCreate(&native), "cudaEventCreate");
-        handle_.reset(native);
-        record(s);
-    }
+    explicit time_mark(stream_ref s);
     /// The mark is now where s has come to by what is enqueued so far. s must be of the device the mark was made on.
     /// Throws: misuse in a capture of s, where nothing has a time; cuda_error.
-    void record(stream_ref s) {
-        rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
-        rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
-    }
+    void record(stream_ref s);
 
     /// Time from the other mark to this one, to half a microsecond; nothing while work before either is not over.
     /// Both of one device. Throws: cuda_error.
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const {
-        float milliseconds = 0;
-        cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());
-        if (code == cudaErrorNotReady) {
-            (void)cudaGetLastError();
-            return std::nullopt;
-        }
-        rt::check(code, "cudaEventElapsedTime");
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double, std::milli>{milliseconds});
-    }
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const;
 
 private:
     unique_handle<detail::event_traits> handle_;
 };
-
-inline void stream_ref::wait(event const& done) const {
-    cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
-    std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
-    if (done.capture_ != mine) [[unlikely]]
-        throw misuse{
-            mine == 0
-                ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
-                : "a stream was to wait for work outside of its capture: let capture wait for it before"};
-    rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
-}
-inline void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
 
 namespace detail {
 
@@ -176,7 +114,106 @@ template <class Record>
 namespace rt {
 
 /// As the one for streams, for what stands before an event.
-inline bool drain(event const& e) noexcept {
+bool drain(event const& e) noexcept;
+
+}  // namespace rt
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void event_traits::close(type e) noexcept {
+    rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE event::event(stream_ref s) {
+    device_scope const here{s.device()};  // an event is recorded on the device it was made on, or not at all
+    cudaEvent_t native = nullptr;
+    rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    handle_.reset(native);
+    record(s);
+}
+
+CUOTA_INLINE void event::record(stream_ref s) {
+    rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+    cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
+    std::uint64_t const now = scope && scope->has(s.id()) ? scope->number() : 0;
+    if (capture_ != now)
+        capture_ = now;  // others may wait at a time, for what was recorded outside of captures
+}
+
+CUOTA_INLINE bool event::is_done() const {
+    refuse_captured("was asked whether it is done", {});
+    rt::beside_capture const beside;
+    cudaError_t const code = cudaEventQuery(handle_.get());
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    rt::check(code, "cudaEventQuery");
+    return true;
+}
+
+CUOTA_INLINE void event::synchronize() const {
+    refuse_captured("was to be waited for on the host", {});
+    rt::beside_capture const beside;
+    rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize");
+}
+
+CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
+    if (capture_ != 0) [[unlikely]]
+        throw misuse{std::string{"an event that stands for captured work "} + what, where};
+}
+
+CUOTA_INLINE time_mark::time_mark(stream_ref s) {
+    device_scope const here{s.device()};
+    cudaEvent_t native = nullptr;
+    rt::check(cudaEventCreate(&native), "cudaEventCreate");
+    handle_.reset(native);
+    record(s);
+}
+
+CUOTA_INLINE void time_mark::record(stream_ref s) {
+    rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
+    rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+}
+
+CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark const& earlier) const {
+    float milliseconds = 0;
+    cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return std::nullopt;
+    }
+    rt::check(code, "cudaEventElapsedTime");
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>{milliseconds});
+}
+
+CUOTA_INLINE void stream_ref::wait(event const& done) const {
+    cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
+    std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
+    if (done.capture_ != mine) [[unlikely]]
+        throw misuse{
+            mine == 0
+                ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
+                : "a stream was to wait for work outside of its capture: let capture wait for it before"};
+    rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
+}
+
+CUOTA_INLINE void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE bool drain(event const& e) noexcept {
     if (e.capture_ != 0) [[unlikely]] {
         if (auto* const scope = cuota::detail::capture_scope::here())
             scope->fail(std::make_exception_ptr(
@@ -187,6 +224,6 @@ inline bool drain(event const& e) noexcept {
     return give_back("cudaEventSynchronize", [&e] { return cudaEventSynchronize(e.get()); });
 }
 
-}  // namespace rt
+}  // namespace cuota::inline v0::rt
 
-}  // namespace cuota::inline v0
+#endif

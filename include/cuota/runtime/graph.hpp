@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/event.hpp>
@@ -27,16 +28,12 @@ namespace detail {
 struct graph_traits {
     using type = cudaGraph_t;
     static type none() noexcept { return nullptr; }
-    static void close(type g) noexcept {
-        rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
-    }
+    static void close(type g) noexcept;
 };
 struct graph_exec_traits {
     using type = cudaGraphExec_t;
     static type none() noexcept { return nullptr; }
-    static void close(type e) noexcept {
-        rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
-    }
+    static void close(type e) noexcept;
 };
 
 class capture_session;
@@ -59,13 +56,7 @@ class graph_exec {
 public:
     graph_exec(graph_exec&&) noexcept = default;  ///< takes over the graph and what it keeps
     /// As the end of what it was, and takes over the other.
-    graph_exec& operator=(graph_exec&& other) noexcept {
-        if (this == &other) return *this;
-        graph_exec const before{std::move(*this)};
-        exec_ = std::move(other.exec_);
-        uses_ = std::move(other.uses_);
-        return *this;
-    }
+    graph_exec& operator=(graph_exec&& other) noexcept;
     graph_exec(graph_exec const&) =
         delete;  // two launches of one graph come one after the other, whoever has it
     graph_exec& operator=(graph_exec const&) = delete;
@@ -76,24 +67,7 @@ public:
     /// Throws: misuse when a buffer that it uses has ended, or is borrowed on another stream in a way that conflicts, or when s
     ///         is captured; cuda_error, std::bad_alloc. Nothing is launched then.
     /// Cost:   a CUDA call or two, and a lease for each buffer.
-    void launch(stream_ref s, place where = place::here()) {
-        if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
-        if (detail::is_captured(s) || s.is_capturing())
-            throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
-                         where};
-        std::size_t begun = 0;
-        struct ending {
-            graph_exec& of;
-            stream_ref s;
-            std::size_t& begun;
-            ~ending() {
-                while (begun != 0) of.uses_[--begun]->end_launch(s);
-            }
-        } const end_all{*this, s, begun};
-        for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
-        rt::on_behalf_of(where);
-        rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
-    }
+    void launch(stream_ref s, place where = place::here());
 
     /// Null when moved from. To look at: a launch of it by CUDA alone waits for no lease, and no lease for it.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
@@ -112,119 +86,33 @@ namespace detail {
 /// A capture from its begin to its end, which its destructor brings about when nobody else has: then nothing comes of it.
 class capture_session {
 public:
-    capture_session(std::span<stream_ref const> streams, place where)
-        : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {
-        captured_streams::all().enter(scope_.ids(), [&] {
-            for (stream_share const& s : streams_) check_and_wait_for(s);
-            rt::on_behalf_of(where_);
-            rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
-                      "cudaStreamBeginCapture", where_);
-            is_open_ = true;
-        });
-        is_entered_ = true;
-        try {
-            fork();
-        } catch (...) {
-            throw_away();
-            throw;
-        }
-    }
+    capture_session(std::span<stream_ref const> streams, place where);
     capture_session(capture_session const&) = delete;
     capture_session& operator=(capture_session const&) = delete;
     ~capture_session() { throw_away(); }
 
     /// Throws: misuse, cuda_error: nothing has come of the capture then.
-    [[nodiscard]] graph_exec end() {
-        for (auto const& use : scope_.uses()) use->about_to_end();
-        if (scope_.failure()) std::rethrow_exception(scope_.failure());
-        join();
-        unique_handle<graph_traits> const captured{end_capture()};
-        cudaGraphExec_t exec = nullptr;
-        rt::on_behalf_of(where_);
-        rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
-                  where_);
-        return {exec, std::move(scope_.uses())};
-    }
+    [[nodiscard]] graph_exec end();
 
 private:
     [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
 
-    static std::vector<stream_share> shares_of(std::span<stream_ref const> streams) {
-        return {streams.begin(), streams.end()};
-    }
-    static std::vector<std::uint64_t> ids_of(std::span<stream_ref const> streams, place where) {
-        if (streams.empty()) throw misuse{"a capture of no stream", where};
-        if (capture_scope::here())
-            throw misuse{"a capture was begun in another one of this thread: end that first", where};
-        std::vector<std::uint64_t> ids;
-        for (stream_ref const s : streams) {
-            if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-                throw misuse{"the legacy default stream was to be captured, which CUDA cannot: use a stream",
-                             where};
-            ids.push_back(s.id());
-            if (std::count(ids.begin(), ids.end(), ids.back()) != 1)
-                throw misuse{"a capture names one stream twice", where};
-        }
-        return ids;
-    }
+    static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
+    static std::vector<std::uint64_t> ids_of(std::span<stream_ref const> streams, place where);
     // So that all that was enqueued before is known to be over by everybody.
-    void check_and_wait_for(stream_ref s) const {
-        if (s.is_capturing()) throw misuse{"a stream was to be captured that is captured already", where_};
-        rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
-    }
+    void check_and_wait_for(stream_ref s) const;
 
-    void fork() const {
-        if (streams_.size() == 1) return;
-        event const begun{origin()};
-        for (std::size_t i = 1; i != streams_.size(); ++i) stream_ref{streams_[i]}.wait(begun);
-    }
-    void join() const {
-        for (std::size_t i = 1; i != streams_.size(); ++i) origin().wait(event{streams_[i]});
-    }
+    void fork() const;
+    void join() const;
 
-    [[nodiscard]] cudaGraph_t end_capture() {
-        cudaGraph_t captured = nullptr;
-        rt::on_behalf_of(where_);
-        cudaError_t const code = cudaStreamEndCapture(origin().get(), &captured);
-        if (code != cudaSuccess && is_still_open()) throw rt::error_of(code, "cudaStreamEndCapture", where_);
-        leave();
-        if (code != cudaSuccess) refuse(code);
-        return captured;
-    }
-    [[nodiscard]] bool is_still_open() const noexcept {
-        bool open = false;
-        (void)report_failure_of([&] { open = origin().is_capturing(); });
-        return open;
-    }
-    [[noreturn]] void refuse(cudaError_t code) const {
-        std::string const by = scope_.spoiled_by();
-        cuda_error const error = rt::error_of(code, "cudaStreamEndCapture", where_);
-        if (by.empty()) throw error;
-        throw cuda_error{static_cast<int>(code), "cudaStreamEndCapture",
-                         std::string{cudaGetErrorName(code)} + ": the capture was spoiled by " + by, where_};
-    }
+    [[nodiscard]] cudaGraph_t end_capture();
+    [[nodiscard]] bool is_still_open() const noexcept;
+    [[noreturn]] void refuse(cudaError_t code) const;
 
     // The streams are as before.
-    void leave() noexcept {
-        is_open_ = false;
-        if (!std::exchange(is_entered_, false)) return;
-        captured_streams::all().leave(scope_.ids());
-        for (auto const& use : scope_.uses()) use->ended();
-    }
+    void leave() noexcept;
     // A capture that goes wrong at its end is asked to end once more.
-    void throw_away() noexcept {
-        if (is_open_) {
-            cudaGraph_t captured = nullptr;
-            cudaError_t code = cudaStreamEndCapture(origin().get(), &captured);
-            if (code != cudaSuccess && is_still_open()) {
-                report_failure_of([&] { throw rt::error_of(code, "cudaStreamEndCapture", where_); });
-                code = cudaStreamEndCapture(origin().get(), &captured);
-            }
-            (void)cudaGetLastError();
-            if (code == cudaSuccess && captured) graph_traits::close(captured);
-        }
-        leave();
-    }
+    void throw_away() noexcept;
 
     std::vector<stream_share> const streams_;
     place const where_;
@@ -275,3 +163,165 @@ template <std::invocable F>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void graph_traits::close(type g) noexcept {
+    rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
+}
+
+CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
+    rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
+    if (this == &other) return *this;
+    graph_exec const before{std::move(*this)};
+    exec_ = std::move(other.exec_);
+    uses_ = std::move(other.uses_);
+    return *this;
+}
+
+CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
+    if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
+    if (detail::is_captured(s) || s.is_capturing())
+        throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
+                     where};
+    std::size_t begun = 0;
+    struct ending {
+        graph_exec& of;
+        stream_ref s;
+        std::size_t& begun;
+        ~ending() {
+            while (begun != 0) of.uses_[--begun]->end_launch(s);
+        }
+    } const end_all{*this, s, begun};
+    for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
+    rt::on_behalf_of(where);
+    rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, place where)
+    : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {
+    captured_streams::all().enter(scope_.ids(), [&] {
+        for (stream_share const& s : streams_) check_and_wait_for(s);
+        rt::on_behalf_of(where_);
+        rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture", where_);
+        is_open_ = true;
+    });
+    is_entered_ = true;
+    try {
+        fork();
+    } catch (...) {
+        throw_away();
+        throw;
+    }
+}
+
+CUOTA_INLINE graph_exec capture_session::end() {
+    for (auto const& use : scope_.uses()) use->about_to_end();
+    if (scope_.failure()) std::rethrow_exception(scope_.failure());
+    join();
+    unique_handle<graph_traits> const captured{end_capture()};
+    cudaGraphExec_t exec = nullptr;
+    rt::on_behalf_of(where_);
+    rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
+              where_);
+    return {exec, std::move(scope_.uses())};
+}
+
+CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stream_ref const> streams) {
+    return {streams.begin(), streams.end()};
+}
+
+CUOTA_INLINE std::vector<std::uint64_t> capture_session::ids_of(std::span<stream_ref const> streams,
+                                                                place where) {
+    if (streams.empty()) throw misuse{"a capture of no stream", where};
+    if (capture_scope::here())
+        throw misuse{"a capture was begun in another one of this thread: end that first", where};
+    std::vector<std::uint64_t> ids;
+    for (stream_ref const s : streams) {
+        if (s.get() == nullptr || s.get() == cudaStreamLegacy)
+            throw misuse{"the legacy default stream was to be captured, which CUDA cannot: use a stream",
+                         where};
+        ids.push_back(s.id());
+        if (std::count(ids.begin(), ids.end(), ids.back()) != 1)
+            throw misuse{"a capture names one stream twice", where};
+    }
+    return ids;
+}
+
+CUOTA_INLINE void capture_session::check_and_wait_for(stream_ref s) const {
+    if (s.is_capturing()) throw misuse{"a stream was to be captured that is captured already", where_};
+    rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
+}
+
+CUOTA_INLINE void capture_session::fork() const {
+    if (streams_.size() == 1) return;
+    event const begun{origin()};
+    for (std::size_t i = 1; i != streams_.size(); ++i) stream_ref{streams_[i]}.wait(begun);
+}
+
+CUOTA_INLINE void capture_session::join() const {
+    for (std::size_t i = 1; i != streams_.size(); ++i) origin().wait(event{streams_[i]});
+}
+
+CUOTA_INLINE cudaGraph_t capture_session::end_capture() {
+    cudaGraph_t captured = nullptr;
+    rt::on_behalf_of(where_);
+    cudaError_t const code = cudaStreamEndCapture(origin().get(), &captured);
+    if (code != cudaSuccess && is_still_open()) throw rt::error_of(code, "cudaStreamEndCapture", where_);
+    leave();
+    if (code != cudaSuccess) refuse(code);
+    return captured;
+}
+
+CUOTA_INLINE bool capture_session::is_still_open() const noexcept {
+    bool open = false;
+    (void)report_failure_of([&] { open = origin().is_capturing(); });
+    return open;
+}
+
+CUOTA_INLINE void capture_session::refuse(cudaError_t code) const {
+    std::string const by = scope_.spoiled_by();
+    cuda_error const error = rt::error_of(code, "cudaStreamEndCapture", where_);
+    if (by.empty()) throw error;
+    throw cuda_error{static_cast<int>(code), "cudaStreamEndCapture",
+                     std::string{cudaGetErrorName(code)} + ": the capture was spoiled by " + by, where_};
+}
+
+CUOTA_INLINE void capture_session::leave() noexcept {
+    is_open_ = false;
+    if (!std::exchange(is_entered_, false)) return;
+    captured_streams::all().leave(scope_.ids());
+    for (auto const& use : scope_.uses()) use->ended();
+}
+
+CUOTA_INLINE void capture_session::throw_away() noexcept {
+    if (is_open_) {
+        cudaGraph_t captured = nullptr;
+        cudaError_t code = cudaStreamEndCapture(origin().get(), &captured);
+        if (code != cudaSuccess && is_still_open()) {
+            report_failure_of([&] { throw rt::error_of(code, "cudaStreamEndCapture", where_); });
+            code = cudaStreamEndCapture(origin().get(), &captured);
+        }
+        (void)cudaGetLastError();
+        if (code == cudaSuccess && captured) graph_traits::close(captured);
+    }
+    leave();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

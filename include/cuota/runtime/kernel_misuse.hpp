@@ -35,30 +35,12 @@ struct alignas(4096) kernel_misuse {
 };
 
 /// The process's own.
-[[nodiscard]] inline kernel_misuse& first_kernel_misuse() noexcept {
-    static constinit kernel_misuse first{};
-    return first;
-}
+[[nodiscard]] kernel_misuse& first_kernel_misuse() noexcept;
 
 namespace detail {
 
 /// Lets kernels of all devices write to it, at its own address. Null when CUDA refuses; it is not locked then.
-[[nodiscard]] inline kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept {
-    auto const succeeds = [](cudaError_t code) {
-        if (code != cudaSuccess) (void)cudaGetLastError();  // nobody else's
-        return code == cudaSuccess;
-    };
-    auto mode = cudaStreamCaptureModeRelaxed;  // a capture, of another thread's too, forbids to lock pages
-    bool const is_relaxed = succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
-    unsigned const shared = cudaHostRegisterPortable | cudaHostRegisterMapped;
-    bool const is_locked = succeeds(cudaHostRegister(&record, sizeof record, shared));
-    void* seen = nullptr;
-    bool const is_open =
-        is_locked && succeeds(cudaHostGetDevicePointer(&seen, &record, 0)) && seen == &record;
-    if (is_locked && !is_open) (void)succeeds(cudaHostUnregister(&record));
-    if (is_relaxed) (void)succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
-    return is_open ? &record : nullptr;
-}
+[[nodiscard]] kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept;
 
 CUOTA_HOST_DEVICE inline bool claim(unsigned& state) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -84,11 +66,7 @@ CUOTA_HOST_DEVICE inline void publish(unsigned& state) noexcept {
 
 /// Where kernels write down why they stop; null on the simulator, whose kernels throw, and where CUDA refuses.
 /// Cost: the first call locks a page. Threads: any.
-[[nodiscard]] inline kernel_misuse* kernels_notebook() noexcept {
-    if (is_simulated()) return nullptr;
-    static kernel_misuse* const open = detail::open_to_kernels(first_kernel_misuse());
-    return open;
-}
+[[nodiscard]] kernel_misuse* kernels_notebook() noexcept;
 
 /// Writes a misuse down, if it is the first. Threads: any, of host and devices.
 CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_bounds const& what,
@@ -102,19 +80,11 @@ CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_boun
 }
 
 /// What was written down, in words; empty when nothing was. Throws: std::bad_alloc.
-[[nodiscard]] inline std::string text_of(kernel_misuse const& noted) {
-    if (__atomic_load_n(&noted.state, __ATOMIC_ACQUIRE) != kernel_misuse::written) return {};
-    return "cuota::misuse: " + cuota::detail::bounds_text(noted.what, noted.unit) +
-           cuota::detail::lease_text(noted.name, noted.leased);
-}
+[[nodiscard]] std::string text_of(kernel_misuse const& noted);
 
 /// What is known of a call that failed as all calls do once a kernel has stopped itself; else nothing.
 /// Throws: std::bad_alloc.
-[[nodiscard]] inline std::string why_a_kernel_stopped(cudaError_t code) {
-    bool const is_left_by_a_trap =
-        code == cudaErrorLaunchFailure || code == cudaErrorIllegalInstruction || code == cudaErrorAssert;
-    return is_left_by_a_trap ? text_of(first_kernel_misuse()) : std::string{};
-}
+[[nodiscard]] std::string why_a_kernel_stopped(cudaError_t code);
 
 #if defined(__CUDACC__)
 /// Ends the kernel, and with it all work on the device. Without a notebook its last words are printed.
@@ -139,3 +109,59 @@ __device__ __noinline__ inline void stop_kernel(kernel_misuse* notebook,
 #endif
 
 }  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE kernel_misuse& first_kernel_misuse() noexcept {
+    static constinit kernel_misuse first{};
+    return first;
+}
+
+}  // namespace cuota::inline v0::rt
+
+namespace cuota::inline v0::rt::detail {
+
+CUOTA_INLINE kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept {
+    auto const succeeds = [](cudaError_t code) {
+        if (code != cudaSuccess) (void)cudaGetLastError();  // nobody else's
+        return code == cudaSuccess;
+    };
+    auto mode = cudaStreamCaptureModeRelaxed;  // a capture, of another thread's too, forbids to lock pages
+    bool const is_relaxed = succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
+    unsigned const shared = cudaHostRegisterPortable | cudaHostRegisterMapped;
+    bool const is_locked = succeeds(cudaHostRegister(&record, sizeof record, shared));
+    void* seen = nullptr;
+    bool const is_open =
+        is_locked && succeeds(cudaHostGetDevicePointer(&seen, &record, 0)) && seen == &record;
+    if (is_locked && !is_open) (void)succeeds(cudaHostUnregister(&record));
+    if (is_relaxed) (void)succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
+    return is_open ? &record : nullptr;
+}
+
+}  // namespace cuota::inline v0::rt::detail
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE kernel_misuse* kernels_notebook() noexcept {
+    if (is_simulated()) return nullptr;
+    static kernel_misuse* const open = detail::open_to_kernels(first_kernel_misuse());
+    return open;
+}
+
+CUOTA_INLINE std::string text_of(kernel_misuse const& noted) {
+    if (__atomic_load_n(&noted.state, __ATOMIC_ACQUIRE) != kernel_misuse::written) return {};
+    return "cuota::misuse: " + cuota::detail::bounds_text(noted.what, noted.unit) +
+           cuota::detail::lease_text(noted.name, noted.leased);
+}
+
+CUOTA_INLINE std::string why_a_kernel_stopped(cudaError_t code) {
+    bool const is_left_by_a_trap =
+        code == cudaErrorLaunchFailure || code == cudaErrorIllegalInstruction || code == cudaErrorAssert;
+    return is_left_by_a_trap ? text_of(first_kernel_misuse()) : std::string{};
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include <cuota/core/config.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::rt {
@@ -16,7 +17,49 @@ namespace cuota::inline v0::rt {
 namespace detail {
 
 // By reference: the call that fills it is an argument beside it.
-inline void* granted(cudaError_t code, void* const& pointer, char const* call) {
+void* granted(cudaError_t code, void* const& pointer, char const* call);
+
+}  // namespace detail
+
+/// Device memory of the current device, aligned to 256 bytes. Null when there is too little. Throws: cuda_error.
+[[nodiscard]] void* device_allocate(std::size_t bytes);
+/// Waits for the device, as cudaFree does. As with every free here, false when it was not given back, which is reported.
+bool device_free(void* p) noexcept;
+
+/// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
+/// Throws: misuse in a capture of s by this thread; cuda_error.
+[[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
+/// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
+bool async_free(void* p, stream_ref s) noexcept;
+
+/// Bytes that the device's default pool has taken from the driver, in use or kept for async_allocate: not free, as the
+/// driver tells it. 0 for a device without pools. Throws: cuda_error.
+[[nodiscard]] std::size_t reserved_by_default_pool(device where);
+
+/// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
+[[nodiscard]] void* pinned_allocate(std::size_t bytes);
+/// Of pinned_allocate. No work may still use it: who frees it waits first.
+bool pinned_free(void* p) noexcept;
+
+/// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
+/// Throws: cuda_error.
+[[nodiscard]] bool lock_pages(void* p, std::size_t bytes);
+/// Of lock_pages, at the same address. No work may still use them.
+bool unlock_pages(void* p) noexcept;
+
+/// Memory that migrates between host and device; device_free frees it. Null when there is too little. Throws: cuda_error.
+[[nodiscard]] void* managed_allocate(std::size_t bytes);
+
+/// The device that memory is on; nothing when it is the host's, or nothing that CUDA knows. Throws: cuda_error.
+[[nodiscard]] std::optional<device> device_of(void const* p);
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt::detail {
+
+CUOTA_INLINE void* granted(cudaError_t code, void* const& pointer, char const* call) {
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         return nullptr;
@@ -25,37 +68,34 @@ inline void* granted(cudaError_t code, void* const& pointer, char const* call) {
     return pointer;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::rt::detail
 
-/// Device memory of the current device, aligned to 256 bytes. Null when there is too little. Throws: cuda_error.
-[[nodiscard]] inline void* device_allocate(std::size_t bytes) {
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE void* device_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
 }
-/// Waits for the device, as cudaFree does. As with every free here, false when it was not given back, which is reported.
-inline bool device_free(void* p) noexcept {
+
+CUOTA_INLINE bool device_free(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaFree", [p] { return cudaFree(p); });
 }
 
-/// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
-/// Throws: misuse in a capture of s by this thread; cuda_error.
-[[nodiscard]] inline void* async_allocate(std::size_t bytes, stream_ref s) {
+CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
     refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
-/// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
-inline bool async_free(void* p, stream_ref s) noexcept {
+
+CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     if (cuota::detail::capture_scope::here()) [[unlikely]]
         if (!drain(s)) return device_free(p);
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
-/// Bytes that the device's default pool has taken from the driver, in use or kept for async_allocate: not free, as the
-/// driver tells it. 0 for a device without pools. Throws: cuda_error.
-[[nodiscard]] inline std::size_t reserved_by_default_pool(device where) {
+CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
     if (code == cudaErrorNotSupported) {
@@ -69,40 +109,35 @@ inline bool async_free(void* p, stream_ref s) noexcept {
     return static_cast<std::size_t>(reserved);
 }
 
-/// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
-[[nodiscard]] inline void* pinned_allocate(std::size_t bytes) {
+CUOTA_INLINE void* pinned_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
 }
-/// Of pinned_allocate. No work may still use it: who frees it waits first.
-inline bool pinned_free(void* p) noexcept {
+
+CUOTA_INLINE bool pinned_free(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
 }
 
-/// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
-/// Throws: cuda_error.
-[[nodiscard]] inline bool lock_pages(void* p, std::size_t bytes) {
+CUOTA_INLINE bool lock_pages(void* p, std::size_t bytes) {
     beside_capture const beside;
     return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
            nullptr;
 }
-/// Of lock_pages, at the same address. No work may still use them.
-inline bool unlock_pages(void* p) noexcept {
+
+CUOTA_INLINE bool unlock_pages(void* p) noexcept {
     beside_capture const beside;
     return give_back("cudaHostUnregister", [p] { return cudaHostUnregister(p); });
 }
 
-/// Memory that migrates between host and device; device_free frees it. Null when there is too little. Throws: cuda_error.
-[[nodiscard]] inline void* managed_allocate(std::size_t bytes) {
+CUOTA_INLINE void* managed_allocate(std::size_t bytes) {
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
 }
 
-/// The device that memory is on; nothing when it is the host's, or nothing that CUDA knows. Throws: cuda_error.
-[[nodiscard]] inline std::optional<device> device_of(void const* p) {
+CUOTA_INLINE std::optional<device> device_of(void const* p) {
     cudaPointerAttributes at{};
     check(cudaPointerGetAttributes(&at, p), "cudaPointerGetAttributes");
     if (at.type != cudaMemoryTypeDevice && at.type != cudaMemoryTypeManaged) return std::nullopt;
@@ -110,3 +145,5 @@ inline bool unlock_pages(void* p) noexcept {
 }
 
 }  // namespace cuota::inline v0::rt
+
+#endif

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
@@ -68,23 +69,14 @@ struct nvml_memory {
 
 namespace detail {
 
-[[nodiscard]] inline std::string pci_text(cudaDeviceProp const& p) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%08x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID),
-                  static_cast<unsigned>(p.pciBusID), static_cast<unsigned>(p.pciDeviceID));
-    return text;
-}
+[[nodiscard]] std::string pci_text(cudaDeviceProp const& p);
 
 }  // namespace detail
 
 /// "00000000:3b:00.0", where it is on the machine's PCI buses. CUDA_VISIBLE_DEVICES gives devices other ordinals in every
 /// process; this is the same in all, and what NVML knows it by. Of a part of a device (MIG), it is the whole one's.
 /// Throws: cuda_error.
-[[nodiscard]] inline std::string pci_bus_id(device d) {
-    cudaDeviceProp properties{};
-    rt::check(cudaGetDeviceProperties(&properties, d.ordinal()), "cudaGetDeviceProperties");
-    return detail::pci_text(properties);
-}
+[[nodiscard]] std::string pci_bus_id(device d);
 
 namespace detail {
 
@@ -119,12 +111,7 @@ using processes_call = result(handle, unsigned*, process*);
 
 }  // namespace nvml_abi
 
-[[nodiscard]] inline std::string process_name(unsigned pid) {
-    std::ifstream file{"/proc/" + std::to_string(pid) + "/comm"};
-    std::string name;
-    std::getline(file, name);
-    return name;
-}
+[[nodiscard]] std::string process_name(unsigned pid);
 
 }  // namespace detail
 
@@ -139,111 +126,41 @@ public:
     using find_symbol = std::function<void*(char const* name)>;
 
     /// The machine's own. Absent on the simulated runtime, whose devices are not the machine's.
-    [[nodiscard]] static nvml const& of_this_machine() {
-        static nvml const& one =  // never destroyed: reports at the very end of the program ask it
-            *(is_simulated() ? new nvml{find_symbol{}, "the device is simulated"} : new nvml);
-        return one;
-    }
+    [[nodiscard]] static nvml const& of_this_machine();
     /// Opens a library by its name or path.
-    explicit nvml(char const* library = "libnvidia-ml.so.1")
-        : library_{::dlopen(library, RTLD_LAZY | RTLD_LOCAL)} {
-        if (!library_) {
-            char const* const why = ::dlerror();
-            why_not_ = why ? why : std::string{library} + " cannot be opened";
-            return;
-        }
-        try {
-            start([this](char const* name) { return ::dlsym(library_, name); });
-        } catch (...) {
-            ::dlclose(library_);
-            throw;
-        }
-    }
+    explicit nvml(char const* library = "libnvidia-ml.so.1");
     /// One whose functions are found in another way.
     explicit nvml(find_symbol const& find) { start(find); }
 
     nvml(nvml const&) = delete;  // NVML counts who has begun with it
     nvml& operator=(nvml const&) = delete;
-    ~nvml() {
-        if (is_there() && shutdown_) (void)shutdown_();
-        if (library_) ::dlclose(library_);
-    }
+    ~nvml();
 
     [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< opened, and started
     /// Empty when it is there.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
     /// "580.65.06"
-    [[nodiscard]] nvml_answer<std::string> driver_version() const {
-        char text[96] = "";
-        std::string why = asked("nvmlSystemGetDriverVersion", driver_version_,
-                                [&](auto* call) { return call(text, sizeof text); });
-        if (!why.empty()) return nvml_answer<std::string>::unknown(std::move(why));
-        text[sizeof text - 1] = '\0';
-        return std::string{text};
-    }
+    [[nodiscard]] nvml_answer<std::string> driver_version() const;
     /// Of the device with that pci_bus_id.
-    [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const {
-        detail::nvml_abi::handle device = nullptr;
-        std::string why = found(pci, device);
-        detail::nvml_abi::memory m{};
-        if (why.empty())
-            why = asked("nvmlDeviceGetMemoryInfo", memory_, [&](auto* call) { return call(device, &m); });
-        if (!why.empty()) return nvml_answer<nvml_memory>::unknown(std::move(why));
-        return nvml_memory{m.total, m.free, m.used};
-    }
+    [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const;
     /// Who uses the device with that pci_bus_id, for computing or for pictures; the most bytes first, and those of whom it
     /// is not known last. In a container the pids are those of the host: names may be missing or another's, and this
     /// process not be known by its pid.
-    [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const {
-        using answer = nvml_answer<std::vector<nvml_process>>;
-        detail::nvml_abi::handle device = nullptr;
-        std::string why = found(pci, device);
-        std::vector<nvml_process> all;
-        if (why.empty()) why = list("nvmlDeviceGetComputeRunningProcesses", compute_, device, all);
-        if (!why.empty()) return answer::unknown(std::move(why));
-        (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // many have none
-        for (nvml_process& p : all) {
-            p.name = detail::process_name(p.pid);
-            p.is_this = p.pid == static_cast<unsigned>(::getpid());
-        }
-        detail::sort_stably(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
-        return all;
-    }
+    [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:
     nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
 
-    void start(find_symbol const& find) {
-        using namespace detail::nvml_abi;
-        auto* const init = as<init_call>(find("nvmlInit_v2"));
-        if (!init) {
-            why_not_ = "the library has no nvmlInit_v2";
-            return;
-        }
-        shutdown_ = as<init_call>(find("nvmlShutdown"));
-        error_ = as<error_call>(find("nvmlErrorString"));
-        driver_version_ = as<text_call>(find("nvmlSystemGetDriverVersion"));
-        find_ = as<find_call>(find("nvmlDeviceGetHandleByPciBusId_v2"));
-        memory_ = as<memory_call>(find("nvmlDeviceGetMemoryInfo"));
-        compute_ = newest(find, "nvmlDeviceGetComputeRunningProcesses");
-        graphics_ = newest(find, "nvmlDeviceGetGraphicsRunningProcesses");
-        if (result const code = init(); code != success) why_not_ = words("nvmlInit_v2", code);
-    }
+    void start(find_symbol const& find);
     template <class Call>
     [[nodiscard]] static Call* as(void* symbol) noexcept {
         return reinterpret_cast<Call*>(symbol);
     }
     // Both have this layout; the one without a number has another.
     [[nodiscard]] static detail::nvml_abi::processes_call* newest(find_symbol const& find,
-                                                                  std::string const& name) {
-        auto* const third = find((name + "_v3").c_str());
-        return as<detail::nvml_abi::processes_call>(third ? third : find((name + "_v2").c_str()));
-    }
-    [[nodiscard]] std::string words(char const* name, detail::nvml_abi::result code) const {
-        char const* const text = error_ ? error_(code) : nullptr;
-        return std::string{name} + " said " + (text ? text : "error " + std::to_string(code));
-    }
+                                                                  std::string const& name);
+    [[nodiscard]] std::string words(char const* name, detail::nvml_abi::result code) const;
     // Why a call gave nothing; empty when it did.
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
@@ -252,37 +169,11 @@ private:
         detail::nvml_abi::result const code = ask(call);
         return code == detail::nvml_abi::success ? "" : words(name, code);
     }
-    [[nodiscard]] std::string found(std::string const& pci, detail::nvml_abi::handle& device) const {
-        return asked("nvmlDeviceGetHandleByPciBusId_v2", find_,
-                     [&](auto* call) { return call(pci.c_str(), &device); });
-    }
+    [[nodiscard]] std::string found(std::string const& pci, detail::nvml_abi::handle& device) const;
     // Adds those of a list to `all`; who is there already is in both, with all its bytes in each.
     [[nodiscard]] std::string list(char const* name, detail::nvml_abi::processes_call* call,
-                                   detail::nvml_abi::handle device, std::vector<nvml_process>& all) const {
-        using namespace detail::nvml_abi;
-        std::vector<process> found;
-        std::string why = asked(name, call, [&](auto* ask) {
-            result code = insufficient_size;
-            unsigned count = 0;
-            for (int tries = 0; tries != 8 && code == insufficient_size;
-                 ++tries) {  // more may come meanwhile
-                found.resize(tries == 0 ? 0 : std::size_t{count} + 8);
-                count = static_cast<unsigned>(found.size());
-                code = ask(device, &count, found.empty() ? nullptr : found.data());
-            }
-            found.resize(code == success ? std::min(std::size_t{count}, found.size()) : 0);
-            return code;
-        });
-        for (process const& p : found) add(p, all);
-        return why;
-    }
-    static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all) {
-        auto const bytes =
-            p.bytes == detail::nvml_abi::not_available ? std::nullopt : std::optional<std::size_t>{p.bytes};
-        auto const same = std::ranges::find(all, p.pid, [](nvml_process const& known) { return known.pid; });
-        if (same == all.end()) all.push_back({p.pid, bytes, {}, false});
-        else same->bytes = std::max(same->bytes, bytes);
-    }
+                                   detail::nvml_abi::handle device, std::vector<nvml_process>& all) const;
+    static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all);
 
     void* library_ = nullptr;
     std::string why_not_;
@@ -296,3 +187,163 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string pci_text(cudaDeviceProp const& p) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%08x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID),
+                  static_cast<unsigned>(p.pciBusID), static_cast<unsigned>(p.pciDeviceID));
+    return text;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string pci_bus_id(device d) {
+    cudaDeviceProp properties{};
+    rt::check(cudaGetDeviceProperties(&properties, d.ordinal()), "cudaGetDeviceProperties");
+    return detail::pci_text(properties);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string process_name(unsigned pid) {
+    std::ifstream file{"/proc/" + std::to_string(pid) + "/comm"};
+    std::string name;
+    std::getline(file, name);
+    return name;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE nvml const& nvml::of_this_machine() {
+    static nvml const& one =  // never destroyed: reports at the very end of the program ask it
+        *(is_simulated() ? new nvml{find_symbol{}, "the device is simulated"} : new nvml);
+    return one;
+}
+
+CUOTA_INLINE nvml::nvml(char const* library) : library_{::dlopen(library, RTLD_LAZY | RTLD_LOCAL)} {
+    if (!library_) {
+        char const* const why = ::dlerror();
+        why_not_ = why ? why : std::string{library} + " cannot be opened";
+        return;
+    }
+    try {
+        start([this](char const* name) { return ::dlsym(library_, name); });
+    } catch (...) {
+        ::dlclose(library_);
+        throw;
+    }
+}
+
+CUOTA_INLINE nvml::~nvml() {
+    if (is_there() && shutdown_) (void)shutdown_();
+    if (library_) ::dlclose(library_);
+}
+
+CUOTA_INLINE nvml_answer<std::string> nvml::driver_version() const {
+    char text[96] = "";
+    std::string why = asked("nvmlSystemGetDriverVersion", driver_version_,
+                            [&](auto* call) { return call(text, sizeof text); });
+    if (!why.empty()) return nvml_answer<std::string>::unknown(std::move(why));
+    text[sizeof text - 1] = '\0';
+    return std::string{text};
+}
+
+CUOTA_INLINE nvml_answer<nvml_memory> nvml::memory(std::string const& pci) const {
+    detail::nvml_abi::handle device = nullptr;
+    std::string why = found(pci, device);
+    detail::nvml_abi::memory m{};
+    if (why.empty())
+        why = asked("nvmlDeviceGetMemoryInfo", memory_, [&](auto* call) { return call(device, &m); });
+    if (!why.empty()) return nvml_answer<nvml_memory>::unknown(std::move(why));
+    return nvml_memory{m.total, m.free, m.used};
+}
+
+CUOTA_INLINE nvml_answer<std::vector<nvml_process>> nvml::processes(std::string const& pci) const {
+    using answer = nvml_answer<std::vector<nvml_process>>;
+    detail::nvml_abi::handle device = nullptr;
+    std::string why = found(pci, device);
+    std::vector<nvml_process> all;
+    if (why.empty()) why = list("nvmlDeviceGetComputeRunningProcesses", compute_, device, all);
+    if (!why.empty()) return answer::unknown(std::move(why));
+    (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // many have none
+    for (nvml_process& p : all) {
+        p.name = detail::process_name(p.pid);
+        p.is_this = p.pid == static_cast<unsigned>(::getpid());
+    }
+    detail::sort_stably(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
+    return all;
+}
+
+CUOTA_INLINE void nvml::start(find_symbol const& find) {
+    using namespace detail::nvml_abi;
+    auto* const init = as<init_call>(find("nvmlInit_v2"));
+    if (!init) {
+        why_not_ = "the library has no nvmlInit_v2";
+        return;
+    }
+    shutdown_ = as<init_call>(find("nvmlShutdown"));
+    error_ = as<error_call>(find("nvmlErrorString"));
+    driver_version_ = as<text_call>(find("nvmlSystemGetDriverVersion"));
+    find_ = as<find_call>(find("nvmlDeviceGetHandleByPciBusId_v2"));
+    memory_ = as<memory_call>(find("nvmlDeviceGetMemoryInfo"));
+    compute_ = newest(find, "nvmlDeviceGetComputeRunningProcesses");
+    graphics_ = newest(find, "nvmlDeviceGetGraphicsRunningProcesses");
+    if (result const code = init(); code != success) why_not_ = words("nvmlInit_v2", code);
+}
+
+CUOTA_INLINE detail::nvml_abi::processes_call* nvml::newest(find_symbol const& find,
+                                                            std::string const& name) {
+    auto* const third = find((name + "_v3").c_str());
+    return as<detail::nvml_abi::processes_call>(third ? third : find((name + "_v2").c_str()));
+}
+
+CUOTA_INLINE std::string nvml::words(char const* name, detail::nvml_abi::result code) const {
+    char const* const text = error_ ? error_(code) : nullptr;
+    return std::string{name} + " said " + (text ? text : "error " + std::to_string(code));
+}
+
+CUOTA_INLINE std::string nvml::found(std::string const& pci, detail::nvml_abi::handle& device) const {
+    return asked("nvmlDeviceGetHandleByPciBusId_v2", find_,
+                 [&](auto* call) { return call(pci.c_str(), &device); });
+}
+
+CUOTA_INLINE std::string nvml::list(char const* name, detail::nvml_abi::processes_call* call,
+                                    detail::nvml_abi::handle device, std::vector<nvml_process>& all) const {
+    using namespace detail::nvml_abi;
+    std::vector<process> found;
+    std::string why = asked(name, call, [&](auto* ask) {
+        result code = insufficient_size;
+        unsigned count = 0;
+        for (int tries = 0; tries != 8 && code == insufficient_size; ++tries) {  // more may come meanwhile
+            found.resize(tries == 0 ? 0 : std::size_t{count} + 8);
+            count = static_cast<unsigned>(found.size());
+            code = ask(device, &count, found.empty() ? nullptr : found.data());
+        }
+        found.resize(code == success ? std::min(std::size_t{count}, found.size()) : 0);
+        return code;
+    });
+    for (process const& p : found) add(p, all);
+    return why;
+}
+
+CUOTA_INLINE void nvml::add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all) {
+    auto const bytes =
+        p.bytes == detail::nvml_abi::not_available ? std::nullopt : std::optional<std::size_t>{p.bytes};
+    auto const same = std::ranges::find(all, p.pid, [](nvml_process const& known) { return known.pid; });
+    if (same == all.end()) all.push_back({p.pid, bytes, {}, false});
+    else same->bytes = std::max(same->bytes, bytes);
+}
+
+}  // namespace cuota::inline v0
+
+#endif

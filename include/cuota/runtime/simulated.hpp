@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
 // Weak: null when the program is linked to the real runtime. The simulator defines them.
@@ -43,16 +44,10 @@ namespace rt {
 
 /// For whom the next CUDA call is made, so that a report of the simulator names the program's line and not ours.
 /// On a GPU: nothing.
-inline void on_behalf_of(place where, tag name = {}) noexcept {
-    if (cuota_simulator_next_call && where.line != 0)
-        cuota_simulator_next_call(where.file, where.line, name.text());
-}
+void on_behalf_of(place where, tag name = {}) noexcept;
 
 /// Whether the simulator checks which memory kernels touch. On a GPU: false.
-[[nodiscard]] inline bool is_order_checked() noexcept {
-    auto const* const is_off = &cuota_simulator_order_is_off;
-    return is_off && !is_off->load(std::memory_order_relaxed);
-}
+[[nodiscard]] bool is_order_checked() noexcept;
 /// Memory that kernels on a stream may touch from now on: the simulator checks it against all other accesses. Returns a
 /// number for tell_returned; 0, which may be told as well, when nobody checks. A stream has its cudaStream_t by get().
 template <class Stream>
@@ -61,9 +56,7 @@ template <class Stream>
     return is_order_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
 }
 /// Ends what tell_borrowed began. On a GPU: nothing.
-inline void tell_returned(std::uint64_t number) noexcept {
-    if (number != 0) cuota_simulator_return(number);
-}
+void tell_returned(std::uint64_t number) noexcept;
 
 /// Memory that is borrowed while this lives: tell_borrowed and tell_returned. Move-only. On a GPU: nothing.
 class borrowed_range {
@@ -84,3 +77,25 @@ private:
 }  // namespace rt
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE void on_behalf_of(place where, tag name) noexcept {
+    if (cuota_simulator_next_call && where.line != 0)
+        cuota_simulator_next_call(where.file, where.line, name.text());
+}
+
+CUOTA_INLINE bool is_order_checked() noexcept {
+    auto const* const is_off = &cuota_simulator_order_is_off;
+    return is_off && !is_off->load(std::memory_order_relaxed);
+}
+
+CUOTA_INLINE void tell_returned(std::uint64_t number) noexcept {
+    if (number != 0) cuota_simulator_return(number);
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

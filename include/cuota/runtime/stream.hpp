@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
@@ -21,20 +22,13 @@ namespace detail {
 struct stream_state final : ref_counted {
     stream_state(cudaStream_t handle, std::uint64_t stream_id, device where) noexcept
         : native{handle}, id{stream_id}, home{where} {}
-    ~stream_state() {
-        // Returns at once; what is enqueued still runs.
-        rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
-    }
+    ~stream_state();
     cudaStream_t native;
     std::uint64_t id;
     device home;
 };
 
-inline std::uint64_t id_of(cudaStream_t native) {
-    unsigned long long id = 0;
-    rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
-    return id;
-}
+std::uint64_t id_of(cudaStream_t native);
 
 }  // namespace detail
 
@@ -64,39 +58,16 @@ public:
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
     /// The device that the stream belongs to. Throws: cuda_error.
-    [[nodiscard]] cuota::device device() const {
-        if (is_owned()) return state().home;
-        int ordinal = 0;
-        rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
-        return cuota::device{ordinal};
-    }
+    [[nodiscard]] cuota::device device() const;
 
     /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse in a `capture` of it.
-    void synchronize(place where = place::here()) const {
-        if (detail::captured_streams::are_any()) [[unlikely]]
-            refuse_captured("was to be waited for on the host", where);
-        rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
-    }
+    void synchronize(place where = place::here()) const;
 
     /// True when everything enqueued so far is done. Throws: cuda_error; misuse in a `capture` of it.
-    [[nodiscard]] bool is_idle() const {
-        if (detail::captured_streams::are_any()) [[unlikely]]
-            refuse_captured("was asked whether it is idle", {});
-        cudaError_t const code = cudaStreamQuery(get());
-        if (code == cudaErrorNotReady) {
-            (void)cudaGetLastError();
-            return false;
-        }
-        rt::check(code, "cudaStreamQuery");
-        return true;
-    }
+    [[nodiscard]] bool is_idle() const;
 
     /// True while what is enqueued becomes a graph: to ask whether it is idle would spoil that. Throws: cuda_error.
-    [[nodiscard]] bool is_capturing() const {
-        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        rt::check(cudaStreamIsCapturing(get(), &status), "cudaStreamIsCapturing");
-        return status != cudaStreamCaptureStatusNone;
-    }
+    [[nodiscard]] bool is_capturing() const;
 
     /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
     void wait(event const& done) const;
@@ -106,12 +77,7 @@ public:
 
 private:
     // Before the call that would spoil the capture.
-    void refuse_captured(char const* what, place where) const {
-        if (detail::captured_streams::all().has(id()))
-            throw misuse{std::string{"a stream "} + what +
-                             " while it is captured, which would spoil that: do so before or after",
-                         where};
-    }
+    void refuse_captured(char const* what, place where) const;
     friend class stream;
     friend class stream_share;
     explicit stream_ref(detail::stream_state& state) noexcept
@@ -123,9 +89,7 @@ private:
     static_assert(alignof(detail::stream_state) > tag_bits);
 
     [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
-    [[nodiscard]] detail::stream_state& state() const noexcept {
-        return *reinterpret_cast<detail::stream_state*>(word_ - owned);
-    }
+    [[nodiscard]] detail::stream_state& state() const noexcept;
 
     std::uintptr_t word_;
 };
@@ -137,22 +101,15 @@ private:
 class stream_share {
 public:
     /// Counts as an owner from here on.
-    stream_share(stream_ref s) noexcept : stream_{s} {
-        if (s.is_owned()) s.state().add_owner();
-    }
+    stream_share(stream_ref s) noexcept;
     /// One more of the same stream.
     stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
     /// Takes the share over: other is of the native handle then, and keeps nothing.
     stream_share(stream_share&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{other.get()})} {}
     /// Of the same stream as other; the share it had is dropped.
-    stream_share& operator=(stream_share other) noexcept {
-        std::swap(stream_, other.stream_);
-        return *this;
-    }
-    ~stream_share() {
-        if (is_owned() && stream_.state().drop_owner()) delete &stream_.state();
-    }
+    stream_share& operator=(stream_share other) noexcept;
+    ~stream_share();
     /// As a share that does not count, where somebody else keeps the stream; the caller must not destroy it.
     [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
 
@@ -174,15 +131,10 @@ namespace detail {
 
 /// The capture of this thread that takes in what is enqueued on s; null when there is none. Throws: cuda_error for a native
 /// stream that has no id.
-[[nodiscard]] inline capture_scope* capture_of(stream_ref s) {
-    capture_scope* const scope = capture_scope::here();
-    return scope && scope->has(s.id()) ? scope : nullptr;
-}
+[[nodiscard]] capture_scope* capture_of(stream_ref s);
 /// True while `capture` captures s, on any thread: then what ran on s before is over, and an event recorded on it would stand
 /// for what has not run. Throws: as capture_of.
-[[nodiscard]] inline bool is_captured(stream_ref s) {
-    return captured_streams::are_any() && captured_streams::all().has(s.id());
-}
+[[nodiscard]] bool is_captured(stream_ref s);
 
 }  // namespace detail
 
@@ -190,37 +142,16 @@ namespace rt {
 
 /// Throws misuse when this thread captures s, before the call is made that would spoil that: `what` was done in vain, and
 /// `instead` says what would do.
-inline void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {}) {
-    if (cuota::detail::capture_of(s)) [[unlikely]]
-        throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
-}
+void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
 
 /// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
 /// its work is known to be over. What a capture has taken in is not waited for, and makes that fail; other work of a captured
 /// stream is over.
-inline bool drain(stream_ref s) noexcept {
-    bool is_over = false;
-    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
-        report_failure_of([&] {
-            is_over = cuota::detail::is_captured(s);
-            if (auto* const scope = cuota::detail::capture_of(s))
-                scope->fail(std::make_exception_ptr(
-                    misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
-        });
-    if (is_over) return cuota::detail::capture_of(s) == nullptr;
-    return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
-}
+bool drain(stream_ref s) noexcept;
 
 /// Waits on the host for copies to or from host memory that may go with the error: none is under way then.
 /// Throws: cuda_error, also of the work.
-inline void synchronize_or_drain(stream_ref s, place where) {
-    try {
-        s.synchronize(where);
-    } catch (...) {
-        drain(s);
-        throw;
-    }
-}
+void synchronize_or_drain(stream_ref s, place where);
 
 }  // namespace rt
 
@@ -242,23 +173,7 @@ enum class stream_priority {
 class stream {
 public:
     /// Of the calling thread's current device. Throws: cuda_error, std::bad_alloc.
-    explicit stream(stream_priority priority = stream_priority::normal) {
-        int least = 0;
-        int greatest = 0;
-        if (priority == stream_priority::high)
-            rt::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                      "cudaDeviceGetStreamPriorityRange");
-        cuota::device const home = cuota::device::current();
-        cudaStream_t native = nullptr;
-        rt::check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, greatest),
-                  "cudaStreamCreateWithPriority");
-        try {
-            state_ = shared<detail::stream_state>::make(native, detail::id_of(native), home);
-        } catch (...) {
-            rt::give_back("cudaStreamDestroy", [native] { return cudaStreamDestroy(native); });
-            throw;
-        }
-    }
+    explicit stream(stream_priority priority = stream_priority::normal);
     stream(stream&&) noexcept = default;             ///< takes it over
     stream& operator=(stream&&) noexcept = default;  ///< as the end of what it was; takes the other over
     stream(stream const&) = delete;  // two owners of one order of work would each think it is theirs
@@ -280,3 +195,146 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE stream_state::~stream_state() {
+    // Returns at once; what is enqueued still runs.
+    rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
+}
+
+CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
+    unsigned long long id = 0;
+    rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
+    return id;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE cuota::device stream_ref::device() const {
+    if (is_owned()) return state().home;
+    int ordinal = 0;
+    rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
+    return cuota::device{ordinal};
+}
+
+CUOTA_INLINE void stream_ref::synchronize(place where) const {
+    if (detail::captured_streams::are_any()) [[unlikely]]
+        refuse_captured("was to be waited for on the host", where);
+    rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
+}
+
+CUOTA_INLINE bool stream_ref::is_idle() const {
+    if (detail::captured_streams::are_any()) [[unlikely]]
+        refuse_captured("was asked whether it is idle", {});
+    cudaError_t const code = cudaStreamQuery(get());
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    rt::check(code, "cudaStreamQuery");
+    return true;
+}
+
+CUOTA_INLINE bool stream_ref::is_capturing() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    rt::check(cudaStreamIsCapturing(get(), &status), "cudaStreamIsCapturing");
+    return status != cudaStreamCaptureStatusNone;
+}
+
+CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) const {
+    if (detail::captured_streams::all().has(id()))
+        throw misuse{std::string{"a stream "} + what +
+                         " while it is captured, which would spoil that: do so before or after",
+                     where};
+}
+
+CUOTA_INLINE detail::stream_state& stream_ref::state() const noexcept {
+    return *reinterpret_cast<detail::stream_state*>(word_ - owned);
+}
+
+CUOTA_INLINE stream_share::stream_share(stream_ref s) noexcept : stream_{s} {
+    if (s.is_owned()) s.state().add_owner();
+}
+
+CUOTA_INLINE stream_share& stream_share::operator=(stream_share other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+}
+
+CUOTA_INLINE stream_share::~stream_share() {
+    if (is_owned() && stream_.state().drop_owner()) delete &stream_.state();
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE capture_scope* capture_of(stream_ref s) {
+    capture_scope* const scope = capture_scope::here();
+    return scope && scope->has(s.id()) ? scope : nullptr;
+}
+
+CUOTA_INLINE bool is_captured(stream_ref s) {
+    return captured_streams::are_any() && captured_streams::all().has(s.id());
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
+    if (cuota::detail::capture_of(s)) [[unlikely]]
+        throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
+}
+
+CUOTA_INLINE bool drain(stream_ref s) noexcept {
+    bool is_over = false;
+    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
+        report_failure_of([&] {
+            is_over = cuota::detail::is_captured(s);
+            if (auto* const scope = cuota::detail::capture_of(s))
+                scope->fail(std::make_exception_ptr(
+                    misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
+        });
+    if (is_over) return cuota::detail::capture_of(s) == nullptr;
+    return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+}
+
+CUOTA_INLINE void synchronize_or_drain(stream_ref s, place where) {
+    try {
+        s.synchronize(where);
+    } catch (...) {
+        drain(s);
+        throw;
+    }
+}
+
+}  // namespace cuota::inline v0::rt
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE stream::stream(stream_priority priority) {
+    int least = 0;
+    int greatest = 0;
+    if (priority == stream_priority::high)
+        rt::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    cuota::device const home = cuota::device::current();
+    cudaStream_t native = nullptr;
+    rt::check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, greatest),
+              "cudaStreamCreateWithPriority");
+    try {
+        state_ = shared<detail::stream_state>::make(native, detail::id_of(native), home);
+    } catch (...) {
+        rt::give_back("cudaStreamDestroy", [native] { return cudaStreamDestroy(native); });
+        throw;
+    }
+}
+
+}  // namespace cuota::inline v0
+
+#endif

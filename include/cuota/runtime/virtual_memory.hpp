@@ -12,6 +12,7 @@
 
 #include <cuda.h>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/device.hpp>
 
@@ -59,34 +60,13 @@ bool find_call(Call& call, char const* name, unsigned version) {
 }
 
 /// Asks the runtime for all of them. Throws: cuda_error.
-[[nodiscard]] inline call_table find_calls() {
-    constexpr unsigned since = 10020;
-    call_table calls{};
-    calls.is_complete =
-        find_call(calls.device_get, "cuDeviceGet", 2000) &&
-        find_call(calls.device_attribute, "cuDeviceGetAttribute", 2000) &&
-        find_call(calls.granularity, "cuMemGetAllocationGranularity", since) &&
-        find_call(calls.reserve, "cuMemAddressReserve", since) &&
-        find_call(calls.free, "cuMemAddressFree", since) && find_call(calls.create, "cuMemCreate", since) &&
-        find_call(calls.release, "cuMemRelease", since) && find_call(calls.map, "cuMemMap", since) &&
-        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since);
-    return calls;
-}
+[[nodiscard]] call_table find_calls();
 
 /// Asked for once; again when the driver did not answer. Threads: any. Throws: cuda_error.
-[[nodiscard]] inline call_table const& calls() {
-    static call_table const found = find_calls();
-    return found;
-}
+[[nodiscard]] call_table const& calls();
 
 /// What is asked of the driver: memory that stays on the device.
-[[nodiscard]] inline CUmemAllocationProp memory_of(device where) noexcept {
-    CUmemAllocationProp wanted{};
-    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wanted.location.id = where.ordinal();
-    return wanted;
-}
+[[nodiscard]] CUmemAllocationProp memory_of(device where) noexcept;
 
 /// As rt::check, of a call of the driver. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
@@ -102,15 +82,97 @@ struct physical_traits {
     using type = CUmemGenericAllocationHandle;  ///< the driver's
     static type none() noexcept { return 0; }   ///< no page
     /// Its memory goes with the last mapping.
-    static void close(type page) noexcept {
-        driver::give_back("cuMemRelease", [page] { return calls().release(page); });
-    }
+    static void close(type page) noexcept;
 };
 
 }  // namespace driver
 
 /// Whether the device has virtual memory that programs can map. Throws: cuda_error.
-[[nodiscard]] inline bool supports_virtual_memory(device where) {
+[[nodiscard]] bool supports_virtual_memory(device where);
+
+/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
+[[nodiscard]] std::size_t page_size(device where);
+
+/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
+/// before it ends. Move-only; moved-from is empty.
+/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
+/// Example: tests/runtime/virtual_memory.sim.cpp
+class address_range {
+public:
+    address_range() noexcept = default;  ///< empty
+    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
+    address_range(device where, std::size_t bytes);
+    /// Takes over the addresses: other is empty then.
+    address_range(address_range&& other) noexcept
+        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    /// Gives back what it had, and takes over the other.
+    address_range& operator=(address_range&& other) noexcept;
+    ~address_range() { give_back(); }
+
+    /// Its first address; null when empty.
+    [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
+
+private:
+    void give_back() noexcept;
+
+    CUdeviceptr at_ = 0;
+    std::size_t bytes_ = 0;
+};
+
+/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
+/// has too little. Throws: cuda_error; nothing is mapped then.
+[[nodiscard]] bool map_page(device where, void* at, std::size_t page);
+
+/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
+/// unmapped, which is reported.
+bool unmap_page(void* at, std::size_t page) noexcept;
+
+/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
+void allow_access(device where, void* at, std::size_t bytes);
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::rt::driver {
+
+CUOTA_INLINE call_table find_calls() {
+    constexpr unsigned since = 10020;
+    call_table calls{};
+    calls.is_complete =
+        find_call(calls.device_get, "cuDeviceGet", 2000) &&
+        find_call(calls.device_attribute, "cuDeviceGetAttribute", 2000) &&
+        find_call(calls.granularity, "cuMemGetAllocationGranularity", since) &&
+        find_call(calls.reserve, "cuMemAddressReserve", since) &&
+        find_call(calls.free, "cuMemAddressFree", since) && find_call(calls.create, "cuMemCreate", since) &&
+        find_call(calls.release, "cuMemRelease", since) && find_call(calls.map, "cuMemMap", since) &&
+        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since);
+    return calls;
+}
+
+CUOTA_INLINE call_table const& calls() {
+    static call_table const found = find_calls();
+    return found;
+}
+
+CUOTA_INLINE CUmemAllocationProp memory_of(device where) noexcept {
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.location.id = where.ordinal();
+    return wanted;
+}
+
+CUOTA_INLINE void physical_traits::close(type page) noexcept {
+    driver::give_back("cuMemRelease", [page] { return calls().release(page); });
+}
+
+}  // namespace cuota::inline v0::rt::driver
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE bool supports_virtual_memory(device where) {
     (void)where.memory();  // starts the driver, and the device
     driver::call_table const& native = driver::calls();
     if (!native.is_complete) return false;
@@ -123,8 +185,7 @@ struct physical_traits {
     return yes != 0;
 }
 
-/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
-[[nodiscard]] inline std::size_t page_size(device where) {
+CUOTA_INLINE std::size_t page_size(device where) {
     CUmemAllocationProp const wanted = driver::memory_of(where);
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
@@ -132,54 +193,31 @@ struct physical_traits {
     return bytes;
 }
 
-/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
-/// before it ends. Move-only; moved-from is empty.
-/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
-/// Example: tests/runtime/virtual_memory.sim.cpp
-class address_range {
-public:
-    address_range() noexcept = default;  ///< empty
-    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
-    address_range(device where, std::size_t bytes) {
-        device_scope const here{where};
-        CUdeviceptr at = 0;
-        CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
-        if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
-        driver::check(code, "cuMemAddressReserve");
-        at_ = at;
-        bytes_ = bytes;
+CUOTA_INLINE address_range::address_range(device where, std::size_t bytes) {
+    device_scope const here{where};
+    CUdeviceptr at = 0;
+    CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
+    driver::check(code, "cuMemAddressReserve");
+    at_ = at;
+    bytes_ = bytes;
+}
+
+CUOTA_INLINE address_range& address_range::operator=(address_range&& other) noexcept {
+    if (this != &other) {
+        give_back();
+        at_ = std::exchange(other.at_, 0);
+        bytes_ = std::exchange(other.bytes_, 0);
     }
-    /// Takes over the addresses: other is empty then.
-    address_range(address_range&& other) noexcept
-        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
-    /// Gives back what it had, and takes over the other.
-    address_range& operator=(address_range&& other) noexcept {
-        if (this != &other) {
-            give_back();
-            at_ = std::exchange(other.at_, 0);
-            bytes_ = std::exchange(other.bytes_, 0);
-        }
-        return *this;
-    }
-    ~address_range() { give_back(); }
+    return *this;
+}
 
-    /// Its first address; null when empty.
-    [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
+CUOTA_INLINE void address_range::give_back() noexcept {
+    if (bytes_ != 0)
+        driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
+}
 
-private:
-    void give_back() noexcept {
-        if (bytes_ != 0)
-            driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
-    }
-
-    CUdeviceptr at_ = 0;
-    std::size_t bytes_ = 0;
-};
-
-/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
-/// has too little. Throws: cuda_error; nothing is mapped then.
-[[nodiscard]] inline bool map_page(device where, void* at, std::size_t page) {
+CUOTA_INLINE bool map_page(device where, void* at, std::size_t page) {
     driver::call_table const& native = driver::calls();
     CUmemAllocationProp const wanted = driver::memory_of(where);
     CUmemGenericAllocationHandle made = 0;
@@ -193,15 +231,12 @@ private:
     return true;
 }
 
-/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
-/// unmapped, which is reported.
-inline bool unmap_page(void* at, std::size_t page) noexcept {
+CUOTA_INLINE bool unmap_page(void* at, std::size_t page) noexcept {
     return driver::give_back("cuMemUnmap",
                              [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), page); });
 }
 
-/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
-inline void allow_access(device where, void* at, std::size_t bytes) {
+CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
     CUmemAccessDesc access{};
     access.location = driver::memory_of(where).location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -210,3 +245,5 @@ inline void allow_access(device where, void* at, std::size_t bytes) {
 }
 
 }  // namespace cuota::inline v0::rt
+
+#endif

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 
@@ -29,10 +30,7 @@ namespace cuota::inline v0 {
 class rank_gone : public std::runtime_error {
 public:
     /// `rank` is gone, of `ranks`; `why` as it was learned.
-    rank_gone(std::size_t rank, std::size_t ranks, std::string const& why)
-        : std::runtime_error{"cuota::rank_gone: rank " + count_text(rank) + " of " + count_text(ranks) +
-                             ": " + why},
-          rank_{rank} {}
+    rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }  ///< from 0
 
@@ -67,35 +65,14 @@ struct ballot {
     std::uint64_t value = 0;
 
     [[nodiscard]] static ballot of(std::uint64_t round, std::string_view question,
-                                   std::uint64_t value) noexcept {
-        ballot made{round, 14695981039346656037U, {}, value};
-        for (char const c : question)
-            made.hash = (made.hash ^ static_cast<unsigned char>(c)) * 1099511628211U;  // FNV-1a
-        std::copy_n(question.begin(), std::min(question.size(), letters), made.asked.begin());
-        return made;
-    }
-    [[nodiscard]] bool is_of_the_same(ballot const& other) const noexcept {
-        return round == other.round && hash == other.hash;
-    }
-    [[nodiscard]] std::string text() const {
-        auto const end = std::find(asked.begin(), asked.end(), '\0');
-        return '"' + std::string(asked.begin(), end) + "\" in round " + count_text(round);
-    }
+                                   std::uint64_t value) noexcept;
+    [[nodiscard]] bool is_of_the_same(ballot const& other) const noexcept;
+    [[nodiscard]] std::string text() const;
 };
 static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 
 /// The first rank that is not where most are; of two halves the one that the lowest rank is not in. ranks: none.
-[[nodiscard]] inline std::size_t out_of_step(std::span<ballot const> all) noexcept {
-    auto const in_step_with = [&](ballot const& one) {
-        return std::ranges::count_if(all, [&](ballot const& b) { return b.is_of_the_same(one); });
-    };
-    std::size_t most = 0;
-    for (std::size_t i = 1; i < all.size(); ++i)
-        if (in_step_with(all[i]) > in_step_with(all[most])) most = i;
-    std::size_t first = 0;
-    while (first != all.size() && all[first].is_of_the_same(all[most])) ++first;
-    return first;
-}
+[[nodiscard]] std::size_t out_of_step(std::span<ballot const> all) noexcept;
 
 }  // namespace detail
 
@@ -118,28 +95,11 @@ public:
     /// Of one rank: it agrees with itself at once.
     agreement() : agreement{rank_link{}} {}
     /// Throws: misuse for a rank that is not one of `ranks`, and for several ranks without a gather.
-    explicit agreement(rank_link link, place where = place::here()) : link_{std::move(link)} {
-        if (link_.rank >= link_.ranks || (link_.ranks > 1 && !link_.gather)) {
-            std::string const why = link_.rank >= link_.ranks ? " is not one of " : " has no way to reach ";
-            throw misuse{"agreement: rank " + count_text(link_.rank) + why + count_text(link_.ranks), where};
-        }
-    }
+    explicit agreement(rank_link link, place where = place::here());
     /// Takes this rank's part; every question to the other one is a misuse then.
-    agreement(agreement&& other) noexcept
-        : link_{std::exchange(other.link_, gone())},
-          round_{other.round_},
-          unwinding_{other.unwinding_},
-          has_left_{std::exchange(other.has_left_, true)} {}
+    agreement(agreement&& other) noexcept;
     /// Its own rank leaves first; then as above.
-    agreement& operator=(agreement&& other) noexcept {
-        if (this == &other) return *this;
-        end();
-        link_ = std::exchange(other.link_, gone());
-        round_ = other.round_;
-        unwinding_ = other.unwinding_;
-        has_left_ = std::exchange(other.has_left_, true);
-        return *this;
-    }
+    agreement& operator=(agreement&& other) noexcept;
     ~agreement() { end(); }
 
     [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }    ///< this one, from 0
@@ -149,21 +109,7 @@ public:
 
     /// Every rank's value, in the order of ranks: the same on all of them. `question` names what is asked.
     [[nodiscard]] std::vector<std::uint64_t> values(std::uint64_t value, std::string_view question,
-                                                    place where = place::here()) {
-        if (has_left_) throw misuse{"agreement: a rank was asked after it had left", where};
-        detail::ballot const mine = detail::ballot::of(round_, question, value);
-        std::vector<detail::ballot> const all = exchanged(mine);
-        ++round_;
-        if (std::size_t const other = detail::out_of_step(all); other != all.size())
-            throw misuse{"agreement: rank " + count_text(other) + " asks " + all[other].text() +
-                             ", and others " + against(all, other) +
-                             ": all ranks have to ask the same in the same order",
-                         where};
-        std::vector<std::uint64_t> found;
-        found.reserve(all.size());
-        for (detail::ballot const& b : all) found.push_back(b.value);
-        return found;
-    }
+                                                    place where = place::here());
 
     /// The values of all ranks reduced by `reduce(so_far, next)` in the order of ranks: the same on every rank, whatever
     /// the operation.
@@ -176,53 +122,21 @@ public:
         return agreed;
     }
     /// The smallest of all ranks' values. Throws: as values.
-    std::uint64_t smallest(std::uint64_t value, std::string_view question, place where = place::here()) {
-        return agree(
-            value, [](auto a, auto b) { return std::min(a, b); }, question, where);
-    }
+    std::uint64_t smallest(std::uint64_t value, std::string_view question, place where = place::here());
     /// The largest. Throws: as values.
-    std::uint64_t largest(std::uint64_t value, std::string_view question, place where = place::here()) {
-        return agree(
-            value, [](auto a, auto b) { return std::max(a, b); }, question, where);
-    }
+    std::uint64_t largest(std::uint64_t value, std::string_view question, place where = place::here());
     /// True when it is true on every rank.
-    bool all(bool here, std::string_view question, place where = place::here()) {
-        return smallest(here ? 1 : 0, question, where) != 0;
-    }
+    bool all(bool here, std::string_view question, place where = place::here());
 
     /// Takes no part any more, and tells the others why. What is asked here later is misuse.
-    void leave(std::string const& why) noexcept {
-        if (std::exchange(has_left_, true) || !link_.leave) return;
-        link_.leave(why);
-    }
+    void leave(std::string const& why) noexcept;
 
 private:
     [[nodiscard]] static rank_link gone() noexcept { return {}; }
 
-    [[nodiscard]] std::vector<detail::ballot> exchanged(detail::ballot const& mine) const {
-        if (!link_.gather) return {mine};
-        using words = std::array<std::uint64_t, detail::ballot::words>;
-        std::vector<std::uint64_t> gathered(detail::ballot::words * link_.ranks);
-        link_.gather(std::bit_cast<words>(mine), gathered);
-        std::vector<detail::ballot> all;
-        for (auto at = gathered.begin(); at != gathered.end(); at += detail::ballot::words) {
-            words said{};
-            std::copy_n(at, said.size(), said.begin());
-            all.push_back(std::bit_cast<detail::ballot>(said));
-        }
-        return all;
-    }
-    [[nodiscard]] static std::string against(std::span<detail::ballot const> all, std::size_t other) {
-        for (detail::ballot const& b : all)
-            if (!b.is_of_the_same(all[other])) return b.text();
-        return {};
-    }
-    void end() noexcept {
-        if (has_left_) return;
-        try {
-            leave(std::uncaught_exceptions() > unwinding_ ? "it was left by an exception" : "it has ended");
-        } catch (...) { has_left_ = true; }  // no host memory for the reason: their deadline tells the others
-    }
+    [[nodiscard]] std::vector<detail::ballot> exchanged(detail::ballot const& mine) const;
+    [[nodiscard]] static std::string against(std::span<detail::ballot const> all, std::size_t other);
+    void end() noexcept;
 
     rank_link link_;
     std::uint64_t round_ = 0;
@@ -272,7 +186,148 @@ template <std::invocable Work>
 }
 
 /// Throws this rank's own refusal, or where it had none one that names the rank that had.
-[[noreturn]] inline void throw_refusal(verdict const& refused, std::string const& what, place where) {
+[[noreturn]] void throw_refusal(verdict const& refused, std::string const& what, place where);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE rank_gone::rank_gone(std::size_t rank, std::size_t ranks, std::string const& why)
+    : std::runtime_error{"cuota::rank_gone: rank " + count_text(rank) + " of " + count_text(ranks) + ": " +
+                         why},
+      rank_{rank} {}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE ballot ballot::of(std::uint64_t round, std::string_view question, std::uint64_t value) noexcept {
+    ballot made{round, 14695981039346656037U, {}, value};
+    for (char const c : question)
+        made.hash = (made.hash ^ static_cast<unsigned char>(c)) * 1099511628211U;  // FNV-1a
+    std::copy_n(question.begin(), std::min(question.size(), letters), made.asked.begin());
+    return made;
+}
+
+CUOTA_INLINE bool ballot::is_of_the_same(ballot const& other) const noexcept {
+    return round == other.round && hash == other.hash;
+}
+
+CUOTA_INLINE std::string ballot::text() const {
+    auto const end = std::find(asked.begin(), asked.end(), '\0');
+    return '"' + std::string(asked.begin(), end) + "\" in round " + count_text(round);
+}
+
+CUOTA_INLINE std::size_t out_of_step(std::span<ballot const> all) noexcept {
+    auto const in_step_with = [&](ballot const& one) {
+        return std::ranges::count_if(all, [&](ballot const& b) { return b.is_of_the_same(one); });
+    };
+    std::size_t most = 0;
+    for (std::size_t i = 1; i < all.size(); ++i)
+        if (in_step_with(all[i]) > in_step_with(all[most])) most = i;
+    std::size_t first = 0;
+    while (first != all.size() && all[first].is_of_the_same(all[most])) ++first;
+    return first;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE agreement::agreement(rank_link link, place where) : link_{std::move(link)} {
+    if (link_.rank >= link_.ranks || (link_.ranks > 1 && !link_.gather)) {
+        std::string const why = link_.rank >= link_.ranks ? " is not one of " : " has no way to reach ";
+        throw misuse{"agreement: rank " + count_text(link_.rank) + why + count_text(link_.ranks), where};
+    }
+}
+
+CUOTA_INLINE agreement::agreement(agreement&& other) noexcept
+    : link_{std::exchange(other.link_, gone())},
+      round_{other.round_},
+      unwinding_{other.unwinding_},
+      has_left_{std::exchange(other.has_left_, true)} {}
+
+CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
+    if (this == &other) return *this;
+    end();
+    link_ = std::exchange(other.link_, gone());
+    round_ = other.round_;
+    unwinding_ = other.unwinding_;
+    has_left_ = std::exchange(other.has_left_, true);
+    return *this;
+}
+
+CUOTA_INLINE std::vector<std::uint64_t> agreement::values(std::uint64_t value, std::string_view question,
+                                                          place where) {
+    if (has_left_) throw misuse{"agreement: a rank was asked after it had left", where};
+    detail::ballot const mine = detail::ballot::of(round_, question, value);
+    std::vector<detail::ballot> const all = exchanged(mine);
+    ++round_;
+    if (std::size_t const other = detail::out_of_step(all); other != all.size())
+        throw misuse{"agreement: rank " + count_text(other) + " asks " + all[other].text() + ", and others " +
+                         against(all, other) + ": all ranks have to ask the same in the same order",
+                     where};
+    std::vector<std::uint64_t> found;
+    found.reserve(all.size());
+    for (detail::ballot const& b : all) found.push_back(b.value);
+    return found;
+}
+
+CUOTA_INLINE std::uint64_t agreement::smallest(std::uint64_t value, std::string_view question, place where) {
+    return agree(
+        value, [](auto a, auto b) { return std::min(a, b); }, question, where);
+}
+
+CUOTA_INLINE std::uint64_t agreement::largest(std::uint64_t value, std::string_view question, place where) {
+    return agree(
+        value, [](auto a, auto b) { return std::max(a, b); }, question, where);
+}
+
+CUOTA_INLINE bool agreement::all(bool here, std::string_view question, place where) {
+    return smallest(here ? 1 : 0, question, where) != 0;
+}
+
+CUOTA_INLINE void agreement::leave(std::string const& why) noexcept {
+    if (std::exchange(has_left_, true) || !link_.leave) return;
+    link_.leave(why);
+}
+
+CUOTA_INLINE std::vector<detail::ballot> agreement::exchanged(detail::ballot const& mine) const {
+    if (!link_.gather) return {mine};
+    using words = std::array<std::uint64_t, detail::ballot::words>;
+    std::vector<std::uint64_t> gathered(detail::ballot::words * link_.ranks);
+    link_.gather(std::bit_cast<words>(mine), gathered);
+    std::vector<detail::ballot> all;
+    for (auto at = gathered.begin(); at != gathered.end(); at += detail::ballot::words) {
+        words said{};
+        std::copy_n(at, said.size(), said.begin());
+        all.push_back(std::bit_cast<detail::ballot>(said));
+    }
+    return all;
+}
+
+CUOTA_INLINE std::string agreement::against(std::span<detail::ballot const> all, std::size_t other) {
+    for (detail::ballot const& b : all)
+        if (!b.is_of_the_same(all[other])) return b.text();
+    return {};
+}
+
+CUOTA_INLINE void agreement::end() noexcept {
+    if (has_left_) return;
+    try {
+        leave(std::uncaught_exceptions() > unwinding_ ? "it was left by an exception" : "it has ended");
+    } catch (...) { has_left_ = true; }  // no host memory for the reason: their deadline tells the others
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void throw_refusal(verdict const& refused, std::string const& what, place where) {
     if (refused.refusal) std::rethrow_exception(refused.refusal);
     refusal facts;
     facts.request.where = where;
@@ -280,6 +335,6 @@ template <std::invocable Work>
     throw out_of_memory{std::move(facts)};
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-}  // namespace cuota::inline v0
+#endif

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0::detail {
@@ -28,29 +29,13 @@ struct bucket_piece {
 class bucket_layout {
 public:
     /// Throws: misuse for buckets of no elements.
-    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
-        : counts_{std::move(counts)} {
-        if (capacity == 0) throw misuse{"gradient_buckets: a bucket has no room for a single element", where};
-        for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
-            for (std::size_t from = 0; from != counts_[gradient];) {
-                if (pieces_.empty() || elements(size() - 1) == capacity) pieces_.emplace_back();
-                std::size_t const at = elements(size() - 1);
-                std::size_t const count = std::min(capacity - at, counts_[gradient] - from);
-                pieces_.back().push_back({gradient, from, at, count});
-                from += count;
-            }
-    }
+    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where);
 
     [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< buckets
     [[nodiscard]] std::size_t gradients() const noexcept { return counts_.size(); }
     [[nodiscard]] std::size_t count(std::size_t gradient) const noexcept { return counts_[gradient]; }
-    [[nodiscard]] std::span<bucket_piece const> pieces(std::size_t bucket) const noexcept {
-        return pieces_[bucket];
-    }
-    [[nodiscard]] std::size_t elements(std::size_t bucket) const noexcept {
-        auto const& all = pieces_[bucket];
-        return all.empty() ? 0 : all.back().at + all.back().count;
-    }
+    [[nodiscard]] std::span<bucket_piece const> pieces(std::size_t bucket) const noexcept;
+    [[nodiscard]] std::size_t elements(std::size_t bucket) const noexcept;
 
 private:
     std::vector<std::size_t> counts_;
@@ -58,3 +43,33 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bucket_layout::bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
+    : counts_{std::move(counts)} {
+    if (capacity == 0) throw misuse{"gradient_buckets: a bucket has no room for a single element", where};
+    for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
+        for (std::size_t from = 0; from != counts_[gradient];) {
+            if (pieces_.empty() || elements(size() - 1) == capacity) pieces_.emplace_back();
+            std::size_t const at = elements(size() - 1);
+            std::size_t const count = std::min(capacity - at, counts_[gradient] - from);
+            pieces_.back().push_back({gradient, from, at, count});
+            from += count;
+        }
+}
+
+CUOTA_INLINE std::span<bucket_piece const> bucket_layout::pieces(std::size_t bucket) const noexcept {
+    return pieces_[bucket];
+}
+
+CUOTA_INLINE std::size_t bucket_layout::elements(std::size_t bucket) const noexcept {
+    auto const& all = pieces_[bucket];
+    return all.empty() ? 0 : all.back().at + all.back().count;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -39,22 +39,11 @@ struct cast_number {
 };
 
 /// Throws: misuse when the counts differ.
-inline void check_counts(char const* what, std::size_t a, std::size_t b, place where) {
-    if (a != b)
-        throw misuse{std::string{what} + ": " + count_text(a) + " elements and " + count_text(b) +
-                         " do not match",
-                     where};
-}
+void check_counts(char const* what, std::size_t a, std::size_t b, place where);
 
 /// Throws: misuse when two blocks of memory have a byte in common: threads would read what others have written.
-inline void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b,
-                           std::size_t b_bytes, place where) {
-    auto const first = reinterpret_cast<std::uintptr_t>(a);
-    auto const second = reinterpret_cast<std::uintptr_t>(b);
-    bool const is_apart = a_bytes == 0 || b_bytes == 0 ||
-                          (first < second ? second - first >= a_bytes : first - second >= b_bytes);
-    if (!is_apart) throw misuse{std::string{what} + ": what is read and what is written overlap", where};
-}
+void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b, std::size_t b_bytes,
+                    place where);
 
 }  // namespace detail
 
@@ -90,3 +79,27 @@ void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, 
 }
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_counts(char const* what, std::size_t a, std::size_t b, place where) {
+    if (a != b)
+        throw misuse{std::string{what} + ": " + count_text(a) + " elements and " + count_text(b) +
+                         " do not match",
+                     where};
+}
+
+CUOTA_INLINE void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b,
+                                 std::size_t b_bytes, place where) {
+    auto const first = reinterpret_cast<std::uintptr_t>(a);
+    auto const second = reinterpret_cast<std::uintptr_t>(b);
+    bool const is_apart = a_bytes == 0 || b_bytes == 0 ||
+                          (first < second ? second - first >= a_bytes : first - second >= b_bytes);
+    if (!is_apart) throw misuse{std::string{what} + ": what is read and what is written overlap", where};
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 
@@ -75,13 +76,25 @@ namespace detail {
 
 [[nodiscard]] inline std::string stage_text(std::size_t stage) { return "stage " + count_text(stage); }
 
-inline void check_time(double time, std::string const& whose, place where) {
+void check_time(double time, std::string const& whose, place where);
+
+/// What could ever be held of a stage at once; nothing when that is more than can be said.
+[[nodiscard]] std::optional<std::size_t> most_of(chain_stage const& s) noexcept;
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_time(double time, std::string const& whose, place where) {
     if (time >= 0 && time <= 1e100) return;  // however often it is run again, the sum is finite
     throw misuse{"a chain's " + whose + " is " + std::to_string(time) + ", which is no time", where};
 }
 
-/// What could ever be held of a stage at once; nothing when that is more than can be said.
-[[nodiscard]] inline std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
+CUOTA_INLINE std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
     std::optional<std::size_t> sum = 0;
     for (std::size_t bytes :
          {s.output_bytes, s.gradient(), s.saved_bytes, s.forward_scratch, s.backward_scratch})
@@ -89,9 +102,11 @@ inline void check_time(double time, std::string const& whose, place where) {
     return sum;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-inline chain chain::rounded_to(std::size_t granule, place where) const {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
     if (!is_power_of_two(granule))
         throw misuse{"a granule of " + count_text(granule) + " bytes is no power of two", where};
     chain rounded = *this;
@@ -104,7 +119,7 @@ inline chain chain::rounded_to(std::size_t granule, place where) const {
     return rounded;
 }
 
-inline void chain::check(place where) const {
+CUOTA_INLINE void chain::check(place where) const {
     if (stages.empty()) throw misuse{"a chain has no stages", where};
     detail::check_time(offload_time_per_byte, "offload time per byte", where);
     detail::check_time(fetch_time_per_byte, "fetch time per byte", where);
@@ -122,3 +137,5 @@ inline void chain::check(place where) const {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/pool/lifetimes.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/chain_simulation.hpp>
@@ -22,16 +23,9 @@ class request_writer {
 public:
     using blocks = std::vector<std::size_t>;  // by number, of what was not of 0 bytes
 
-    void take(std::size_t bytes, blocks& of) {
-        if (bytes == 0) return;
-        of.push_back(requests_.size());
-        requests_.push_back({now_, now_ + 1, bytes});
-        ++now_;
-    }
+    void take(std::size_t bytes, blocks& of);
     // The last first, as members of an object end.
-    void give(blocks& of) {
-        for (; !of.empty(); of.pop_back()) requests_[of.back()].until = now_++;
-    }
+    void give(blocks& of);
     [[nodiscard]] std::vector<lifetime> take_all() { return std::move(requests_); }
 
 private:
@@ -54,8 +48,32 @@ private:
 /// sizes: of the stages as they are: `chain_of(stages, 1)`. Bytes of no size ask for nothing.
 /// Throws: misuse, as `simulate`, for what is no schedule of this chain.
 /// Threads: any.
-[[nodiscard]] inline std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
-                                                          place where = place::here()) {
+[[nodiscard]] std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
+                                                   place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void request_writer::take(std::size_t bytes, blocks& of) {
+    if (bytes == 0) return;
+    of.push_back(requests_.size());
+    requests_.push_back({now_, now_ + 1, bytes});
+    ++now_;
+}
+
+CUOTA_INLINE void request_writer::give(blocks& of) {
+    for (; !of.empty(); of.pop_back()) requests_[of.back()].until = now_++;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
+                                                  place where) {
     (void)simulate(sizes, schedule, where);
     detail::request_writer made;
     using blocks = detail::request_writer::blocks;
@@ -99,3 +117,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/training/chain.hpp>
@@ -29,54 +30,21 @@ struct chain_run {
 };
 
 /// "S0": F forward, S forward and saving, B backward, D drop, O offload, I fetch.
-[[nodiscard]] inline std::string op_text(chain_op op) {
-    char const* const letters = "FSBDOI";
-    return letters[static_cast<std::size_t>(op.act)] + std::to_string(op.stage);
-}
+[[nodiscard]] std::string op_text(chain_op op);
 
 /// "F0 S1 B1 D0 S0 B0", as op_text.
-[[nodiscard]] inline std::string schedule_text(chain_schedule const& schedule) {
-    std::string text;
-    for (chain_op const op : schedule) text += (text.empty() ? "" : " ") + op_text(op);
-    return text;
-}
+[[nodiscard]] std::string schedule_text(chain_schedule const& schedule);
 
 namespace detail {
 
 /// The state of a chain in the midst of a schedule.
 class chain_simulator {
 public:
-    chain_simulator(chain const& c, place where) : chain_{c}, where_{where} {
-        c.check(where);
-        states_.resize(c.stages.size());
-        to_go_ = c.stages.size();
-    }
+    chain_simulator(chain const& c, place where);
 
-    void run(chain_op op, std::size_t number) {
-        op_ = op;
-        number_ = number;
-        if (op.stage >= states_.size()) refuse("the chain has " + count_text(states_.size()) + " stages");
-        switch (op.act) {
-            case chain_act::forward: return forward(false);
-            case chain_act::forward_saving: return forward(true);
-            case chain_act::backward: return backward();
-            case chain_act::drop: return drop();
-            case chain_act::offload: return offload();
-            case chain_act::fetch: return fetch();
-        }
-    }
+    void run(chain_op op, std::size_t number);
 
-    [[nodiscard]] chain_run finish() {
-        if (to_go_ != 0)
-            throw misuse{"a schedule ends, and " + stage_text(to_go_ - 1) + " was not run backward", where_};
-        for (std::size_t i = 0; i != states_.size(); ++i)
-            if (states_[i].lies != at::nowhere)
-                throw misuse{"a schedule ends with the record of " + stage_text(i) + lies_text(states_[i]),
-                             where_};
-        found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
-        found_.recomputed = found_.forwards - states_.size();
-        return found_;
-    }
+    [[nodiscard]] chain_run finish();
 
 private:
     enum class at { nowhere, device, host };
@@ -88,98 +56,26 @@ private:
         double ready = 0;       // when the record is where it lies
     };
 
-    [[noreturn]] void refuse(std::string const& why) const {
-        throw misuse{"op " + count_text(number_) + " of a schedule, " + op_text(op_) + ": " + why, where_};
-    }
-    [[nodiscard]] static std::string lies_text(state const& s) {
-        return s.lies == at::nowhere ? " not there" : s.lies == at::host ? " on the host" : " on the device";
-    }
+    [[noreturn]] void refuse(std::string const& why) const;
+    [[nodiscard]] static std::string lies_text(state const& s);
     // The record's stage must have one on the device.
-    state& on_device(std::size_t stage) {
-        if (states_[stage].lies != at::device)
-            refuse("the record of " + stage_text(stage) + " is" + lies_text(states_[stage]) +
-                   ", and needed on the device");
-        return states_[stage];
-    }
+    state& on_device(std::size_t stage);
 
-    void allocate(std::size_t bytes) {
-        held_ += bytes;
-        if (held_ <= found_.peak) return;
-        found_.peak = held_;
-        found_.peak_op = number_;
-    }
-    void remove_from_device(state& s) {
-        held_ -= s.bytes;
-        s.lies = at::nowhere;
-    }
+    void allocate(std::size_t bytes);
+    void remove_from_device(state& s);
     // What the op that runs takes of the compute lane, once everything that it reads has arrived.
-    void compute(double needed_at, double time) {
-        last_start_ = std::max(compute_free_, needed_at);
-        compute_free_ = last_start_ + time;
-        found_.compute_time += time;
-    }
+    void compute(double needed_at, double time);
 
-    void forward(bool saving) {
-        std::size_t const i = op_.stage;
-        chain_stage const& stage = chain_.stages[i];
-        state& s = states_[i];
-        if (s.lies != at::nowhere) refuse("its record is already" + lies_text(s));
-        double const needed_at = i == 0 ? 0 : on_device(i - 1).ready;
-        s.bytes = stage.output_bytes + (saving ? stage.saved_bytes : 0);
-        allocate(s.bytes + stage.forward_scratch);
-        held_ -= stage.forward_scratch;
-        compute(needed_at, stage.forward_time);
-        ++found_.forwards;
-        if (s.was_forward) found_.recomputed_time += stage.forward_time;
-        s.lies = at::device;
-        s.is_saving = saving;
-        s.was_forward = true;
-        s.ready = compute_free_;
-    }
+    void forward(bool saving);
 
-    void backward() {
-        std::size_t const i = op_.stage;
-        chain_stage const& stage = chain_.stages[i];
-        if (i + 1 != to_go_)
-            refuse(to_go_ == 0 ? "all stages were run backward"
-                               : stage_text(to_go_ - 1) + " is the next to be run backward");
-        state& s = on_device(i);
-        if (!s.is_saving) refuse("its forward run saved nothing for it");
-        double needed_at = s.ready;
-        if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
-        allocate(stage.backward_scratch + gradient_of_input(i));
-        held_ -= stage.backward_scratch;
-        if (to_go_ != states_.size()) held_ -= stage.gradient();  // the gradient that came from the next
-        remove_from_device(s);
-        compute(needed_at, stage.backward_time);
-        to_go_ = i;
-    }
-    [[nodiscard]] std::size_t gradient_of_input(std::size_t i) const {
-        return i == 0 ? 0 : chain_.stages[i - 1].gradient();
-    }
+    void backward();
+    [[nodiscard]] std::size_t gradient_of_input(std::size_t i) const;
 
     void drop() { remove_from_device(on_device(op_.stage)); }
 
-    void offload() {
-        state& s = on_device(op_.stage);
-        remove_from_device(s);
-        s.lies = at::host;
-        host_held_ += s.bytes;
-        found_.host_peak = std::max(found_.host_peak, host_held_);
-        found_.offloaded_bytes += s.bytes;
-        s.ready = to_host_free_ =
-            std::max(to_host_free_, s.ready) + static_cast<double>(s.bytes) * chain_.offload_time_per_byte;
-    }
+    void offload();
 
-    void fetch() {
-        state& s = states_[op_.stage];
-        if (s.lies != at::host) refuse("its record is" + lies_text(s) + ", and fetched from the host");
-        allocate(s.bytes);
-        host_held_ -= s.bytes;
-        s.lies = at::device;
-        s.ready = from_host_free_ = std::max({from_host_free_, s.ready, last_start_}) +
-                                    static_cast<double>(s.bytes) * chain_.fetch_time_per_byte;
-    }
+    void fetch();
 
     chain const& chain_;
     place where_;
@@ -210,11 +106,165 @@ private:
 ///         stage to the first, each once; its own record, saving, and the one before are on the device. Drop and
 ///         offload: the record is on the device. Fetch: it is on the host. At the end nothing is held.
 /// Cost:   proportional to stages and ops. Threads: any; the host alone. Example: examples/deep_plan.hpp
-[[nodiscard]] inline chain_run simulate(chain const& c, chain_schedule const& schedule,
-                                        place where = place::here()) {
+[[nodiscard]] chain_run simulate(chain const& c, chain_schedule const& schedule, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string op_text(chain_op op) {
+    char const* const letters = "FSBDOI";
+    return letters[static_cast<std::size_t>(op.act)] + std::to_string(op.stage);
+}
+
+CUOTA_INLINE std::string schedule_text(chain_schedule const& schedule) {
+    std::string text;
+    for (chain_op const op : schedule) text += (text.empty() ? "" : " ") + op_text(op);
+    return text;
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE chain_simulator::chain_simulator(chain const& c, place where) : chain_{c}, where_{where} {
+    c.check(where);
+    states_.resize(c.stages.size());
+    to_go_ = c.stages.size();
+}
+
+CUOTA_INLINE void chain_simulator::run(chain_op op, std::size_t number) {
+    op_ = op;
+    number_ = number;
+    if (op.stage >= states_.size()) refuse("the chain has " + count_text(states_.size()) + " stages");
+    switch (op.act) {
+        case chain_act::forward: return forward(false);
+        case chain_act::forward_saving: return forward(true);
+        case chain_act::backward: return backward();
+        case chain_act::drop: return drop();
+        case chain_act::offload: return offload();
+        case chain_act::fetch: return fetch();
+    }
+}
+
+CUOTA_INLINE chain_run chain_simulator::finish() {
+    if (to_go_ != 0)
+        throw misuse{"a schedule ends, and " + stage_text(to_go_ - 1) + " was not run backward", where_};
+    for (std::size_t i = 0; i != states_.size(); ++i)
+        if (states_[i].lies != at::nowhere)
+            throw misuse{"a schedule ends with the record of " + stage_text(i) + lies_text(states_[i]),
+                         where_};
+    found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
+    found_.recomputed = found_.forwards - states_.size();
+    return found_;
+}
+
+CUOTA_INLINE void chain_simulator::refuse(std::string const& why) const {
+    throw misuse{"op " + count_text(number_) + " of a schedule, " + op_text(op_) + ": " + why, where_};
+}
+
+CUOTA_INLINE std::string chain_simulator::lies_text(state const& s) {
+    return s.lies == at::nowhere ? " not there" : s.lies == at::host ? " on the host" : " on the device";
+}
+
+CUOTA_INLINE auto chain_simulator::on_device(std::size_t stage) -> state& {
+    if (states_[stage].lies != at::device)
+        refuse("the record of " + stage_text(stage) + " is" + lies_text(states_[stage]) +
+               ", and needed on the device");
+    return states_[stage];
+}
+
+CUOTA_INLINE void chain_simulator::allocate(std::size_t bytes) {
+    held_ += bytes;
+    if (held_ <= found_.peak) return;
+    found_.peak = held_;
+    found_.peak_op = number_;
+}
+
+CUOTA_INLINE void chain_simulator::remove_from_device(state& s) {
+    held_ -= s.bytes;
+    s.lies = at::nowhere;
+}
+
+CUOTA_INLINE void chain_simulator::compute(double needed_at, double time) {
+    last_start_ = std::max(compute_free_, needed_at);
+    compute_free_ = last_start_ + time;
+    found_.compute_time += time;
+}
+
+CUOTA_INLINE void chain_simulator::forward(bool saving) {
+    std::size_t const i = op_.stage;
+    chain_stage const& stage = chain_.stages[i];
+    state& s = states_[i];
+    if (s.lies != at::nowhere) refuse("its record is already" + lies_text(s));
+    double const needed_at = i == 0 ? 0 : on_device(i - 1).ready;
+    s.bytes = stage.output_bytes + (saving ? stage.saved_bytes : 0);
+    allocate(s.bytes + stage.forward_scratch);
+    held_ -= stage.forward_scratch;
+    compute(needed_at, stage.forward_time);
+    ++found_.forwards;
+    if (s.was_forward) found_.recomputed_time += stage.forward_time;
+    s.lies = at::device;
+    s.is_saving = saving;
+    s.was_forward = true;
+    s.ready = compute_free_;
+}
+
+CUOTA_INLINE void chain_simulator::backward() {
+    std::size_t const i = op_.stage;
+    chain_stage const& stage = chain_.stages[i];
+    if (i + 1 != to_go_)
+        refuse(to_go_ == 0 ? "all stages were run backward"
+                           : stage_text(to_go_ - 1) + " is the next to be run backward");
+    state& s = on_device(i);
+    if (!s.is_saving) refuse("its forward run saved nothing for it");
+    double needed_at = s.ready;
+    if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
+    allocate(stage.backward_scratch + gradient_of_input(i));
+    held_ -= stage.backward_scratch;
+    if (to_go_ != states_.size()) held_ -= stage.gradient();  // the gradient that came from the next
+    remove_from_device(s);
+    compute(needed_at, stage.backward_time);
+    to_go_ = i;
+}
+
+CUOTA_INLINE std::size_t chain_simulator::gradient_of_input(std::size_t i) const {
+    return i == 0 ? 0 : chain_.stages[i - 1].gradient();
+}
+
+CUOTA_INLINE void chain_simulator::offload() {
+    state& s = on_device(op_.stage);
+    remove_from_device(s);
+    s.lies = at::host;
+    host_held_ += s.bytes;
+    found_.host_peak = std::max(found_.host_peak, host_held_);
+    found_.offloaded_bytes += s.bytes;
+    s.ready = to_host_free_ =
+        std::max(to_host_free_, s.ready) + static_cast<double>(s.bytes) * chain_.offload_time_per_byte;
+}
+
+CUOTA_INLINE void chain_simulator::fetch() {
+    state& s = states_[op_.stage];
+    if (s.lies != at::host) refuse("its record is" + lies_text(s) + ", and fetched from the host");
+    allocate(s.bytes);
+    host_held_ -= s.bytes;
+    s.lies = at::device;
+    s.ready = from_host_free_ = std::max({from_host_free_, s.ready, last_start_}) +
+                                static_cast<double>(s.bytes) * chain_.fetch_time_per_byte;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE chain_run simulate(chain const& c, chain_schedule const& schedule, place where) {
     detail::chain_simulator simulator{c, where};
     for (std::size_t i = 0; i != schedule.size(); ++i) simulator.run(schedule[i], i);
     return simulator.finish();
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/event.hpp>
@@ -30,18 +31,7 @@ public:
     /// For streams of the device of `on`. Throws: what `host` throws for the places, misuse when the device's copies could
     /// not reach them asynchronously, cuda_error.
     record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
-                 any_resource host, place where)
-        : host_{std::move(host)} {
-        for (chain_op const& op : plan)
-            if (op.act == chain_act::offload) {
-                if (places_.empty()) places_.resize(stages.size());
-                if (!places_[op.stage].block) add_place(stages[op.stage], places_[op.stage], where);
-            }
-        if (places_.empty()) return;
-        device_scope const here{on.device()};  // a stream is of the device that is current
-        going_.emplace();
-        coming_.emplace();
-    }
+                 any_resource host, place where);
     record_store(record_store const&) = delete;
     record_store& operator=(record_store const&) = delete;
     ~record_store() { drain(); }
@@ -49,43 +39,19 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
     /// Sends a record away; its device memory is whoever's takes it in order of the copy.
-    void send(std::size_t stage, chain_record record, stream_ref on) {
-        store_place& to = places_[stage];
-        mark(ready_, on);
-        going_->wait(*ready_);
-        if (to.read) going_->wait(*to.read);
-        record.belong_to(*going_);
-        rt::copy_to_host(to.output(), record.output.at(), record.output.bytes(), *going_);
-        if (record.saved) rt::copy_to_host(to.saved(), record.saved->at(), record.saved->bytes(), *going_);
-        mark(to.written, *going_);
-        to.was_saving = record.saved.has_value();
-    }
+    void send(std::size_t stage, chain_record record, stream_ref on);
     /// Fetches it back. The record is to be used after `arrived` only.
     [[nodiscard]] chain_record fetch(std::size_t stage, checkpoint_stage const& s, any_resource const& memory,
-                                     label const& who) {
-        store_place& from = places_[stage];
-        chain_record record{chain_block{*coming_, memory, s.output_bytes, who}, std::nullopt};
-        if (from.was_saving) record.saved.emplace(*coming_, memory, s.saved_bytes, who);
-        coming_->wait(*from.written);
-        rt::copy_to_device(record.output.at(), from.output(), record.output.bytes(), *coming_);
-        if (record.saved)
-            rt::copy_to_device(record.saved->at(), from.saved(), record.saved->bytes(), *coming_);
-        mark(from.read, *coming_);
-        return record;
-    }
+                                     label const& who);
     /// What to wait for before a fetched record is used.
     [[nodiscard]] event const& arrived(std::size_t stage) const noexcept { return *places_[stage].read; }
 
     /// Waits on the host for all copies: of a step that did not come to its end.
-    void drain() noexcept {
-        if (going_) rt::drain(*going_);
-        if (coming_) rt::drain(*coming_);
-    }
+    void drain() noexcept;
 
 private:
     struct host_block {
-        host_block(any_resource const& memory, std::size_t bytes, label const& who)
-            : from{memory}, at{from.allocate_sync(bytes, default_alignment, who)}, size{bytes} {}
+        host_block(any_resource const& memory, std::size_t bytes, label const& who);
         host_block(host_block const&) = delete;
         host_block& operator=(host_block const&) = delete;
         ~host_block() { from.deallocate_sync(at, size); }
@@ -103,14 +69,7 @@ private:
         std::optional<event> read{};
     };
 
-    void add_place(checkpoint_stage const& s, store_place& p, place where) {
-        if (host_.kind() != memory_kind::pinned)
-            throw misuse{"records of a chain can be offloaded to pinned host memory only", where};
-        p.saved_at = round_up(s.output_bytes, default_alignment);
-        std::size_t const bytes = p.saved_at + s.saved_bytes;
-        p.block = std::make_unique<host_block>(host_, bytes, label{s.name, where});
-        bytes_ += round_up(bytes, host_.granule());
-    }
+    void add_place(checkpoint_stage const& s, store_place& p, place where);
 
     any_resource host_;
     std::size_t bytes_ = 0;
@@ -126,27 +85,10 @@ private:
 class chain_state {
 public:
     chain_state(std::vector<checkpoint_stage> const& stages, stage_run::values::range input, stream_ref on,
-                any_resource const& memory, record_store& store, std::uint64_t seed, place where)
-        : stages_{stages},
-          input_{input},
-          on_{on},
-          memory_{memory},
-          store_{store},
-          seed_{seed},
-          where_{where},
-          held_(stages.size()) {}
+                any_resource const& memory, record_store& store, std::uint64_t seed, place where);
 
     /// Does one act. Throws: what the resource and the stages throw; cuda_error.
-    void perform(chain_op const& op) {
-        switch (op.act) {
-            case chain_act::forward: return forward(op.stage, false);
-            case chain_act::forward_saving: return forward(op.stage, true);
-            case chain_act::backward: return backward(op.stage);
-            case chain_act::drop: return held_[op.stage].record.reset();
-            case chain_act::offload: return offload(op.stage);
-            case chain_act::fetch: return fetch(op.stage);
-        }
-    }
+    void perform(chain_op const& op);
 
 private:
     struct held {
@@ -155,72 +97,17 @@ private:
         bool is_coming = false;  // fetched, and nobody has waited for it
     };
 
-    void forward(std::size_t i, bool saving) {
-        checkpoint_stage const& s = stages_[i];
-        stage_run::values v;
-        v.input = input_of(i);
-        chain_record made{block(i, s.output_bytes), std::nullopt};
-        v.output = made.output.range();
-        if (saving) {
-            made.saved.emplace(block(i, s.saved_bytes));
-            v.saved = made.saved->range();
-        }
-        chain_block const scratch = block(i, s.forward_scratch);
-        v.scratch = scratch.range();
-        told_values const told{on_, v, false};
-        s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
-        held_[i].has_run = true;
-        held_[i].record.emplace(std::move(made));
-    }
+    void forward(std::size_t i, bool saving);
 
-    void backward(std::size_t i) {
-        checkpoint_stage const& s = stages_[i];
-        stage_run::values v;
-        v.input = input_of(i);
-        chain_record const& record = present(i);
-        v.output = record.output.range();
-        v.saved = range_of(record.saved);
-        v.output_gradient = range_of(gradient_);
-        std::optional<chain_block> next;
-        if (i != 0) next.emplace(block(i - 1, stages_[i - 1].gradient()));
-        v.input_gradient = range_of(next);
-        {
-            chain_block const scratch = block(i, s.backward_scratch);
-            v.scratch = scratch.range();
-            told_values const told{on_, v, true};
-            s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
-        }
-        held_[i].record.reset();
-        gradient_.reset();
-        if (next) gradient_.emplace(std::move(*next));
-    }
+    void backward(std::size_t i);
 
-    void offload(std::size_t i) {
-        (void)present(i);  // one that was fetched is not sent away before it has come
-        chain_record leaving{std::move(*held_[i].record)};
-        held_[i].record.reset();
-        store_.send(i, std::move(leaving), on_);
-    }
-    void fetch(std::size_t i) {
-        held_[i].record.emplace(store_.fetch(i, stages_[i], memory_, {stages_[i].name, where_}));
-        held_[i].is_coming = true;
-    }
+    void offload(std::size_t i);
+    void fetch(std::size_t i);
 
     /// The record of a stage, for work on the chain's stream.
-    [[nodiscard]] chain_record const& present(std::size_t i) {
-        held& h = held_[i];
-        if (std::exchange(h.is_coming, false)) {
-            on_.wait(store_.arrived(i));
-            h.record->belong_to(on_);
-        }
-        return *h.record;
-    }
-    [[nodiscard]] stage_run::values::range input_of(std::size_t i) {
-        return i == 0 ? input_ : present(i - 1).output.range();
-    }
-    [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes) {
-        return {on_, memory_, bytes, {stages_[of_stage].name, where_}};
-    }
+    [[nodiscard]] chain_record const& present(std::size_t i);
+    [[nodiscard]] stage_run::values::range input_of(std::size_t i);
+    [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes);
 
     std::vector<checkpoint_stage> const& stages_;
     stage_run::values::range input_;
@@ -234,3 +121,161 @@ private:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE record_store::record_store(std::vector<checkpoint_stage> const& stages,
+                                        chain_schedule const& plan, stream_ref on, any_resource host,
+                                        place where)
+    : host_{std::move(host)} {
+    for (chain_op const& op : plan)
+        if (op.act == chain_act::offload) {
+            if (places_.empty()) places_.resize(stages.size());
+            if (!places_[op.stage].block) add_place(stages[op.stage], places_[op.stage], where);
+        }
+    if (places_.empty()) return;
+    device_scope const here{on.device()};  // a stream is of the device that is current
+    going_.emplace();
+    coming_.emplace();
+}
+
+CUOTA_INLINE void record_store::send(std::size_t stage, chain_record record, stream_ref on) {
+    store_place& to = places_[stage];
+    mark(ready_, on);
+    going_->wait(*ready_);
+    if (to.read) going_->wait(*to.read);
+    record.belong_to(*going_);
+    rt::copy_to_host(to.output(), record.output.at(), record.output.bytes(), *going_);
+    if (record.saved) rt::copy_to_host(to.saved(), record.saved->at(), record.saved->bytes(), *going_);
+    mark(to.written, *going_);
+    to.was_saving = record.saved.has_value();
+}
+
+CUOTA_INLINE chain_record record_store::fetch(std::size_t stage, checkpoint_stage const& s,
+                                              any_resource const& memory, label const& who) {
+    store_place& from = places_[stage];
+    chain_record record{chain_block{*coming_, memory, s.output_bytes, who}, std::nullopt};
+    if (from.was_saving) record.saved.emplace(*coming_, memory, s.saved_bytes, who);
+    coming_->wait(*from.written);
+    rt::copy_to_device(record.output.at(), from.output(), record.output.bytes(), *coming_);
+    if (record.saved) rt::copy_to_device(record.saved->at(), from.saved(), record.saved->bytes(), *coming_);
+    mark(from.read, *coming_);
+    return record;
+}
+
+CUOTA_INLINE void record_store::drain() noexcept {
+    if (going_) rt::drain(*going_);
+    if (coming_) rt::drain(*coming_);
+}
+
+CUOTA_INLINE record_store::host_block::host_block(any_resource const& memory, std::size_t bytes,
+                                                  label const& who)
+    : from{memory}, at{from.allocate_sync(bytes, default_alignment, who)}, size{bytes} {}
+
+CUOTA_INLINE void record_store::add_place(checkpoint_stage const& s, store_place& p, place where) {
+    if (host_.kind() != memory_kind::pinned)
+        throw misuse{"records of a chain can be offloaded to pinned host memory only", where};
+    p.saved_at = round_up(s.output_bytes, default_alignment);
+    std::size_t const bytes = p.saved_at + s.saved_bytes;
+    p.block = std::make_unique<host_block>(host_, bytes, label{s.name, where});
+    bytes_ += round_up(bytes, host_.granule());
+}
+
+CUOTA_INLINE chain_state::chain_state(std::vector<checkpoint_stage> const& stages,
+                                      stage_run::values::range input, stream_ref on,
+                                      any_resource const& memory, record_store& store, std::uint64_t seed,
+                                      place where)
+    : stages_{stages},
+      input_{input},
+      on_{on},
+      memory_{memory},
+      store_{store},
+      seed_{seed},
+      where_{where},
+      held_(stages.size()) {}
+
+CUOTA_INLINE void chain_state::perform(chain_op const& op) {
+    switch (op.act) {
+        case chain_act::forward: return forward(op.stage, false);
+        case chain_act::forward_saving: return forward(op.stage, true);
+        case chain_act::backward: return backward(op.stage);
+        case chain_act::drop: return held_[op.stage].record.reset();
+        case chain_act::offload: return offload(op.stage);
+        case chain_act::fetch: return fetch(op.stage);
+    }
+}
+
+CUOTA_INLINE void chain_state::forward(std::size_t i, bool saving) {
+    checkpoint_stage const& s = stages_[i];
+    stage_run::values v;
+    v.input = input_of(i);
+    chain_record made{block(i, s.output_bytes), std::nullopt};
+    v.output = made.output.range();
+    if (saving) {
+        made.saved.emplace(block(i, s.saved_bytes));
+        v.saved = made.saved->range();
+    }
+    chain_block const scratch = block(i, s.forward_scratch);
+    v.scratch = scratch.range();
+    told_values const told{on_, v, false};
+    s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
+    held_[i].has_run = true;
+    held_[i].record.emplace(std::move(made));
+}
+
+CUOTA_INLINE void chain_state::backward(std::size_t i) {
+    checkpoint_stage const& s = stages_[i];
+    stage_run::values v;
+    v.input = input_of(i);
+    chain_record const& record = present(i);
+    v.output = record.output.range();
+    v.saved = range_of(record.saved);
+    v.output_gradient = range_of(gradient_);
+    std::optional<chain_block> next;
+    if (i != 0) next.emplace(block(i - 1, stages_[i - 1].gradient()));
+    v.input_gradient = range_of(next);
+    {
+        chain_block const scratch = block(i, s.backward_scratch);
+        v.scratch = scratch.range();
+        told_values const told{on_, v, true};
+        s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
+    }
+    held_[i].record.reset();
+    gradient_.reset();
+    if (next) gradient_.emplace(std::move(*next));
+}
+
+CUOTA_INLINE void chain_state::offload(std::size_t i) {
+    (void)present(i);  // one that was fetched is not sent away before it has come
+    chain_record leaving{std::move(*held_[i].record)};
+    held_[i].record.reset();
+    store_.send(i, std::move(leaving), on_);
+}
+
+CUOTA_INLINE void chain_state::fetch(std::size_t i) {
+    held_[i].record.emplace(store_.fetch(i, stages_[i], memory_, {stages_[i].name, where_}));
+    held_[i].is_coming = true;
+}
+
+CUOTA_INLINE chain_record const& chain_state::present(std::size_t i) {
+    held& h = held_[i];
+    if (std::exchange(h.is_coming, false)) {
+        on_.wait(store_.arrived(i));
+        h.record->belong_to(on_);
+    }
+    return *h.record;
+}
+
+CUOTA_INLINE stage_run::values::range chain_state::input_of(std::size_t i) {
+    return i == 0 ? input_ : present(i - 1).output.range();
+}
+
+CUOTA_INLINE chain_block chain_state::block(std::size_t of_stage, std::size_t bytes) {
+    return {on_, memory_, bytes, {stages_[of_stage].name, where_}};
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/training/chain.hpp>
@@ -31,19 +32,12 @@ struct chain_choice {
 /// The sizes of a chain as its memory model counts them. The chain has been checked: no sum here overflows.
 class chain_sizes {
 public:
-    explicit chain_sizes(chain const& c) : stages_{c.stages}, forward_sums_(c.stages.size() + 1) {
-        for (std::size_t i = 0; i != stages_.size(); ++i)
-            forward_sums_[i + 1] = forward_sums_[i] + stages_[i].forward_time;
-    }
+    explicit chain_sizes(chain const& c);
 
     [[nodiscard]] std::size_t stages() const noexcept { return stages_.size(); }
-    [[nodiscard]] double time_alone(std::size_t i) const noexcept {
-        return stages_[i].forward_time + stages_[i].backward_time;
-    }
+    [[nodiscard]] double time_alone(std::size_t i) const noexcept;
     /// Of a stage that is run to save and then back.
-    [[nodiscard]] std::size_t need_alone(std::size_t i) const noexcept {
-        return std::max(gradient(i) + record(i) + stages_[i].forward_scratch, need_back(i));
-    }
+    [[nodiscard]] std::size_t need_alone(std::size_t i) const noexcept;
 
     /// Calls visit(chain_choice) for each way to begin [first, last], which are two stages or more.
     template <class Visit>
@@ -63,15 +57,9 @@ public:
     }
 
 private:
-    [[nodiscard]] std::size_t record(std::size_t i) const noexcept {
-        return stages_[i].output_bytes + stages_[i].saved_bytes;
-    }
-    [[nodiscard]] std::size_t gradient(std::size_t i) const noexcept {  // of the output of i
-        return i + 1 == stages_.size() ? 0 : stages_[i].gradient();
-    }
-    [[nodiscard]] std::size_t need_back(std::size_t i) const noexcept {
-        return gradient(i) + record(i) + stages_[i].backward_scratch + (i == 0 ? 0 : gradient(i - 1));
-    }
+    [[nodiscard]] std::size_t record(std::size_t i) const noexcept;
+    [[nodiscard]] std::size_t gradient(std::size_t i) const noexcept;
+    [[nodiscard]] std::size_t need_back(std::size_t i) const noexcept;
 
     std::vector<chain_stage> const& stages_;
     std::vector<double> forward_sums_;
@@ -82,9 +70,7 @@ class chain_cells {
 public:
     explicit chain_cells(std::size_t stages) noexcept : stages_{stages} {}
     [[nodiscard]] std::size_t count() const noexcept { return stages_ * (stages_ + 1) / 2; }
-    [[nodiscard]] std::size_t at(std::size_t first, std::size_t last) const noexcept {
-        return first * (2 * stages_ - first + 1) / 2 + (last - first);
-    }
+    [[nodiscard]] std::size_t at(std::size_t first, std::size_t last) const noexcept;
     /// Every part after the parts that it is made of.
     template <class Visit>
     void for_each(Visit&& visit) const {
@@ -105,31 +91,12 @@ public:
         double time = 0;
     };
 
-    explicit least_table(chain_sizes const& sizes) : cells_{sizes.stages()}, least_(cells_.count()) {
-        cells_.for_each([&](std::size_t first, std::size_t last) {
-            cell& least = least_[cells_.at(first, last)];
-            if (first == last) least = {sizes.need_alone(first), sizes.time_alone(first)};
-            else
-                sizes.for_each_choice(first, last, [&](chain_choice const& choice) {
-                    cell const found = of(first, last, choice);
-                    if (found.bytes < least.bytes || (found.bytes == least.bytes && found.time < least.time))
-                        least = found;
-                });
-        });
-    }
+    explicit least_table(chain_sizes const& sizes);
 
-    [[nodiscard]] cell const& operator()(std::size_t first, std::size_t last) const noexcept {
-        return least_[cells_.at(first, last)];
-    }
+    [[nodiscard]] cell const& operator()(std::size_t first, std::size_t last) const noexcept;
 
 private:
-    [[nodiscard]] cell of(std::size_t first, std::size_t last, chain_choice const& choice) const noexcept {
-        cell const& rest = (*this)(choice.next, last);
-        cell const found{std::max(choice.need, choice.kept + rest.bytes), choice.time + rest.time};
-        if (choice.is_saving) return found;
-        cell const& again = (*this)(first, choice.next - 1);
-        return {std::max(found.bytes, again.bytes), found.time + again.time};
-    }
+    [[nodiscard]] cell of(std::size_t first, std::size_t last, chain_choice const& choice) const noexcept;
 
     chain_cells cells_;
     std::vector<cell> least_;
@@ -137,8 +104,107 @@ private:
 
 /// faster[i] = min(faster[i], time + rest[i] + again[i]), none of which grows with i: a block whose best is no better
 /// than its worst is left out. Blocks of one length, which compilers make vectors of without being asked.
-inline void take_faster(double* __restrict faster, double const* __restrict rest,
-                        double const* __restrict again, double time, std::size_t count) noexcept {
+void take_faster(double* __restrict faster, double const* __restrict rest, double const* __restrict again,
+                 double time, std::size_t count) noexcept;
+
+/// How fast every part of a chain can be run in 0 .. `slots` slots of room: the table of Rotor.
+///
+/// A slot is room / slots bytes, a fraction if need be: sizes are rounded up to slots, so whatever fits by the table fits
+/// in bytes. With as many slots as bytes nothing is rounded.
+class time_table {
+public:
+    time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
+               place where);
+
+    /// The time of [first, last] in so many bytes; infinite where it is not known to fit.
+    [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
+
+private:
+    __extension__ typedef unsigned __int128 wide;  // NOLINT(modernize-use-using)
+
+    [[nodiscard]] std::size_t row_count(place where) const;
+    [[nodiscard]] std::size_t slots_in(std::size_t bytes) const noexcept;
+    // Rounded up; one too many stands for all that do not fit.
+    [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept;
+    [[nodiscard]] double* row(std::size_t cell) const noexcept { return &rows_[cell * (slots_ + 1)]; }
+
+    // What is known already: with the least that it takes, it runs.
+    void begin_row(std::size_t first, std::size_t last, least_table::cell const& least) noexcept;
+    void add_choice(std::size_t first, std::size_t last, chain_choice const& choice) noexcept;
+
+    chain_cells cells_;
+    std::size_t room_;
+    std::size_t slots_;
+    std::unique_ptr<double[]> rows_;   // of a cell: the time in 0 .. slots slots
+    std::vector<std::size_t> starts_;  // of a cell: the fewest slots in which it is known to fit
+    std::vector<double> zeros_;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE chain_sizes::chain_sizes(chain const& c)
+    : stages_{c.stages}, forward_sums_(c.stages.size() + 1) {
+    for (std::size_t i = 0; i != stages_.size(); ++i)
+        forward_sums_[i + 1] = forward_sums_[i] + stages_[i].forward_time;
+}
+
+CUOTA_INLINE double chain_sizes::time_alone(std::size_t i) const noexcept {
+    return stages_[i].forward_time + stages_[i].backward_time;
+}
+
+CUOTA_INLINE std::size_t chain_sizes::need_alone(std::size_t i) const noexcept {
+    return std::max(gradient(i) + record(i) + stages_[i].forward_scratch, need_back(i));
+}
+
+CUOTA_INLINE std::size_t chain_sizes::record(std::size_t i) const noexcept {
+    return stages_[i].output_bytes + stages_[i].saved_bytes;
+}
+
+CUOTA_INLINE std::size_t chain_sizes::gradient(std::size_t i) const noexcept {  // of the output of i
+    return i + 1 == stages_.size() ? 0 : stages_[i].gradient();
+}
+
+CUOTA_INLINE std::size_t chain_sizes::need_back(std::size_t i) const noexcept {
+    return gradient(i) + record(i) + stages_[i].backward_scratch + (i == 0 ? 0 : gradient(i - 1));
+}
+
+CUOTA_INLINE std::size_t chain_cells::at(std::size_t first, std::size_t last) const noexcept {
+    return first * (2 * stages_ - first + 1) / 2 + (last - first);
+}
+
+CUOTA_INLINE least_table::least_table(chain_sizes const& sizes)
+    : cells_{sizes.stages()}, least_(cells_.count()) {
+    cells_.for_each([&](std::size_t first, std::size_t last) {
+        cell& least = least_[cells_.at(first, last)];
+        if (first == last) least = {sizes.need_alone(first), sizes.time_alone(first)};
+        else
+            sizes.for_each_choice(first, last, [&](chain_choice const& choice) {
+                cell const found = of(first, last, choice);
+                if (found.bytes < least.bytes || (found.bytes == least.bytes && found.time < least.time))
+                    least = found;
+            });
+    });
+}
+
+CUOTA_INLINE auto least_table::operator()(std::size_t first, std::size_t last) const noexcept -> cell const& {
+    return least_[cells_.at(first, last)];
+}
+
+CUOTA_INLINE auto least_table::of(std::size_t first, std::size_t last,
+                                  chain_choice const& choice) const noexcept -> cell {
+    cell const& rest = (*this)(choice.next, last);
+    cell const found{std::max(choice.need, choice.kept + rest.bytes), choice.time + rest.time};
+    if (choice.is_saving) return found;
+    cell const& again = (*this)(first, choice.next - 1);
+    return {std::max(found.bytes, again.bytes), found.time + again.time};
+}
+
+CUOTA_INLINE void take_faster(double* __restrict faster, double const* __restrict rest,
+                              double const* __restrict again, double time, std::size_t count) noexcept {
     constexpr std::size_t block = 32;
     std::size_t i = 0;
     for (; i + block <= count; i += block) {
@@ -151,77 +217,63 @@ inline void take_faster(double* __restrict faster, double const* __restrict rest
     for (; i != count; ++i) faster[i] = std::min(faster[i], time + rest[i] + again[i]);
 }
 
-/// How fast every part of a chain can be run in 0 .. `slots` slots of room: the table of Rotor.
-///
-/// A slot is room / slots bytes, a fraction if need be: sizes are rounded up to slots, so whatever fits by the table fits
-/// in bytes. With as many slots as bytes nothing is rounded.
-class time_table {
-public:
-    time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
-               place where)
-        : cells_{sizes.stages()},
-          room_{room},
-          slots_{std::min(slots, room)},
-          rows_{std::make_unique_for_overwrite<double[]>(row_count(where))},
-          starts_(cells_.count()),
-          zeros_(slots_ + 1) {
-        cells_.for_each([&](std::size_t first, std::size_t last) {
-            begin_row(first, last, least(first, last));
-            if (first == last) return;
-            sizes.for_each_choice(first, last, [&](chain_choice const& c) { add_choice(first, last, c); });
-        });
-    }
+CUOTA_INLINE time_table::time_table(chain_sizes const& sizes, least_table const& least, std::size_t room,
+                                    std::size_t slots, place where)
+    : cells_{sizes.stages()},
+      room_{room},
+      slots_{std::min(slots, room)},
+      rows_{std::make_unique_for_overwrite<double[]>(row_count(where))},
+      starts_(cells_.count()),
+      zeros_(slots_ + 1) {
+    cells_.for_each([&](std::size_t first, std::size_t last) {
+        begin_row(first, last, least(first, last));
+        if (first == last) return;
+        sizes.for_each_choice(first, last, [&](chain_choice const& c) { add_choice(first, last, c); });
+    });
+}
 
-    /// The time of [first, last] in so many bytes; infinite where it is not known to fit.
-    [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept {
-        return row(cells_.at(first, last))[slots_in(bytes)];
-    }
+CUOTA_INLINE double time_table::operator()(std::size_t first, std::size_t last,
+                                           std::size_t bytes) const noexcept {
+    return row(cells_.at(first, last))[slots_in(bytes)];
+}
 
-private:
-    __extension__ typedef unsigned __int128 wide;  // NOLINT(modernize-use-using)
+CUOTA_INLINE std::size_t time_table::row_count(place where) const {
+    auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));
+    if (!count || *count > unlimited / 64)
+        throw misuse{"a plan with " + count_text(slots_) + " slots is more than can be made", where};
+    return *count;
+}
 
-    [[nodiscard]] std::size_t row_count(place where) const {
-        auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));
-        if (!count || *count > unlimited / 64)
-            throw misuse{"a plan with " + count_text(slots_) + " slots is more than can be made", where};
-        return *count;
-    }
-    [[nodiscard]] std::size_t slots_in(std::size_t bytes) const noexcept {
-        return static_cast<std::size_t>(wide{std::min(bytes, room_)} * slots_ / room_);
-    }
-    // Rounded up; one too many stands for all that do not fit.
-    [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept {
-        return bytes > room_ ? slots_ + 1
-                             : static_cast<std::size_t>((wide{bytes} * slots_ + room_ - 1) / room_);
-    }
-    [[nodiscard]] double* row(std::size_t cell) const noexcept { return &rows_[cell * (slots_ + 1)]; }
+CUOTA_INLINE std::size_t time_table::slots_in(std::size_t bytes) const noexcept {
+    return static_cast<std::size_t>(wide{std::min(bytes, room_)} * slots_ / room_);
+}
 
-    // What is known already: with the least that it takes, it runs.
-    void begin_row(std::size_t first, std::size_t last, least_table::cell const& least) noexcept {
-        std::size_t const cell = cells_.at(first, last);
-        std::size_t const start = slots_for(least.bytes);
-        starts_[cell] = start;
-        std::fill(row(cell), row(cell) + start, std::numeric_limits<double>::infinity());
-        std::fill(row(cell) + start, row(cell) + slots_ + 1, least.time);
-    }
-    void add_choice(std::size_t first, std::size_t last, chain_choice const& choice) noexcept {
-        std::size_t const rest = cells_.at(choice.next, last);
-        std::size_t const again = choice.is_saving ? 0 : cells_.at(first, choice.next - 1);
-        std::size_t const kept = slots_for(choice.kept);
-        std::size_t const start =
-            std::max({slots_for(choice.need), kept + starts_[rest], choice.is_saving ? 0 : starts_[again]});
-        if (start > slots_) return;
-        double const* const others = choice.is_saving ? zeros_.data() : row(again);
-        take_faster(row(cells_.at(first, last)) + start, row(rest) + (start - kept), others + start,
-                    choice.time, slots_ + 1 - start);
-    }
+CUOTA_INLINE std::size_t time_table::slots_for(std::size_t bytes) const noexcept {
+    return bytes > room_ ? slots_ + 1 : static_cast<std::size_t>((wide{bytes} * slots_ + room_ - 1) / room_);
+}
 
-    chain_cells cells_;
-    std::size_t room_;
-    std::size_t slots_;
-    std::unique_ptr<double[]> rows_;   // of a cell: the time in 0 .. slots slots
-    std::vector<std::size_t> starts_;  // of a cell: the fewest slots in which it is known to fit
-    std::vector<double> zeros_;
-};
+CUOTA_INLINE void time_table::begin_row(std::size_t first, std::size_t last,
+                                        least_table::cell const& least) noexcept {
+    std::size_t const cell = cells_.at(first, last);
+    std::size_t const start = slots_for(least.bytes);
+    starts_[cell] = start;
+    std::fill(row(cell), row(cell) + start, std::numeric_limits<double>::infinity());
+    std::fill(row(cell) + start, row(cell) + slots_ + 1, least.time);
+}
+
+CUOTA_INLINE void time_table::add_choice(std::size_t first, std::size_t last,
+                                         chain_choice const& choice) noexcept {
+    std::size_t const rest = cells_.at(choice.next, last);
+    std::size_t const again = choice.is_saving ? 0 : cells_.at(first, choice.next - 1);
+    std::size_t const kept = slots_for(choice.kept);
+    std::size_t const start =
+        std::max({slots_for(choice.need), kept + starts_[rest], choice.is_saving ? 0 : starts_[again]});
+    if (start > slots_) return;
+    double const* const others = choice.is_saving ? zeros_.data() : row(again);
+    take_faster(row(cells_.at(first, last)) + start, row(rest) + (start - kept), others + start, choice.time,
+                slots_ + 1 - start);
+}
 
 }  // namespace cuota::inline v0::detail
+
+#endif

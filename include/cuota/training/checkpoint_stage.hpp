@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_span.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/permutation.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -124,10 +125,7 @@ private:
                              count_text(sizeof(T)));
         return {reinterpret_cast<T*>(r.at), r.bytes / sizeof(T)};
     }
-    [[noreturn]] void refuse(char const* what, std::string const& why) const {
-        throw misuse{std::string{what} + " of stage " + count_text(call_.stage) +
-                     (call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')') + ": " + why};
-    }
+    [[noreturn]] void refuse(char const* what, std::string const& why) const;
 
     stream_ref stream_;
     call call_;
@@ -159,7 +157,30 @@ struct checkpoint_stage {
 
 /// The sizes of stages as a chain, for planning: each rounded up to `granule`, as the resource counts it that the values
 /// will come from. Times are 1 each; `measure_stages` finds real ones. Throws: misuse for a granule that is no power of two.
-[[nodiscard]] inline chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule) {
+[[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule);
+
+namespace detail {
+
+/// What `stage_run::seed` is for a stage and a part of the step that has this seed.
+[[nodiscard]] constexpr std::uint64_t stage_seed(std::uint64_t step, std::size_t stage,
+                                                 std::size_t part = 0) noexcept {
+    return mixed(mixed(step + golden * (stage + 1)) + golden * part);
+}
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void stage_run::refuse(char const* what, std::string const& why) const {
+    throw misuse{std::string{what} + " of stage " + count_text(call_.stage) +
+                 (call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')') + ": " + why};
+}
+
+CUOTA_INLINE chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule) {
     chain c;
     for (checkpoint_stage const& s : stages) {
         chain_stage one;
@@ -173,14 +194,6 @@ struct checkpoint_stage {
     return c.rounded_to(granule);
 }
 
-namespace detail {
-
-/// What `stage_run::seed` is for a stage and a part of the step that has this seed.
-[[nodiscard]] constexpr std::uint64_t stage_seed(std::uint64_t step, std::size_t stage,
-                                                 std::size_t part = 0) noexcept {
-    return mixed(mixed(step + golden * (stage + 1)) + golden * part);
-}
-
-}  // namespace detail
-
 }  // namespace cuota::inline v0
+
+#endif

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/training/chain.hpp>
@@ -43,13 +44,7 @@ public:
     /// `plan`: an order that `simulate` accepts for these stages. Throws: misuse when it does not, or a stage lacks a
     /// function; what `host` throws for the places of what is offloaded; cuda_error. Nothing is held then.
     checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan, stream_ref on,
-                 any_resource memory, any_resource host = pinned_memory{}, place where = place::here())
-        : stages_{checked(std::move(stages), where)},
-          plan_{std::move(plan)},
-          expected_{simulate(chain_of(stages_, memory.granule()), plan_, where)},
-          on_{on},
-          memory_{std::move(memory)},
-          store_{stages_, plan_, on_, std::move(host), where} {}
+                 any_resource memory, any_resource host = pinned_memory{}, place where = place::here());
     checkpointed(checkpointed const&) = delete;  // what is under way names its places
     checkpointed& operator=(checkpointed const&) = delete;
 
@@ -74,26 +69,10 @@ public:
     [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as given
 
 private:
-    void run(stage_run::values::range input, std::uint64_t seed, place where) {
-        try {
-            detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
-            for (chain_op const& op : plan_) state.perform(op);
-        } catch (...) {
-            // The next step's copies use the same places, and wait for those that were waited for.
-            store_.drain();
-            throw;
-        }
-    }
+    void run(stage_run::values::range input, std::uint64_t seed, place where);
 
     [[nodiscard]] static std::vector<checkpoint_stage> checked(std::vector<checkpoint_stage> stages,
-                                                               place where) {
-        for (std::size_t i = 0; i != stages.size(); ++i)
-            if (!stages[i].forward || !stages[i].backward)
-                throw misuse{"stage " + count_text(i) + " of a chain has no " +
-                                 (stages[i].forward ? "backward" : "forward") + " function",
-                             where};
-        return stages;
-    }
+                                                               place where);
 
     std::vector<checkpoint_stage> stages_;
     chain_schedule plan_;
@@ -104,3 +83,41 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE checkpointed::checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan,
+                                        stream_ref on, any_resource memory, any_resource host, place where)
+    : stages_{checked(std::move(stages), where)},
+      plan_{std::move(plan)},
+      expected_{simulate(chain_of(stages_, memory.granule()), plan_, where)},
+      on_{on},
+      memory_{std::move(memory)},
+      store_{stages_, plan_, on_, std::move(host), where} {}
+
+CUOTA_INLINE void checkpointed::run(stage_run::values::range input, std::uint64_t seed, place where) {
+    try {
+        detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
+        for (chain_op const& op : plan_) state.perform(op);
+    } catch (...) {
+        // The next step's copies use the same places, and wait for those that were waited for.
+        store_.drain();
+        throw;
+    }
+}
+
+CUOTA_INLINE std::vector<checkpoint_stage> checkpointed::checked(std::vector<checkpoint_stage> stages,
+                                                                 place where) {
+    for (std::size_t i = 0; i != stages.size(); ++i)
+        if (!stages[i].forward || !stages[i].backward)
+            throw misuse{"stage " + count_text(i) + " of a chain has no " +
+                             (stages[i].forward ? "backward" : "forward") + " function",
+                         where};
+    return stages;
+}
+
+}  // namespace cuota::inline v0
+
+#endif

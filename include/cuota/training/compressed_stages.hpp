@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/training/checkpoint_stage.hpp>
@@ -29,22 +30,10 @@ struct coded_floats {
     [[nodiscard]] std::size_t steps_at() const noexcept { return round_up(count, alignof(float)); }
     [[nodiscard]] std::size_t bytes() const noexcept { return steps_at() + blocks() * sizeof(float); }
     /// What they take as floats, so that something else can stand behind them.
-    [[nodiscard]] std::size_t decoded_bytes() const noexcept {
-        return round_up(count * sizeof(float), default_alignment);
-    }
+    [[nodiscard]] std::size_t decoded_bytes() const noexcept;
 
-    void encode(stream_ref s, float const* from, std::byte* to) const {
-        for_each_index(s, blocks(),
-                       store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
-                                                 reinterpret_cast<float*>(to + steps_at()), count},
-                       "compressed_stages: encode");
-    }
-    void decode(stream_ref s, std::byte const* from, float* to) const {
-        for_each_index(s, count,
-                       load_number<float, block>{reinterpret_cast<signed_code::type const*>(from),
-                                                 reinterpret_cast<float const*>(from + steps_at()), to},
-                       "compressed_stages: decode");
-    }
+    void encode(stream_ref s, float const* from, std::byte* to) const;
+    void decode(stream_ref s, std::byte const* from, float* to) const;
 };
 
 /// One stage on decoded values. An input of no numbers is left as it is: the chain's own. So is an output.
@@ -53,38 +42,14 @@ public:
     compressed_stage(checkpoint_stage inside, coded_floats input, coded_floats output)
         : inside_{std::move(inside)}, input_{input}, output_{output} {}
 
-    [[nodiscard]] std::size_t decoded_bytes() const noexcept {
-        return input_.decoded_bytes() + output_.decoded_bytes();
-    }
+    [[nodiscard]] std::size_t decoded_bytes() const noexcept;
 
-    void forward(stage_run const& run) const {
-        stage_run::values v = run.memory();
-        std::byte* const coded = v.output.at;
-        std::byte* next = v.scratch.at;
-        decode(run, input_, v.input, next);
-        if (output_.count != 0) v.output = {next, output_.count * sizeof(float)};
-        v.scratch = {v.scratch.at + decoded_bytes(), inside_.forward_scratch};
-        inside_.forward({run.stream(), run.which(), v});
-        if (output_.count != 0)
-            output_.encode(run.stream(), reinterpret_cast<float const*>(v.output.at), coded);
-    }
-    void backward(stage_run const& run) const {
-        stage_run::values v = run.memory();
-        std::byte* next = v.scratch.at;
-        decode(run, input_, v.input, next);
-        decode(run, output_, v.output, next);
-        v.scratch = {v.scratch.at + decoded_bytes(), inside_.backward_scratch};
-        inside_.backward({run.stream(), run.which(), v});
-    }
+    void forward(stage_run const& run) const;
+    void backward(stage_run const& run) const;
 
 private:
     static void decode(stage_run const& run, coded_floats const& how, stage_run::values::range& value,
-                       std::byte*& next) {
-        if (how.count == 0) return;
-        how.decode(run.stream(), value.at, reinterpret_cast<float*>(next));
-        value = {next, how.count * sizeof(float)};
-        next += how.decoded_bytes();
-    }
+                       std::byte*& next);
 
     checkpoint_stage inside_;
     coded_floats input_;
@@ -103,8 +68,71 @@ private:
 /// Memory: the scratch of a stage grows by its input and output as floats, so it pays in chains of some length.
 /// Follows: Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
 /// Throws:  misuse for an output that is no whole number of floats.
-[[nodiscard]] inline std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
-                                                                     place where = place::here()) {
+[[nodiscard]] std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
+                                                              place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t coded_floats::decoded_bytes() const noexcept {
+    return round_up(count * sizeof(float), default_alignment);
+}
+
+CUOTA_INLINE void coded_floats::encode(stream_ref s, float const* from, std::byte* to) const {
+    for_each_index(s, blocks(),
+                   store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
+                                             reinterpret_cast<float*>(to + steps_at()), count},
+                   "compressed_stages: encode");
+}
+
+CUOTA_INLINE void coded_floats::decode(stream_ref s, std::byte const* from, float* to) const {
+    for_each_index(s, count,
+                   load_number<float, block>{reinterpret_cast<signed_code::type const*>(from),
+                                             reinterpret_cast<float const*>(from + steps_at()), to},
+                   "compressed_stages: decode");
+}
+
+CUOTA_INLINE std::size_t compressed_stage::decoded_bytes() const noexcept {
+    return input_.decoded_bytes() + output_.decoded_bytes();
+}
+
+CUOTA_INLINE void compressed_stage::forward(stage_run const& run) const {
+    stage_run::values v = run.memory();
+    std::byte* const coded = v.output.at;
+    std::byte* next = v.scratch.at;
+    decode(run, input_, v.input, next);
+    if (output_.count != 0) v.output = {next, output_.count * sizeof(float)};
+    v.scratch = {v.scratch.at + decoded_bytes(), inside_.forward_scratch};
+    inside_.forward({run.stream(), run.which(), v});
+    if (output_.count != 0) output_.encode(run.stream(), reinterpret_cast<float const*>(v.output.at), coded);
+}
+
+CUOTA_INLINE void compressed_stage::backward(stage_run const& run) const {
+    stage_run::values v = run.memory();
+    std::byte* next = v.scratch.at;
+    decode(run, input_, v.input, next);
+    decode(run, output_, v.output, next);
+    v.scratch = {v.scratch.at + decoded_bytes(), inside_.backward_scratch};
+    inside_.backward({run.stream(), run.which(), v});
+}
+
+CUOTA_INLINE void compressed_stage::decode(stage_run const& run, coded_floats const& how,
+                                           stage_run::values::range& value, std::byte*& next) {
+    if (how.count == 0) return;
+    how.decode(run.stream(), value.at, reinterpret_cast<float*>(next));
+    value = {next, how.count * sizeof(float)};
+    next += how.decoded_bytes();
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
+                                                             place where) {
     detail::coded_floats input;
     for (std::size_t i = 0; i != stages.size(); ++i) {
         checkpoint_stage& s = stages[i];
@@ -129,3 +157,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/footprint.hpp>
@@ -59,20 +60,9 @@ struct batch_search {
 
     [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< how often the step was run
     /// False when a size was refused though a larger one fitted: one larger yet may fit, and what fitted may not again.
-    [[nodiscard]] bool is_monotone() const noexcept {
-        return smallest_refused == 0 || smallest_refused > largest_fitted;
-    }
+    [[nodiscard]] bool is_monotone() const noexcept;
     /// "a batch of 448 fits (448 was planned), 449 was refused: 2 tries"
-    [[nodiscard]] std::string text() const {
-        std::string said = "a batch of " + count_text(batch) + " fits";
-        if (planned)
-            said += planned->is_any() ? " (any was planned)"
-                                      : " (" + count_text(planned->batch) + " was planned)";
-        if (largest_fitted != batch) said += ", " + count_text(largest_fitted) + " fitted";
-        if (smallest_refused != 0) said += ", " + count_text(smallest_refused) + " was refused";
-        said += ": " + count_text(tries()) + (tries() == 1 ? " try" : " tries");
-        return is_monotone() ? said : said + "; not monotone";
-    }
+    [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
@@ -86,14 +76,9 @@ struct batch_sizes {
     [[nodiscard]] std::size_t count() const noexcept { return (most - least) / step + 1; }
     [[nodiscard]] std::size_t at(std::size_t number) const noexcept { return least + (number - 1) * step; }
     /// The number of the largest that is not more than `size`; of the smallest if there is none.
-    [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept {
-        return size < least ? 1 : (std::min(size, most) - least) / step + 1;
-    }
+    [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept;
     /// The number of the size that is twice as large, or of the largest.
-    [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept {
-        std::size_t const size = at(number);
-        return number_of(size > most - size ? most : 2 * size);
-    }
+    [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept;
 };
 
 template <class Try>
@@ -280,3 +265,39 @@ template <std::invocable<std::size_t> Try>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bool batch_search::is_monotone() const noexcept {
+    return smallest_refused == 0 || smallest_refused > largest_fitted;
+}
+
+CUOTA_INLINE std::string batch_search::text() const {
+    std::string said = "a batch of " + count_text(batch) + " fits";
+    if (planned)
+        said +=
+            planned->is_any() ? " (any was planned)" : " (" + count_text(planned->batch) + " was planned)";
+    if (largest_fitted != batch) said += ", " + count_text(largest_fitted) + " fitted";
+    if (smallest_refused != 0) said += ", " + count_text(smallest_refused) + " was refused";
+    said += ": " + count_text(tries()) + (tries() == 1 ? " try" : " tries");
+    return is_monotone() ? said : said + "; not monotone";
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t batch_sizes::number_of(std::size_t size) const noexcept {
+    return size < least ? 1 : (std::min(size, most) - least) / step + 1;
+}
+
+CUOTA_INLINE std::size_t batch_sizes::doubled(std::size_t number) const noexcept {
+    std::size_t const size = at(number);
+    return number_of(size > most - size ? most : 2 * size);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -21,25 +22,10 @@
 namespace cuota::inline v0::detail {
 
 /// Who holds what of a budget and of those inside it, the largest first; what is charged and nobody says, too.
-[[nodiscard]] inline std::vector<holding> holders_of(budget const& b) {
-    std::vector<holding> all;
-    ledger& node = budget_access::node(b);
-    for (auto const& [at, who] : node.stakeholders([&](ledger_node const& of) { return of.is_under(node); }))
-        who->holdings(all);
-    std::size_t named = 0;
-    for (holding const& h : all) named = saturating_add(named, h.bytes);
-    if (std::size_t const held = b.held(); held > named)
-        all.push_back({"charged without a tag", {}, held - named});
-    return all;
-}
+[[nodiscard]] std::vector<holding> holders_of(budget const& b);
 
 /// Bytes that lie free in pools and caches of the budget.
-[[nodiscard]] inline std::size_t cached_in(std::vector<holding> const& all) noexcept {
-    std::size_t cached = 0;
-    for (holding const& h : all)
-        if (h.is_cached) cached = saturating_add(cached, h.bytes);
-    return cached;
-}
+[[nodiscard]] std::size_t cached_in(std::vector<holding> const& all) noexcept;
 
 /// What was in use of a budget at one moment. A pool that keeps its pages holds no more in use for that.
 ///
@@ -51,45 +37,81 @@ public:
 
     /// Throws: misuse that names the bytes and who holds them, when more is in use than at the start. `after` says of
     /// what.
-    void check(std::string const& after, place where) const {
-        std::vector<holding> const now = in_use();
-        std::size_t const was = sum_of(before_);
-        if (sum_of(now) <= was) return;
-        throw misuse{"budget " + budget_.name() + ": " + bytes_text(sum_of(now) - was) +
-                         " more in use after " + after + " than before it: " + grown_text(now),
-                     where};
-    }
+    void check(std::string const& after, place where) const;
 
 private:
-    [[nodiscard]] std::vector<holding> in_use() const {
-        std::vector<holding> all = holders_of(budget_);
-        std::erase_if(all, [](holding const& h) { return h.is_cached; });
-        sum_up(all);
-        return all;
-    }
-    [[nodiscard]] static std::size_t sum_of(std::vector<holding> const& all) noexcept {
-        std::size_t sum = 0;
-        for (holding const& h : all) sum = saturating_add(sum, h.bytes);
-        return sum;
-    }
-    [[nodiscard]] std::size_t before(holding const& now) const noexcept {
-        for (holding const& h : before_)
-            if (h.name == now.name && h.where.line == now.where.line &&
-                std::string_view{h.where.file} == now.where.file)
-                return h.bytes;
-        return 0;
-    }
+    [[nodiscard]] std::vector<holding> in_use() const;
+    [[nodiscard]] static std::size_t sum_of(std::vector<holding> const& all) noexcept;
+    [[nodiscard]] std::size_t before(holding const& now) const noexcept;
     // Those that grew, the largest growth first.
-    [[nodiscard]] std::string grown_text(std::vector<holding> now) const {
-        for (holding& h : now) h.bytes -= std::min(h.bytes, before(h));
-        std::erase_if(now, [](holding const& h) { return h.bytes == 0; });
-        sort_stably(now, std::greater{}, &holding::bytes);
-        return listed("", now.size(), screen_columns,
-                      [&](std::size_t i) { return holder_text(now[i], true); });
-    }
+    [[nodiscard]] std::string grown_text(std::vector<holding> now) const;
 
     budget budget_;
     std::vector<holding> before_;
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<holding> holders_of(budget const& b) {
+    std::vector<holding> all;
+    ledger& node = budget_access::node(b);
+    for (auto const& [at, who] : node.stakeholders([&](ledger_node const& of) { return of.is_under(node); }))
+        who->holdings(all);
+    std::size_t named = 0;
+    for (holding const& h : all) named = saturating_add(named, h.bytes);
+    if (std::size_t const held = b.held(); held > named)
+        all.push_back({"charged without a tag", {}, held - named});
+    return all;
+}
+
+CUOTA_INLINE std::size_t cached_in(std::vector<holding> const& all) noexcept {
+    std::size_t cached = 0;
+    for (holding const& h : all)
+        if (h.is_cached) cached = saturating_add(cached, h.bytes);
+    return cached;
+}
+
+CUOTA_INLINE void use_mark::check(std::string const& after, place where) const {
+    std::vector<holding> const now = in_use();
+    std::size_t const was = sum_of(before_);
+    if (sum_of(now) <= was) return;
+    throw misuse{"budget " + budget_.name() + ": " + bytes_text(sum_of(now) - was) + " more in use after " +
+                     after + " than before it: " + grown_text(now),
+                 where};
+}
+
+CUOTA_INLINE std::vector<holding> use_mark::in_use() const {
+    std::vector<holding> all = holders_of(budget_);
+    std::erase_if(all, [](holding const& h) { return h.is_cached; });
+    sum_up(all);
+    return all;
+}
+
+CUOTA_INLINE std::size_t use_mark::sum_of(std::vector<holding> const& all) noexcept {
+    std::size_t sum = 0;
+    for (holding const& h : all) sum = saturating_add(sum, h.bytes);
+    return sum;
+}
+
+CUOTA_INLINE std::size_t use_mark::before(holding const& now) const noexcept {
+    for (holding const& h : before_)
+        if (h.name == now.name && h.where.line == now.where.line &&
+            std::string_view{h.where.file} == now.where.file)
+            return h.bytes;
+    return 0;
+}
+
+CUOTA_INLINE std::string use_mark::grown_text(std::vector<holding> now) const {
+    for (holding& h : now) h.bytes -= std::min(h.bytes, before(h));
+    std::erase_if(now, [](holding const& h) { return h.bytes == 0; });
+    sort_stably(now, std::greater{}, &holding::bytes);
+    return listed("", now.size(), screen_columns, [&](std::size_t i) { return holder_text(now[i], true); });
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/finite.hpp>
 
@@ -32,40 +33,13 @@ struct loss_scaler_state {
     std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
 
     /// One line, for `parse`.
-    [[nodiscard]] std::string text() const {
-        char digits[32];
-        auto const [end, error] = std::to_chars(digits, digits + sizeof digits, scale);
-        (void)error;  // the shortest text of a float has at most 15 characters
-        return "cuota-loss-scaler-state 1 scale " + std::string{digits, end} + " good-steps " +
-               std::to_string(good_steps);
-    }
+    [[nodiscard]] std::string text() const;
     /// Throws: misuse when that is not what `text` makes of a scale that is finite and above 0.
     [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
 
     /// In both.
     friend bool operator==(loss_scaler_state const&, loss_scaler_state const&) noexcept = default;
 };
-
-inline loss_scaler_state loss_scaler_state::parse(std::string_view text, place where) {
-    std::string_view rest = text;
-    auto const take = [&](std::string_view word) {
-        bool const is_there = rest.starts_with(word);
-        if (is_there) rest.remove_prefix(word.size());
-        return is_there;
-    };
-    auto const number = [&](auto& to) {
-        auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
-        rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-        return error == std::errc{};
-    };
-    loss_scaler_state state;
-    bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
-                          take(" good-steps ") && number(state.good_steps);
-    // One text for each state: what a person changed by hand is no longer that of a run.
-    if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
-        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loss_scaler", where};
-    return state;
-}
 
 /// What a loss_scaler expects next.
 enum class scaling_phase {
@@ -94,10 +68,7 @@ public:
 
     loss_scaler() = default;  ///< with the options' defaults
     /// Throws: misuse for options that make no sense, named by their number.
-    explicit loss_scaler(options const& o, place where = place::here()) : options_{o} {
-        check_options(where);
-        scale_ = o.initial;
-    }
+    explicit loss_scaler(options const& o, place where = place::here());
 
     /// What the loss is multiplied by.
     [[nodiscard]] float scale() const noexcept { return scale_; }
@@ -110,96 +81,29 @@ public:
     [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
 
     /// The inverse, for the gradients of this step. Throws: misuse when they were unscaled already.
-    double unscale(place where = place::here()) {
-        if (phase_ == scaling_phase::unscaled)
-            refuse("gradients were to be unscaled twice: update was not called since", where);
-        if (phase_ == scaling_phase::decided)
-            refuse("gradients were to be unscaled after step: update was not called since", where);
-        phase_ = scaling_phase::unscaled;
-        return inverse();
-    }
+    double unscale(place where = place::here());
 
     /// Decides: whether the optimiser's step is to be taken. `update` comes next.
     /// Throws: misuse when that was decided already.
-    [[nodiscard]] bool step(bool found_non_finite, place where = place::here()) {
-        if (phase_ == scaling_phase::decided)
-            refuse("a second step: update was not called since the first", where);
-        found_ = found_non_finite;
-        phase_ = scaling_phase::decided;
-        return !found_;
-    }
+    [[nodiscard]] bool step(bool found_non_finite, place where = place::here());
     /// After `step`: the scale for the next one. Throws: misuse without one.
-    void update(place where = place::here()) {
-        if (phase_ != scaling_phase::decided) refuse("an update without a step", where);
-        if (found_) back_off();
-        else if (++good_steps_ == options_.interval) grow();
-        phase_ = scaling_phase::idle;
-    }
+    void update(place where = place::here());
     /// step and update in one. Returns whether the optimiser's step is to be taken. Throws: misuse after `step`.
-    bool update(bool found_non_finite, place where = place::here()) {
-        bool const is_taken = step(found_non_finite, where);
-        update(where);
-        return is_taken;
-    }
+    bool update(bool found_non_finite, place where = place::here());
 
     /// Throws: misuse in the middle of a step.
-    [[nodiscard]] loss_scaler_state state(place where = place::here()) const {
-        if (phase_ != scaling_phase::idle) refuse("its state was asked for in the middle of a step", where);
-        return {scale_, good_steps_};
-    }
+    [[nodiscard]] loss_scaler_state state(place where = place::here()) const;
     /// Goes on where another was: the scale for the next step is that one's.
     /// Throws: misuse for a scale or a number of steps that these options do not come to; unchanged then.
-    void restore(loss_scaler_state const& from, place where = place::here()) {
-        if (!(from.scale >= options_.floor && from.scale <= options_.ceiling))
-            refuse("a scale of " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
-                       number(options_.ceiling) + ']',
-                   where);
-        if (from.good_steps >= options_.interval)
-            refuse(std::to_string(from.good_steps) + " good steps, where the scale grows after " +
-                       std::to_string(options_.interval),
-                   where);
-        scale_ = from.scale;
-        good_steps_ = from.good_steps;
-        phase_ = scaling_phase::idle;
-    }
+    void restore(loss_scaler_state const& from, place where = place::here());
 
 private:
-    void back_off() noexcept {
-        double const lower = static_cast<double>(scale_) * options_.backoff;
-        scale_ = static_cast<float>(std::max(lower, static_cast<double>(options_.floor)));
-        good_steps_ = 0;
-    }
-    void grow() noexcept {
-        double const higher = static_cast<double>(scale_) * options_.growth;
-        scale_ = static_cast<float>(std::min(higher, static_cast<double>(options_.ceiling)));
-        good_steps_ = 0;
-    }
+    void back_off() noexcept;
+    void grow() noexcept;
 
-    void check_options(place where) const {
-        options const& o = options_;
-        // Asked so that a NaN is refused.
-        if (!(is_finite(o.growth) && o.growth > 1))
-            refuse("a growth of " + number(o.growth) + " is not above 1", where);
-        if (!(o.backoff > 0 && o.backoff < 1))
-            refuse("a backoff of " + number(o.backoff) + " is not between 0 and 1", where);
-        if (o.interval == 0) refuse("an interval of 0 steps", where);
-        if (!(o.floor >= 0x1p-126f))  // a float whose inverse is one too
-            refuse("a floor of " + number(o.floor) + " is not a normal number above 0", where);
-        if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
-            refuse("a ceiling of " + number(o.ceiling) + " and a floor of " + number(o.floor), where);
-        if (!(o.initial >= o.floor && o.initial <= o.ceiling))
-            refuse("a first scale of " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
-                       number(o.ceiling) + ']',
-                   where);
-    }
-    [[nodiscard]] static std::string number(double x) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%g", x);
-        return text;
-    }
-    [[noreturn]] static void refuse(std::string const& why, place where) {
-        throw misuse{"loss_scaler: " + why, where};
-    }
+    void check_options(place where) const;
+    [[nodiscard]] static std::string number(double x);
+    [[noreturn]] static void refuse(std::string const& why, place where);
 
     options options_{};
     float scale_ = options_.initial;
@@ -209,3 +113,134 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string loss_scaler_state::text() const {
+    char digits[32];
+    auto const [end, error] = std::to_chars(digits, digits + sizeof digits, scale);
+    (void)error;  // the shortest text of a float has at most 15 characters
+    return "cuota-loss-scaler-state 1 scale " + std::string{digits, end} + " good-steps " +
+           std::to_string(good_steps);
+}
+
+CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, place where) {
+    std::string_view rest = text;
+    auto const take = [&](std::string_view word) {
+        bool const is_there = rest.starts_with(word);
+        if (is_there) rest.remove_prefix(word.size());
+        return is_there;
+    };
+    auto const number = [&](auto& to) {
+        auto const [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), to);
+        rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+        return error == std::errc{};
+    };
+    loss_scaler_state state;
+    bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
+                          take(" good-steps ") && number(state.good_steps);
+    // One text for each state: what a person changed by hand is no longer that of a run.
+    if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
+        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loss_scaler", where};
+    return state;
+}
+
+CUOTA_INLINE loss_scaler::loss_scaler(options const& o, place where) : options_{o} {
+    check_options(where);
+    scale_ = o.initial;
+}
+
+CUOTA_INLINE double loss_scaler::unscale(place where) {
+    if (phase_ == scaling_phase::unscaled)
+        refuse("gradients were to be unscaled twice: update was not called since", where);
+    if (phase_ == scaling_phase::decided)
+        refuse("gradients were to be unscaled after step: update was not called since", where);
+    phase_ = scaling_phase::unscaled;
+    return inverse();
+}
+
+CUOTA_INLINE bool loss_scaler::step(bool found_non_finite, place where) {
+    if (phase_ == scaling_phase::decided)
+        refuse("a second step: update was not called since the first", where);
+    found_ = found_non_finite;
+    phase_ = scaling_phase::decided;
+    return !found_;
+}
+
+CUOTA_INLINE void loss_scaler::update(place where) {
+    if (phase_ != scaling_phase::decided) refuse("an update without a step", where);
+    if (found_) back_off();
+    else if (++good_steps_ == options_.interval) grow();
+    phase_ = scaling_phase::idle;
+}
+
+CUOTA_INLINE bool loss_scaler::update(bool found_non_finite, place where) {
+    bool const is_taken = step(found_non_finite, where);
+    update(where);
+    return is_taken;
+}
+
+CUOTA_INLINE loss_scaler_state loss_scaler::state(place where) const {
+    if (phase_ != scaling_phase::idle) refuse("its state was asked for in the middle of a step", where);
+    return {scale_, good_steps_};
+}
+
+CUOTA_INLINE void loss_scaler::restore(loss_scaler_state const& from, place where) {
+    if (!(from.scale >= options_.floor && from.scale <= options_.ceiling))
+        refuse("a scale of " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
+                   number(options_.ceiling) + ']',
+               where);
+    if (from.good_steps >= options_.interval)
+        refuse(std::to_string(from.good_steps) + " good steps, where the scale grows after " +
+                   std::to_string(options_.interval),
+               where);
+    scale_ = from.scale;
+    good_steps_ = from.good_steps;
+    phase_ = scaling_phase::idle;
+}
+
+CUOTA_INLINE void loss_scaler::back_off() noexcept {
+    double const lower = static_cast<double>(scale_) * options_.backoff;
+    scale_ = static_cast<float>(std::max(lower, static_cast<double>(options_.floor)));
+    good_steps_ = 0;
+}
+
+CUOTA_INLINE void loss_scaler::grow() noexcept {
+    double const higher = static_cast<double>(scale_) * options_.growth;
+    scale_ = static_cast<float>(std::min(higher, static_cast<double>(options_.ceiling)));
+    good_steps_ = 0;
+}
+
+CUOTA_INLINE void loss_scaler::check_options(place where) const {
+    options const& o = options_;
+    // Asked so that a NaN is refused.
+    if (!(is_finite(o.growth) && o.growth > 1))
+        refuse("a growth of " + number(o.growth) + " is not above 1", where);
+    if (!(o.backoff > 0 && o.backoff < 1))
+        refuse("a backoff of " + number(o.backoff) + " is not between 0 and 1", where);
+    if (o.interval == 0) refuse("an interval of 0 steps", where);
+    if (!(o.floor >= 0x1p-126f))  // a float whose inverse is one too
+        refuse("a floor of " + number(o.floor) + " is not a normal number above 0", where);
+    if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
+        refuse("a ceiling of " + number(o.ceiling) + " and a floor of " + number(o.floor), where);
+    if (!(o.initial >= o.floor && o.initial <= o.ceiling))
+        refuse("a first scale of " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
+                   number(o.ceiling) + ']',
+               where);
+}
+
+CUOTA_INLINE std::string loss_scaler::number(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", x);
+    return text;
+}
+
+CUOTA_INLINE void loss_scaler::refuse(std::string const& why, place where) {
+    throw misuse{"loss_scaler: " + why, where};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/event.hpp>
@@ -23,71 +24,22 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] inline double seconds_between(time_mark const& from, time_mark const& to) {
-    return std::chrono::duration<double>(to.since(from).value_or(std::chrono::nanoseconds{0})).count();
-}
-[[nodiscard]] inline double median_of(std::vector<double>& values) {
-    auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
+[[nodiscard]] double seconds_between(time_mark const& from, time_mark const& to);
+[[nodiscard]] double median_of(std::vector<double>& values);
 
 /// What each act of a schedule took, in seconds of the stream's device.
-[[nodiscard]] inline std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
-                                                  chain_schedule const& plan, stage_run::values::range input,
-                                                  stream_ref on, any_resource const& memory,
-                                                  std::uint64_t seed, place where) {
-    record_store nowhere{stages, plan, on, pinned_memory{}, where};
-    chain_state state{stages, input, on, memory, nowhere, seed, where};
-    std::vector<time_mark> marks;
-    marks.reserve(plan.size() + 1);
-    marks.emplace_back(on);
-    for (chain_op const& op : plan) {
-        state.perform(op);
-        marks.emplace_back(on);
-    }
-    on.synchronize(where);
-    std::vector<double> times;
-    for (std::size_t i = 0; i != plan.size(); ++i) times.push_back(seconds_between(marks[i], marks[i + 1]));
-    return times;
-}
+[[nodiscard]] std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
+                                           chain_schedule const& plan, stage_run::values::range input,
+                                           stream_ref on, any_resource const& memory, std::uint64_t seed,
+                                           place where);
 
 /// Seconds a byte of a copy of so many bytes, each way, the faster of two; 0 for nothing to copy.
 struct link_times {
     double to_host = 0;
     double to_device = 0;
 };
-[[nodiscard]] inline link_times link_times_of(std::size_t bytes, stream_ref on, any_resource const& memory,
-                                              any_resource host, label const& who) {
-    if (bytes == 0) return {};
-    chain_block const there{on, memory, bytes, who};
-    struct pinned_block {
-        any_resource& from;
-        std::size_t bytes;
-        void* at;
-        ~pinned_block() { from.deallocate_sync(at, bytes); }
-    } const here{host, bytes, host.allocate_sync(bytes, default_alignment, who)};
-    rt::fill_bytes(there.at(), 0, bytes, on);
-    link_times best;
-    try {
-        for (int turn = 0; turn != 2; ++turn) {
-            time_mark const begin{on};
-            rt::copy_to_host(here.at, there.at(), bytes, on);
-            time_mark const middle{on};
-            rt::copy_to_device(there.at(), here.at, bytes, on);
-            time_mark const end{on};
-            on.synchronize(who.where);
-            double const out = seconds_between(begin, middle) / static_cast<double>(bytes);
-            double const in = seconds_between(middle, end) / static_cast<double>(bytes);
-            best.to_host = turn == 0 ? out : std::min(best.to_host, out);
-            best.to_device = turn == 0 ? in : std::min(best.to_device, in);
-        }
-    } catch (...) {
-        rt::drain(on);
-        throw;
-    }
-    return best;
-}
+[[nodiscard]] link_times link_times_of(std::size_t bytes, stream_ref on, any_resource const& memory,
+                                       any_resource host, label const& who);
 
 }  // namespace detail
 
@@ -132,3 +84,72 @@ template <class T>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE double seconds_between(time_mark const& from, time_mark const& to) {
+    return std::chrono::duration<double>(to.since(from).value_or(std::chrono::nanoseconds{0})).count();
+}
+
+CUOTA_INLINE double median_of(std::vector<double>& values) {
+    auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+CUOTA_INLINE std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
+                                          chain_schedule const& plan, stage_run::values::range input,
+                                          stream_ref on, any_resource const& memory, std::uint64_t seed,
+                                          place where) {
+    record_store nowhere{stages, plan, on, pinned_memory{}, where};
+    chain_state state{stages, input, on, memory, nowhere, seed, where};
+    std::vector<time_mark> marks;
+    marks.reserve(plan.size() + 1);
+    marks.emplace_back(on);
+    for (chain_op const& op : plan) {
+        state.perform(op);
+        marks.emplace_back(on);
+    }
+    on.synchronize(where);
+    std::vector<double> times;
+    for (std::size_t i = 0; i != plan.size(); ++i) times.push_back(seconds_between(marks[i], marks[i + 1]));
+    return times;
+}
+
+CUOTA_INLINE link_times link_times_of(std::size_t bytes, stream_ref on, any_resource const& memory,
+                                      any_resource host, label const& who) {
+    if (bytes == 0) return {};
+    chain_block const there{on, memory, bytes, who};
+    struct pinned_block {
+        any_resource& from;
+        std::size_t bytes;
+        void* at;
+        ~pinned_block() { from.deallocate_sync(at, bytes); }
+    } const here{host, bytes, host.allocate_sync(bytes, default_alignment, who)};
+    rt::fill_bytes(there.at(), 0, bytes, on);
+    link_times best;
+    try {
+        for (int turn = 0; turn != 2; ++turn) {
+            time_mark const begin{on};
+            rt::copy_to_host(here.at, there.at(), bytes, on);
+            time_mark const middle{on};
+            rt::copy_to_device(there.at(), here.at, bytes, on);
+            time_mark const end{on};
+            on.synchronize(who.where);
+            double const out = seconds_between(begin, middle) / static_cast<double>(bytes);
+            double const in = seconds_between(middle, end) / static_cast<double>(bytes);
+            best.to_host = turn == 0 ? out : std::min(best.to_host, out);
+            best.to_device = turn == 0 ? in : std::min(best.to_device, in);
+        }
+    } catch (...) {
+        rt::drain(on);
+        throw;
+    }
+    return best;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

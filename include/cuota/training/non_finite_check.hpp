@@ -72,42 +72,25 @@ public:
         : flag_{home, memory, name, where} {}
 
     /// Looks through the elements.
-    void look(stream_ref s, device_span<float const> at, place where = place::here()) {
-        look_through(s, at, where);
-    }
+    void look(stream_ref s, device_span<float const> at, place where = place::here());
     /// 16 bits a number.
-    void look(stream_ref s, device_span<half const> at, place where = place::here()) {
-        look_through(s, at, where);
-    }
+    void look(stream_ref s, device_span<half const> at, place where = place::here());
     /// 16 bits a number.
-    void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here()) {
-        look_through(s, at, where);
-    }
+    void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here());
 
     /// Multiplies gradients by the inverse of their scale, and looks at them, in one go. The product is made in double,
     /// rounded to float, and then to what is stored.
     /// Throws: misuse too for an inverse that is not finite and above 0.
-    void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here()) {
-        multiply(s, gradients, inverse, where);
-    }
+    void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here());
     /// 16 bits a number.
-    void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here()) {
-        multiply(s, gradients, inverse, where);
-    }
+    void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here());
     /// 16 bits a number.
-    void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here()) {
-        multiply(s, gradients, inverse, where);
-    }
+    void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here());
 
     /// Whether anything so far, in order of s, was not finite since the last reset. Waits for s, and for a copy of 4 bytes.
-    [[nodiscard]] bool found(stream_ref s, place where = place::here()) const {
-        return flag_.get(s, where) != 0;
-    }
+    [[nodiscard]] bool found(stream_ref s, place where = place::here()) const;
     /// Nothing was found, in order of s.
-    void reset(stream_ref s, place where = place::here()) {
-        auto const flag = flag_.write(s, where);
-        rt::fill_bytes(flag.span().data(), 0, flag.span().bytes(), s, where);
-    }
+    void reset(stream_ref s, place where = place::here());
 
 private:
     template <class T>
@@ -132,3 +115,47 @@ private:
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
+CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<float const> at, place where) {
+    look_through(s, at, where);
+}
+
+CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<half const> at, place where) {
+    look_through(s, at, where);
+}
+
+CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<bfloat16 const> at, place where) {
+    look_through(s, at, where);
+}
+
+CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<float> gradients, double inverse,
+                                            place where) {
+    multiply(s, gradients, inverse, where);
+}
+
+CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<half> gradients, double inverse,
+                                            place where) {
+    multiply(s, gradients, inverse, where);
+}
+
+CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<bfloat16> gradients, double inverse,
+                                            place where) {
+    multiply(s, gradients, inverse, where);
+}
+
+CUOTA_INLINE bool non_finite_check::found(stream_ref s, place where) const {
+    return flag_.get(s, where) != 0;
+}
+
+CUOTA_INLINE void non_finite_check::reset(stream_ref s, place where) {
+    auto const flag = flag_.write(s, where);
+    rt::fill_bytes(flag.span().data(), 0, flag.span().bytes(), s, where);
+}
+
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#endif

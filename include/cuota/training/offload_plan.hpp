@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/training/chain.hpp>
@@ -33,38 +34,13 @@ public:
     [[nodiscard]] stage_set all() const { return first(candidates()); }
 
     /// The most that is held at any run when these are away and come back as late as they can.
-    [[nodiscard]] std::size_t least(stage_set const& away) const {
-        std::size_t most = 0;
-        for (run_need const& n : needs(away)) most = std::max({most, n.forward, n.backward});
-        return most;
-    }
+    [[nodiscard]] std::size_t least(stage_set const& away) const;
 
     /// The schedule with these away, each back as early as the room allows. The latest fits, by `least`.
-    [[nodiscard]] chain_schedule schedule(stage_set const& away) const {
-        std::size_t const count = chain_.stages.size();
-        chain_schedule to;
-        for (std::size_t i = 0; i != count; ++i) {
-            to.push_back({chain_act::forward_saving, i});
-            if (i != 0 && away[i - 1]) to.push_back({chain_act::offload, i - 1});
-        }
-        std::vector<run_need> held = needs(away);
-        std::size_t next = count;  // all records away from `next` on are back
-        for (std::size_t k = count; k-- != 0;) {
-            for (; next != 0 && (!away[next - 1] || come_back(held, next - 1, k)); --next)
-                if (away[next - 1]) to.push_back({chain_act::fetch, next - 1});
-            to.push_back({chain_act::backward, k});
-        }
-        return to;
-    }
+    [[nodiscard]] chain_schedule schedule(stage_set const& away) const;
 
     /// The best set that the rule of offload_plan finds. `all()` must fit.
-    [[nodiscard]] chain_schedule plan() {
-        consider(all());
-        for (std::size_t n = 1; n < candidates(); ++n) consider(first(n));
-        consider(thinned());
-        while (improve()) {}
-        return schedule(away_);
-    }
+    [[nodiscard]] chain_schedule plan();
 
 private:
     struct run_need {
@@ -73,80 +49,24 @@ private:
     };
 
     // A record is sent after the next stage has read it; that of the last but one would come back at once.
-    [[nodiscard]] std::size_t candidates() const noexcept {
-        return chain_.stages.size() < 3 ? 0 : chain_.stages.size() - 2;
-    }
-    [[nodiscard]] stage_set first(std::size_t count) const {
-        stage_set away(chain_.stages.size());
-        std::fill_n(away.begin(), count, true);
-        return away;
-    }
-    [[nodiscard]] std::size_t record(std::size_t i) const noexcept {
-        return chain_.stages[i].output_bytes + chain_.stages[i].saved_bytes;
-    }
+    [[nodiscard]] std::size_t candidates() const noexcept;
+    [[nodiscard]] stage_set first(std::size_t count) const;
+    [[nodiscard]] std::size_t record(std::size_t i) const noexcept;
 
     // What is held at each run: records that stay, those of the stage and of the one before, gradients, scratch.
-    [[nodiscard]] std::vector<run_need> needs(stage_set const& away) const {
-        std::size_t const count = chain_.stages.size();
-        std::vector<run_need> found(count);
-        std::size_t staying = 0;  // of the stages before the one before
-        for (std::size_t k = 0; k != count; ++k) {
-            if (k > 1 && !away[k - 2]) staying += record(k - 2);
-            chain_stage const& s = chain_.stages[k];
-            std::size_t const records = staying + record(k) + (k == 0 ? 0 : record(k - 1));
-            std::size_t const gradients =
-                (k + 1 == count ? 0 : s.gradient()) + (k == 0 ? 0 : chain_.stages[k - 1].gradient());
-            found[k] = {records + s.forward_scratch, records + gradients + s.backward_scratch};
-        }
-        return found;
-    }
+    [[nodiscard]] std::vector<run_need> needs(stage_set const& away) const;
 
     // Puts the record there for the backward runs from k on, where all of them have the room: from the run of the next
     // stage on it is needed, and counted already.
-    bool come_back(std::vector<run_need>& held, std::size_t stage, std::size_t k) const {
-        for (std::size_t at = stage + 2; at <= k; ++at)
-            if (record(stage) > room_ - held[at].backward) return false;
-        for (std::size_t at = stage + 2; at <= k; ++at) held[at].backward += record(stage);
-        return true;
-    }
+    bool come_back(std::vector<run_need>& held, std::size_t stage, std::size_t k) const;
 
     // Of all, those are kept that still fit, the largest first, of equal ones the last first.
-    [[nodiscard]] stage_set thinned() const {
-        stage_set away = all();
-        std::vector<std::size_t> order;
-        for (std::size_t i = candidates(); i-- != 0;) order.push_back(i);
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return record(a) > record(b); });
-        for (std::size_t const i : order) {
-            away[i] = false;
-            if (least(away) > room_) away[i] = true;
-        }
-        return away;
-    }
+    [[nodiscard]] stage_set thinned() const;
 
-    bool consider(stage_set const& away) {
-        if (least(away) > room_) return false;
-        chain_run const run = simulate(chain_, schedule(away));
-        std::pair const found{run.time, run.offloaded_bytes};
-        if (found >= best_) return false;
-        best_ = found;
-        away_ = away;
-        return true;
-    }
+    bool consider(stage_set const& away);
     // Sends or keeps one stage more, or one in place of another.
-    bool improve() {
-        bool is_better = false;
-        for (std::size_t i = 0; i != candidates(); ++i)
-            for (std::size_t j = 0; j <= i; ++j)
-                if (i == j || away_[i] != away_[j]) is_better |= consider(toggled(i, j));
-        return is_better;
-    }
-    [[nodiscard]] stage_set toggled(std::size_t i, std::size_t j) const {
-        stage_set away = away_;
-        away[i] = !away[i];
-        if (j != i) away[j] = !away[j];
-        return away;
-    }
+    bool improve();
+    [[nodiscard]] stage_set toggled(std::size_t i, std::size_t j) const;
 
     chain const& chain_;
     std::size_t room_;
@@ -160,11 +80,7 @@ private:
 /// and scratch with them, at the stage where that is most. Bytes.
 /// Throws: misuse for a chain that is none. Cost: proportional to the stages.
 /// Threads: any.
-[[nodiscard]] inline std::size_t least_offload_bytes(chain const& c, place where = place::here()) {
-    c.check(where);
-    detail::offload_planner const planner{c, 0};
-    return planner.least(planner.all());
-}
+[[nodiscard]] std::size_t least_offload_bytes(chain const& c, place where = place::here());
 
 /// A schedule that runs every stage once and never holds more than `room` bytes on the device: some records are sent to
 /// the host as soon as the next stage has read them, and come back for backward. Everything stays where that fits.
@@ -181,8 +97,131 @@ private:
 ///         stage; misuse for a chain that is none.
 /// Cost:   L stages: some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
 /// Threads: any; the host alone. Example: examples/deep_plan.hpp
-[[nodiscard]] inline chain_schedule offload_plan(chain const& c, std::size_t room,
-                                                 place where = place::here()) {
+[[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t offload_planner::least(stage_set const& away) const {
+    std::size_t most = 0;
+    for (run_need const& n : needs(away)) most = std::max({most, n.forward, n.backward});
+    return most;
+}
+
+CUOTA_INLINE chain_schedule offload_planner::schedule(stage_set const& away) const {
+    std::size_t const count = chain_.stages.size();
+    chain_schedule to;
+    for (std::size_t i = 0; i != count; ++i) {
+        to.push_back({chain_act::forward_saving, i});
+        if (i != 0 && away[i - 1]) to.push_back({chain_act::offload, i - 1});
+    }
+    std::vector<run_need> held = needs(away);
+    std::size_t next = count;  // all records away from `next` on are back
+    for (std::size_t k = count; k-- != 0;) {
+        for (; next != 0 && (!away[next - 1] || come_back(held, next - 1, k)); --next)
+            if (away[next - 1]) to.push_back({chain_act::fetch, next - 1});
+        to.push_back({chain_act::backward, k});
+    }
+    return to;
+}
+
+CUOTA_INLINE chain_schedule offload_planner::plan() {
+    consider(all());
+    for (std::size_t n = 1; n < candidates(); ++n) consider(first(n));
+    consider(thinned());
+    while (improve()) {}
+    return schedule(away_);
+}
+
+CUOTA_INLINE std::size_t offload_planner::candidates() const noexcept {
+    return chain_.stages.size() < 3 ? 0 : chain_.stages.size() - 2;
+}
+
+CUOTA_INLINE auto offload_planner::first(std::size_t count) const -> stage_set {
+    stage_set away(chain_.stages.size());
+    std::fill_n(away.begin(), count, true);
+    return away;
+}
+
+CUOTA_INLINE std::size_t offload_planner::record(std::size_t i) const noexcept {
+    return chain_.stages[i].output_bytes + chain_.stages[i].saved_bytes;
+}
+
+CUOTA_INLINE auto offload_planner::needs(stage_set const& away) const -> std::vector<run_need> {
+    std::size_t const count = chain_.stages.size();
+    std::vector<run_need> found(count);
+    std::size_t staying = 0;  // of the stages before the one before
+    for (std::size_t k = 0; k != count; ++k) {
+        if (k > 1 && !away[k - 2]) staying += record(k - 2);
+        chain_stage const& s = chain_.stages[k];
+        std::size_t const records = staying + record(k) + (k == 0 ? 0 : record(k - 1));
+        std::size_t const gradients =
+            (k + 1 == count ? 0 : s.gradient()) + (k == 0 ? 0 : chain_.stages[k - 1].gradient());
+        found[k] = {records + s.forward_scratch, records + gradients + s.backward_scratch};
+    }
+    return found;
+}
+
+CUOTA_INLINE bool offload_planner::come_back(std::vector<run_need>& held, std::size_t stage,
+                                             std::size_t k) const {
+    for (std::size_t at = stage + 2; at <= k; ++at)
+        if (record(stage) > room_ - held[at].backward) return false;
+    for (std::size_t at = stage + 2; at <= k; ++at) held[at].backward += record(stage);
+    return true;
+}
+
+CUOTA_INLINE auto offload_planner::thinned() const -> stage_set {
+    stage_set away = all();
+    std::vector<std::size_t> order;
+    for (std::size_t i = candidates(); i-- != 0;) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return record(a) > record(b); });
+    for (std::size_t const i : order) {
+        away[i] = false;
+        if (least(away) > room_) away[i] = true;
+    }
+    return away;
+}
+
+CUOTA_INLINE bool offload_planner::consider(stage_set const& away) {
+    if (least(away) > room_) return false;
+    chain_run const run = simulate(chain_, schedule(away));
+    std::pair const found{run.time, run.offloaded_bytes};
+    if (found >= best_) return false;
+    best_ = found;
+    away_ = away;
+    return true;
+}
+
+CUOTA_INLINE bool offload_planner::improve() {
+    bool is_better = false;
+    for (std::size_t i = 0; i != candidates(); ++i)
+        for (std::size_t j = 0; j <= i; ++j)
+            if (i == j || away_[i] != away_[j]) is_better |= consider(toggled(i, j));
+    return is_better;
+}
+
+CUOTA_INLINE auto offload_planner::toggled(std::size_t i, std::size_t j) const -> stage_set {
+    stage_set away = away_;
+    away[i] = !away[i];
+    if (j != i) away[j] = !away[j];
+    return away;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t least_offload_bytes(chain const& c, place where) {
+    c.check(where);
+    detail::offload_planner const planner{c, 0};
+    return planner.least(planner.all());
+}
+
+CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t room, place where) {
     chain_schedule everything = store_all_plan(c, where);
     if (simulate(c, everything, where).peak <= room) return everything;
     std::size_t const least = least_offload_bytes(c, where);
@@ -197,3 +236,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/pipeline_order.hpp>
@@ -44,14 +45,7 @@ public:
     /// number of devices, a stage that lacks a function, no micro-batches; cuda_error. Nothing is held then.
     pipeline(std::vector<checkpoint_stage> stages, std::vector<std::size_t> const& first,
              std::size_t micro_batches, std::vector<pipeline_device> const& devices,
-             place where = place::here())
-        : stages_{checked(std::move(stages), first, devices, where)},
-          peaks_{detail::pipeline_peaks(chains(stages_, devices), first, micro_batches, where)},
-          order_{pipeline_order(first.size(), micro_batches, where)},
-          micro_batches_{micro_batches} {
-        for (std::size_t d = 0; d != first.size(); ++d)
-            lanes_.push_back(lane(first, d, devices[d], stages_.size(), micro_batches));
-    }
+             place where = place::here());
     pipeline(pipeline const&) = delete;  // two of one order of work would each think the streams are theirs
     pipeline& operator=(pipeline const&) = delete;
 
@@ -75,57 +69,18 @@ public:
     [[nodiscard]] pipeline_schedule const& order() const noexcept { return order_; }
 
 private:
-    void run(std::vector<stage_run::values::range> const& inputs, std::uint64_t seed, place where) {
-        if (inputs.size() != micro_batches_)
-            throw misuse{"a pipeline of " + count_text(micro_batches_) + " micro-batches was given " +
-                             count_text(inputs.size()) + " inputs",
-                         where};
-        detail::pipeline_step step{stages_, lanes_, inputs, seed, where};
-        try {
-            for (pipeline_act const act : order_) step.perform(act);
-        } catch (...) {
-            for (detail::pipeline_lane const& lane : lanes_) rt::drain(lane.on());
-            throw;
-        }
-    }
+    void run(std::vector<stage_run::values::range> const& inputs, std::uint64_t seed, place where);
 
     [[nodiscard]] static std::vector<checkpoint_stage> checked(std::vector<checkpoint_stage> stages,
                                                                std::vector<std::size_t> const& first,
                                                                std::vector<pipeline_device> const& devices,
-                                                               place where) {
-        detail::check_cuts(first, stages.size(), where);
-        if (first.size() != devices.size())
-            throw misuse{"a pipeline with stages for " + count_text(first.size()) + " devices was given " +
-                             count_text(devices.size()),
-                         where};
-        for (std::size_t i = 0; i != stages.size(); ++i)
-            if (!stages[i].forward || !stages[i].backward)
-                throw misuse{"stage " + count_text(i) + " of a pipeline has no " +
-                                 (stages[i].forward ? "backward" : "forward") + " function",
-                             where};
-        return stages;
-    }
+                                                               place where);
     // As the memory of each device counts it.
     [[nodiscard]] static std::vector<chain> chains(std::vector<checkpoint_stage> const& stages,
-                                                   std::vector<pipeline_device> const& devices) {
-        std::vector<chain> all;
-        all.reserve(devices.size());
-        for (pipeline_device const& d : devices) all.push_back(chain_of(stages, d.memory.granule()));
-        return all;
-    }
+                                                   std::vector<pipeline_device> const& devices);
     [[nodiscard]] static detail::pipeline_lane lane(std::vector<std::size_t> const& first, std::size_t d,
                                                     pipeline_device const& device, std::size_t stages,
-                                                    std::size_t micro_batches) {
-        device_scope const here{device.on.device()};  // a stream is of the device that is current
-        return {first[d],
-                d + 1 == first.size() ? stages : first[d + 1],
-                stream_share{device.on},
-                device.memory,
-                stream{},
-                std::nullopt,
-                std::vector<std::optional<event>>(micro_batches),
-                std::vector<std::optional<event>>(micro_batches)};
-    }
+                                                    std::size_t micro_batches);
 
     std::vector<checkpoint_stage> stages_;
     std::vector<std::size_t> peaks_;
@@ -135,3 +90,76 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE pipeline::pipeline(std::vector<checkpoint_stage> stages, std::vector<std::size_t> const& first,
+                                std::size_t micro_batches, std::vector<pipeline_device> const& devices,
+                                place where)
+    : stages_{checked(std::move(stages), first, devices, where)},
+      peaks_{detail::pipeline_peaks(chains(stages_, devices), first, micro_batches, where)},
+      order_{pipeline_order(first.size(), micro_batches, where)},
+      micro_batches_{micro_batches} {
+    for (std::size_t d = 0; d != first.size(); ++d)
+        lanes_.push_back(lane(first, d, devices[d], stages_.size(), micro_batches));
+}
+
+CUOTA_INLINE void pipeline::run(std::vector<stage_run::values::range> const& inputs, std::uint64_t seed,
+                                place where) {
+    if (inputs.size() != micro_batches_)
+        throw misuse{"a pipeline of " + count_text(micro_batches_) + " micro-batches was given " +
+                         count_text(inputs.size()) + " inputs",
+                     where};
+    detail::pipeline_step step{stages_, lanes_, inputs, seed, where};
+    try {
+        for (pipeline_act const act : order_) step.perform(act);
+    } catch (...) {
+        for (detail::pipeline_lane const& lane : lanes_) rt::drain(lane.on());
+        throw;
+    }
+}
+
+CUOTA_INLINE std::vector<checkpoint_stage> pipeline::checked(std::vector<checkpoint_stage> stages,
+                                                             std::vector<std::size_t> const& first,
+                                                             std::vector<pipeline_device> const& devices,
+                                                             place where) {
+    detail::check_cuts(first, stages.size(), where);
+    if (first.size() != devices.size())
+        throw misuse{"a pipeline with stages for " + count_text(first.size()) + " devices was given " +
+                         count_text(devices.size()),
+                     where};
+    for (std::size_t i = 0; i != stages.size(); ++i)
+        if (!stages[i].forward || !stages[i].backward)
+            throw misuse{"stage " + count_text(i) + " of a pipeline has no " +
+                             (stages[i].forward ? "backward" : "forward") + " function",
+                         where};
+    return stages;
+}
+
+CUOTA_INLINE std::vector<chain> pipeline::chains(std::vector<checkpoint_stage> const& stages,
+                                                 std::vector<pipeline_device> const& devices) {
+    std::vector<chain> all;
+    all.reserve(devices.size());
+    for (pipeline_device const& d : devices) all.push_back(chain_of(stages, d.memory.granule()));
+    return all;
+}
+
+CUOTA_INLINE detail::pipeline_lane pipeline::lane(std::vector<std::size_t> const& first, std::size_t d,
+                                                  pipeline_device const& device, std::size_t stages,
+                                                  std::size_t micro_batches) {
+    device_scope const here{device.on.device()};  // a stream is of the device that is current
+    return {first[d],
+            d + 1 == first.size() ? stages : first[d + 1],
+            stream_share{device.on},
+            device.memory,
+            stream{},
+            std::nullopt,
+            std::vector<std::optional<event>>(micro_batches),
+            std::vector<std::optional<event>>(micro_batches)};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
@@ -41,17 +42,9 @@ public:
 
     [[nodiscard]] bool is_over(std::size_t d) const noexcept { return backwards_[d] == micro_batches_; }
     /// Forward until as many are under way as may be, then backward and forward in turn.
-    [[nodiscard]] pipeline_act next(std::size_t d) const noexcept {
-        std::size_t const live = forwards_[d] - backwards_[d];
-        bool const is_full = live == pipeline_live(forwards_.size(), micro_batches_, d);
-        bool const is_backward = is_full || forwards_[d] == micro_batches_;
-        return {d, is_backward ? backwards_[d] : forwards_[d], is_backward};
-    }
+    [[nodiscard]] pipeline_act next(std::size_t d) const noexcept;
     /// Whether what it needs of the device before it, or behind it, is done.
-    [[nodiscard]] bool is_ready(pipeline_act act) const noexcept {
-        if (!act.is_backward) return act.device == 0 || forwards_[act.device - 1] > act.part;
-        return act.device + 1 == forwards_.size() || backwards_[act.device + 1] > act.part;
-    }
+    [[nodiscard]] bool is_ready(pipeline_act act) const noexcept;
     void done(pipeline_act act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
 
 private:
@@ -68,8 +61,32 @@ private:
 /// micro-batches kept where that keeps M. Follows Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
 /// Throws: misuse for no devices or no micro-batches. Cost: some (M + D) D steps.
 /// Threads: any.
-[[nodiscard]] inline pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
-                                                      place where = place::here()) {
+[[nodiscard]] pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
+                                               place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE pipeline_act pipeline_progress::next(std::size_t d) const noexcept {
+    std::size_t const live = forwards_[d] - backwards_[d];
+    bool const is_full = live == pipeline_live(forwards_.size(), micro_batches_, d);
+    bool const is_backward = is_full || forwards_[d] == micro_batches_;
+    return {d, is_backward ? backwards_[d] : forwards_[d], is_backward};
+}
+
+CUOTA_INLINE bool pipeline_progress::is_ready(pipeline_act act) const noexcept {
+    if (!act.is_backward) return act.device == 0 || forwards_[act.device - 1] > act.part;
+    return act.device + 1 == forwards_.size() || backwards_[act.device + 1] > act.part;
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches, place where) {
     if (devices == 0 || micro_batches == 0)
         throw misuse{"a pipeline of " + count_text(devices) + " devices and " + count_text(micro_batches) +
                          " micro-batches runs nothing",
@@ -88,3 +105,5 @@ private:
 }
 
 }  // namespace cuota::inline v0
+
+#endif

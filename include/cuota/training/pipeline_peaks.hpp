@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/training/chain.hpp>
 #include <cuota/training/pipeline_order.hpp>
@@ -18,7 +19,61 @@ namespace cuota::inline v0 {
 namespace detail {
 
 /// Throws misuse unless the first stages of the devices cut a chain into runs of one stage or more.
-inline void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where) {
+void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where);
+
+/// Bytes by device while acts go by. Each device counts in its own granule: `of[d]` is the chain as it sees it.
+class pipeline_account {
+public:
+    pipeline_account(std::vector<chain> const& of, std::vector<std::size_t> const& first);
+
+    void perform(pipeline_act act);
+    [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
+
+private:
+    [[nodiscard]] bool is_last(std::size_t d) const noexcept { return d + 1 == first_.size(); }
+    [[nodiscard]] std::size_t end(std::size_t d) const noexcept;
+    // Of its output.
+    [[nodiscard]] std::size_t gradient(std::size_t d, std::size_t stage) const noexcept;
+    // Of a device's first stage, as a copy; the chain's own is the caller's.
+    [[nodiscard]] std::size_t input(std::size_t d) const noexcept;
+    void take(std::size_t d, std::size_t bytes) noexcept;
+    void give(std::size_t d, std::size_t bytes) noexcept { held_[d] -= bytes; }
+
+    void forward(std::size_t d);
+    void backward(std::size_t d);
+
+    std::vector<chain> const& of_;
+    std::vector<std::size_t> const& first_;
+    std::vector<std::size_t> held_;
+    std::vector<std::size_t> peaks_;
+};
+
+// For `of`, one chain as each device counts it.
+[[nodiscard]] std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
+                                                      std::vector<std::size_t> const& first,
+                                                      std::size_t micro_batches, place where);
+
+}  // namespace detail
+
+/// The most that each device holds at once while a pipeline runs a step in pipeline_order: records (output and saved bytes)
+/// of all its micro-batches under way, scratch and gradients of the stage that runs, copies of what comes from the devices
+/// beside it, and gradients that the device before it has not fetched yet. Exactly what `pipeline` takes.
+///
+/// `c`: with sizes rounded as the devices' memory does (chain_of, rounded_to). `first`: the first stage of each device, as
+/// placement::cuts gives it. Parameters and their gradients are the stages' own, and not counted.
+/// Units:  bytes, by device. Throws: misuse for cuts or numbers that are none, and sizes that overflow.
+/// Cost:   (M + D) D + M L steps.
+/// Threads: any.
+[[nodiscard]] std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
+                                                      std::size_t micro_batches, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where) {
     bool is_right = !first.empty() && first.front() == 0 && first.back() < stages;
     for (std::size_t d = 1; d < first.size(); ++d) is_right = is_right && first[d - 1] < first[d];
     if (is_right) return;
@@ -29,68 +84,57 @@ inline void check_cuts(std::vector<std::size_t> const& first, std::size_t stages
                  where};
 }
 
-/// Bytes by device while acts go by. Each device counts in its own granule: `of[d]` is the chain as it sees it.
-class pipeline_account {
-public:
-    pipeline_account(std::vector<chain> const& of, std::vector<std::size_t> const& first)
-        : of_{of}, first_{first}, held_(first.size()), peaks_(first.size()) {}
+CUOTA_INLINE pipeline_account::pipeline_account(std::vector<chain> const& of,
+                                                std::vector<std::size_t> const& first)
+    : of_{of}, first_{first}, held_(first.size()), peaks_(first.size()) {}
 
-    void perform(pipeline_act act) {
-        if (act.is_backward) backward(act.device);
-        else forward(act.device);
-    }
-    [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
+CUOTA_INLINE void pipeline_account::perform(pipeline_act act) {
+    if (act.is_backward) backward(act.device);
+    else forward(act.device);
+}
 
-private:
-    [[nodiscard]] bool is_last(std::size_t d) const noexcept { return d + 1 == first_.size(); }
-    [[nodiscard]] std::size_t end(std::size_t d) const noexcept {
-        return is_last(d) ? of_[d].stages.size() : first_[d + 1];
-    }
-    // Of its output.
-    [[nodiscard]] std::size_t gradient(std::size_t d, std::size_t stage) const noexcept {
-        return of_[d].stages[stage].gradient();
-    }
-    // Of a device's first stage, as a copy; the chain's own is the caller's.
-    [[nodiscard]] std::size_t input(std::size_t d) const noexcept {
-        return first_[d] == 0 ? 0 : of_[d].stages[first_[d] - 1].output_bytes;
-    }
-    void take(std::size_t d, std::size_t bytes) noexcept {
-        peaks_[d] = std::max(peaks_[d], held_[d] += bytes);
-    }
-    void give(std::size_t d, std::size_t bytes) noexcept { held_[d] -= bytes; }
+CUOTA_INLINE std::size_t pipeline_account::end(std::size_t d) const noexcept {
+    return is_last(d) ? of_[d].stages.size() : first_[d + 1];
+}
 
-    void forward(std::size_t d) {
-        take(d, input(d));
-        for (std::size_t i = first_[d]; i != end(d); ++i) {
-            chain_stage const& s = of_[d].stages[i];
-            take(d, s.output_bytes + s.saved_bytes + s.forward_scratch);
-            give(d, s.forward_scratch);
-        }
-    }
-    void backward(std::size_t d) {
-        if (!is_last(d)) {
-            take(d, gradient(d, end(d) - 1));          // a copy of the gradient
-            give(d + 1, gradient(d + 1, end(d) - 1));  // which has gone
-        }
-        for (std::size_t i = end(d); i-- != first_[d];) {
-            chain_stage const& s = of_[d].stages[i];
-            take(d, (i == 0 ? 0 : gradient(d, i - 1)) + s.backward_scratch);
-            bool const has_gradient = i + 1 != of_[d].stages.size();
-            give(d, s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.gradient() : 0));
-        }
-        give(d, input(d));  // its gradient waits for the device before
-    }
+CUOTA_INLINE std::size_t pipeline_account::gradient(std::size_t d, std::size_t stage) const noexcept {
+    return of_[d].stages[stage].gradient();
+}
 
-    std::vector<chain> const& of_;
-    std::vector<std::size_t> const& first_;
-    std::vector<std::size_t> held_;
-    std::vector<std::size_t> peaks_;
-};
+CUOTA_INLINE std::size_t pipeline_account::input(std::size_t d) const noexcept {
+    return first_[d] == 0 ? 0 : of_[d].stages[first_[d] - 1].output_bytes;
+}
 
-// For `of`, one chain as each device counts it.
-[[nodiscard]] inline std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
-                                                             std::vector<std::size_t> const& first,
-                                                             std::size_t micro_batches, place where) {
+CUOTA_INLINE void pipeline_account::take(std::size_t d, std::size_t bytes) noexcept {
+    peaks_[d] = std::max(peaks_[d], held_[d] += bytes);
+}
+
+CUOTA_INLINE void pipeline_account::forward(std::size_t d) {
+    take(d, input(d));
+    for (std::size_t i = first_[d]; i != end(d); ++i) {
+        chain_stage const& s = of_[d].stages[i];
+        take(d, s.output_bytes + s.saved_bytes + s.forward_scratch);
+        give(d, s.forward_scratch);
+    }
+}
+
+CUOTA_INLINE void pipeline_account::backward(std::size_t d) {
+    if (!is_last(d)) {
+        take(d, gradient(d, end(d) - 1));          // a copy of the gradient
+        give(d + 1, gradient(d + 1, end(d) - 1));  // which has gone
+    }
+    for (std::size_t i = end(d); i-- != first_[d];) {
+        chain_stage const& s = of_[d].stages[i];
+        take(d, (i == 0 ? 0 : gradient(d, i - 1)) + s.backward_scratch);
+        bool const has_gradient = i + 1 != of_[d].stages.size();
+        give(d, s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.gradient() : 0));
+    }
+    give(d, input(d));  // its gradient waits for the device before
+}
+
+CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
+                                                     std::vector<std::size_t> const& first,
+                                                     std::size_t micro_batches, place where) {
     for (chain const& c : of) {
         c.check(where);
         check_cuts(first, c.stages.size(), where);
@@ -106,23 +150,16 @@ private:
     return account.peaks();
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The most that each device holds at once while a pipeline runs a step in pipeline_order: records (output and saved bytes)
-/// of all its micro-batches under way, scratch and gradients of the stage that runs, copies of what comes from the devices
-/// beside it, and gradients that the device before it has not fetched yet. Exactly what `pipeline` takes.
-///
-/// `c`: with sizes rounded as the devices' memory does (chain_of, rounded_to). `first`: the first stage of each device, as
-/// placement::cuts gives it. Parameters and their gradients are the stages' own, and not counted.
-/// Units:  bytes, by device. Throws: misuse for cuts or numbers that are none, and sizes that overflow.
-/// Cost:   (M + D) D + M L steps.
-/// Threads: any.
-[[nodiscard]] inline std::vector<std::size_t> pipeline_peaks(chain const& c,
-                                                             std::vector<std::size_t> const& first,
-                                                             std::size_t micro_batches,
-                                                             place where = place::here()) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
+                                                     std::size_t micro_batches, place where) {
     return detail::pipeline_peaks(std::vector<chain>(std::max(first.size(), std::size_t{1}), c), first,
                                   micro_batches, where);
 }
 
 }  // namespace cuota::inline v0
+
+#endif

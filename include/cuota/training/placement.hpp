@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
@@ -34,13 +35,7 @@ struct placement_device {
     double speed = 1;              ///< times are divided by it
 
     /// With the room that a budget has now, and its name. Throws: std::bad_alloc.
-    [[nodiscard]] static placement_device of(budget const& b, double speed = 1) {
-        placement_device d;
-        d.name = tag::named(b.name());
-        d.room = b.room();
-        d.speed = speed;
-        return d;
-    }
+    [[nodiscard]] static placement_device of(budget const& b, double speed = 1);
 };
 
 /// What is to be small at the device where it is largest.
@@ -72,43 +67,17 @@ struct placement {
     std::vector<share> shares{};  ///< of every device, in their order; a count of 0: nothing
 
     /// Of the slowest device, for one micro-batch.
-    [[nodiscard]] double time() const noexcept {
-        double most = 0;
-        for (share const& s : shares) most = std::max(most, s.time);
-        return most;
-    }
+    [[nodiscard]] double time() const noexcept;
     /// Of the device that holds the most.
-    [[nodiscard]] std::size_t bytes() const noexcept {
-        std::size_t most = 0;
-        for (share const& s : shares) most = std::max(most, s.bytes);
-        return most;
-    }
+    [[nodiscard]] std::size_t bytes() const noexcept;
     /// On all devices.
-    [[nodiscard]] std::size_t layers() const noexcept {
-        std::size_t sum = 0;
-        for (share const& s : shares) sum += s.count;
-        return sum;
-    }
+    [[nodiscard]] std::size_t layers() const noexcept;
     /// Those that got a layer.
-    [[nodiscard]] std::size_t devices_in_use() const noexcept {
-        std::size_t sum = 0;
-        for (share const& s : shares) sum += s.count != 0;
-        return sum;
-    }
+    [[nodiscard]] std::size_t devices_in_use() const noexcept;
     /// The first layer of each device in use: what a pipeline takes.
-    [[nodiscard]] std::vector<std::size_t> cuts() const {
-        std::vector<std::size_t> first;
-        for (share const& s : shares)
-            if (s.count != 0) first.push_back(s.first);
-        return first;
-    }
+    [[nodiscard]] std::vector<std::size_t> cuts() const;
     /// The device of a layer, by its number. Throws: misuse when there is no such layer.
-    [[nodiscard]] std::size_t device_of(std::size_t layer, place where = place::here()) const {
-        for (std::size_t d = 0; d != shares.size(); ++d)
-            if (layer >= shares[d].first && layer - shares[d].first < shares[d].count) return d;
-        throw misuse{"a placement of " + count_text(layers()) + " layers has no layer " + count_text(layer),
-                     where};
-    }
+    [[nodiscard]] std::size_t device_of(std::size_t layer, place where = place::here()) const;
     /// A line for each device: its layers, its bytes of its room, its time.
     [[nodiscard]] std::string text() const;
 };
@@ -118,13 +87,7 @@ struct placement {
 class placement_refused final : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
-    placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there)
-        : out_of_memory{"placement_refused",
-                        "cuota::placement_refused: refused, and no host memory left to say more",
-                        std::move(facts)},
-          missing_{missing},
-          device_{device},
-          missing_there_{missing_there} {}
+    placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there);
 
     /// The least that the devices must have more, all together: with less than that no placement fits, wherever it is
     /// added. Bytes; `unlimited`: more than can be said.
@@ -148,69 +111,28 @@ struct layer_run {
     std::size_t each = 0;
     double time = 0;
 
-    void add(placed_layer const& l) noexcept {
-        bytes = saturating_add(bytes, l.bytes);
-        each = saturating_add(each, l.micro_batch_bytes);
-        time += l.time;
-    }
-    [[nodiscard]] std::size_t bytes_of(std::size_t live) const noexcept {
-        return saturating_add(bytes, checked_mul(each, live).value_or(unlimited));
-    }
+    void add(placed_layer const& l) noexcept;
+    [[nodiscard]] std::size_t bytes_of(std::size_t live) const noexcept;
 };
 
-[[nodiscard]] inline std::string device_text(placement_device const& d, std::size_t number) {
-    return d.name.is_empty() ? "device " + count_text(number) : std::string{d.name.text()};
-}
+[[nodiscard]] std::string device_text(placement_device const& d, std::size_t number);
 
-[[nodiscard]] inline std::string layers_text(std::size_t first, std::size_t count) {
-    if (count == 0) return "no layer";
-    if (count == 1) return "layer " + count_text(first);
-    return "layers " + count_text(first) + " to " + count_text(first + count - 1);
-}
+[[nodiscard]] std::string layers_text(std::size_t first, std::size_t count);
 
 /// One call of place_layers.
 class placing {
 public:
     placing(std::vector<placed_layer> const& layers, std::vector<placement_device> const& devices,
-            placement_options const& how, place where)
-        : layers_{layers}, devices_{devices}, how_{how}, where_{where} {
-        check();
-    }
+            placement_options const& how, place where);
 
-    [[nodiscard]] placement run() const {
-        auto const larger = [](auto a, auto b) { return std::max(a, b); };
-        if (how_.balance == placement_balance::time)
-            return best<double>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
-                return fits(d, r, live) ? r.time / devices_[d].speed : no_way<double>;
-            });
-        return best<std::size_t>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
-            return fits(d, r, live) ? r.bytes_of(live) : unlimited;
-        });
-    }
+    [[nodiscard]] placement run() const;
 
 private:
-    void check() const {
-        double sum = 0;
-        for (placed_layer const& l : layers_) {
-            if (!(l.time >= 0)) refuse("a layer's time is " + std::to_string(l.time));
-            sum += l.time;
-        }
-        for (placement_device const& d : devices_)
-            if (!(d.speed > 0) || !std::isfinite(d.speed) || !std::isfinite(sum / d.speed))
-                refuse("layers of time " + std::to_string(sum) + " have none at a speed of " +
-                       std::to_string(d.speed));
-        if (devices_.empty()) refuse("there is no device");
-        if (how_.micro_batches == 0) refuse("a step of 0 micro-batches keeps nothing");
-    }
+    void check() const;
     [[noreturn]] void refuse(std::string const& why) const { throw misuse{"place_layers: " + why, where_}; }
 
-    [[nodiscard]] bool fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept {
-        std::size_t const bytes = r.bytes_of(live);
-        return bytes != unlimited && bytes <= devices_[d].room;
-    }
-    [[nodiscard]] std::size_t live_before(std::size_t after) const noexcept {
-        return std::min(how_.micro_batches, after + 1);
-    }
+    [[nodiscard]] bool fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept;
+    [[nodiscard]] std::size_t live_before(std::size_t after) const noexcept;
 
     template <class Cost, class Join, class CostOf>
     [[nodiscard]] auto search(Join join, CostOf cost_of) const {
@@ -229,61 +151,14 @@ private:
         return placed(found.cuts());
     }
 
-    [[nodiscard]] placement placed(layer_cuts const& cuts) const {
-        placement p;
-        std::size_t after = 0;
-        for (std::size_t d = devices_.size(); d-- != 0;) {
-            placement::share s;
-            s.on = devices_[d];
-            s.first = cuts[d];
-            s.count = cuts[d + 1] - cuts[d];
-            layer_run r;
-            for (std::size_t i = cuts[d]; i != cuts[d + 1]; ++i) r.add(layers_[i]);
-            if (s.count != 0) s.live = live_before(after++);
-            s.bytes = r.bytes_of(s.live);
-            s.time = r.time / s.on.speed;
-            p.shares.insert(p.shares.begin(), s);
-        }
-        return p;
-    }
+    [[nodiscard]] placement placed(layer_cuts const& cuts) const;
 
     // With what is missing at the least, as the sum over all devices.
-    [[noreturn]] void refuse_for_room() const {
-        auto const missing = [this](std::size_t d, layer_run const& r, std::size_t live) {
-            return lacks(r.bytes_of(live), devices_[d].room);
-        };
-        auto const found =
-            search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
-        layer_cuts all_first(devices_.size() + 1,
-                             layers_.size());  // where nothing can be said, as good as any
-        all_first.front() = 0;
-        placement const nearest = placed(found.least() == unlimited ? all_first : found.cuts());
-        std::size_t worst = 0;
-        for (std::size_t d = 0; d != nearest.shares.size(); ++d)
-            if (lacks(nearest.shares[d]) > lacks(nearest.shares[worst])) worst = d;
-        throw placement_refused{facts_of(nearest, worst, found.least()), found.least(), worst,
-                                lacks(nearest.shares[worst])};
-    }
-    [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t room) noexcept {
-        return bytes == unlimited ? unlimited : bytes - std::min(bytes, room);
-    }
-    [[nodiscard]] static std::size_t lacks(placement::share const& s) noexcept {
-        return lacks(s.bytes, s.on.room);
-    }
-    [[nodiscard]] static std::string missing_text(std::size_t bytes) {
-        return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
-    }
-    [[nodiscard]] refusal facts_of(placement const& nearest, std::size_t worst, std::size_t missing) const {
-        placement::share const& s = nearest.shares[worst];
-        refusal r;
-        r.asked = r.charged = s.bytes;
-        r.request = label{"layers", where_};
-        r.would_fit = s.on.room;
-        r.cause = "at least " + missing_text(missing) + " missing for " + count_text(layers_.size()) +
-                  " layers on " + count_text(devices_.size()) + " devices, " + missing_text(lacks(s)) +
-                  " of it on " + device_text(s.on, worst) + " (" + layers_text(s.first, s.count) + ')';
-        return r;
-    }
+    [[noreturn]] void refuse_for_room() const;
+    [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t room) noexcept;
+    [[nodiscard]] static std::size_t lacks(placement::share const& s) noexcept;
+    [[nodiscard]] static std::string missing_text(std::size_t bytes);
+    [[nodiscard]] refusal facts_of(placement const& nearest, std::size_t worst, std::size_t missing) const;
 
     std::vector<placed_layer> const& layers_;
     std::vector<placement_device> const& devices_;
@@ -291,15 +166,225 @@ private:
     place where_;
 };
 
-[[nodiscard]] inline std::string time_text(double time) {
+[[nodiscard]] std::string time_text(double time);
+
+}  // namespace detail
+
+/// Gives each device of a pipeline a run of layers, in order, within its room, so that the slowest device is as fast as
+/// can be (or the fullest as empty): exactly, by a dynamic program over all cuts, as PipeDream's (Narayanan et al., SOSP
+/// 2019) without its replicas. A device may get none.
+///
+/// Of several best ways it takes one with the fewest devices in use, and of these the one in which the first device has
+/// as many layers as in any, then the second, and so on. More room never makes the result worse.
+/// Units:   bytes; times in the unit of the layers'.
+/// Threads: any.
+/// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
+///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
+/// Cost:    at most D² L²/2 steps for L layers on D devices.
+/// Example:
+///     using cuota::placement_device;
+///     auto const where = place_layers(layers, {placement_device::of(gpu0), placement_device::of(gpu1)});
+[[nodiscard]] placement place_layers(std::vector<placed_layer> const& layers,
+                                     std::vector<placement_device> const& devices,
+                                     placement_options const& how = {}, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE placement_device placement_device::of(budget const& b, double speed) {
+    placement_device d;
+    d.name = tag::named(b.name());
+    d.room = b.room();
+    d.speed = speed;
+    return d;
+}
+
+CUOTA_INLINE double placement::time() const noexcept {
+    double most = 0;
+    for (share const& s : shares) most = std::max(most, s.time);
+    return most;
+}
+
+CUOTA_INLINE std::size_t placement::bytes() const noexcept {
+    std::size_t most = 0;
+    for (share const& s : shares) most = std::max(most, s.bytes);
+    return most;
+}
+
+CUOTA_INLINE std::size_t placement::layers() const noexcept {
+    std::size_t sum = 0;
+    for (share const& s : shares) sum += s.count;
+    return sum;
+}
+
+CUOTA_INLINE std::size_t placement::devices_in_use() const noexcept {
+    std::size_t sum = 0;
+    for (share const& s : shares) sum += s.count != 0;
+    return sum;
+}
+
+CUOTA_INLINE std::vector<std::size_t> placement::cuts() const {
+    std::vector<std::size_t> first;
+    for (share const& s : shares)
+        if (s.count != 0) first.push_back(s.first);
+    return first;
+}
+
+CUOTA_INLINE std::size_t placement::device_of(std::size_t layer, place where) const {
+    for (std::size_t d = 0; d != shares.size(); ++d)
+        if (layer >= shares[d].first && layer - shares[d].first < shares[d].count) return d;
+    throw misuse{"a placement of " + count_text(layers()) + " layers has no layer " + count_text(layer),
+                 where};
+}
+
+CUOTA_INLINE placement_refused::placement_refused(refusal facts, std::size_t missing, std::size_t device,
+                                                  std::size_t missing_there)
+    : out_of_memory{"placement_refused",
+                    "cuota::placement_refused: refused, and no host memory left to say more",
+                    std::move(facts)},
+      missing_{missing},
+      device_{device},
+      missing_there_{missing_there} {}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void layer_run::add(placed_layer const& l) noexcept {
+    bytes = saturating_add(bytes, l.bytes);
+    each = saturating_add(each, l.micro_batch_bytes);
+    time += l.time;
+}
+
+CUOTA_INLINE std::size_t layer_run::bytes_of(std::size_t live) const noexcept {
+    return saturating_add(bytes, checked_mul(each, live).value_or(unlimited));
+}
+
+CUOTA_INLINE std::string device_text(placement_device const& d, std::size_t number) {
+    return d.name.is_empty() ? "device " + count_text(number) : std::string{d.name.text()};
+}
+
+CUOTA_INLINE std::string layers_text(std::size_t first, std::size_t count) {
+    if (count == 0) return "no layer";
+    if (count == 1) return "layer " + count_text(first);
+    return "layers " + count_text(first) + " to " + count_text(first + count - 1);
+}
+
+CUOTA_INLINE placing::placing(std::vector<placed_layer> const& layers,
+                              std::vector<placement_device> const& devices, placement_options const& how,
+                              place where)
+    : layers_{layers}, devices_{devices}, how_{how}, where_{where} {
+    check();
+}
+
+CUOTA_INLINE placement placing::run() const {
+    auto const larger = [](auto a, auto b) { return std::max(a, b); };
+    if (how_.balance == placement_balance::time)
+        return best<double>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
+            return fits(d, r, live) ? r.time / devices_[d].speed : no_way<double>;
+        });
+    return best<std::size_t>(larger, [this](std::size_t d, layer_run const& r, std::size_t live) {
+        return fits(d, r, live) ? r.bytes_of(live) : unlimited;
+    });
+}
+
+CUOTA_INLINE void placing::check() const {
+    double sum = 0;
+    for (placed_layer const& l : layers_) {
+        if (!(l.time >= 0)) refuse("a layer's time is " + std::to_string(l.time));
+        sum += l.time;
+    }
+    for (placement_device const& d : devices_)
+        if (!(d.speed > 0) || !std::isfinite(d.speed) || !std::isfinite(sum / d.speed))
+            refuse("layers of time " + std::to_string(sum) + " have none at a speed of " +
+                   std::to_string(d.speed));
+    if (devices_.empty()) refuse("there is no device");
+    if (how_.micro_batches == 0) refuse("a step of 0 micro-batches keeps nothing");
+}
+
+CUOTA_INLINE bool placing::fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept {
+    std::size_t const bytes = r.bytes_of(live);
+    return bytes != unlimited && bytes <= devices_[d].room;
+}
+
+CUOTA_INLINE std::size_t placing::live_before(std::size_t after) const noexcept {
+    return std::min(how_.micro_batches, after + 1);
+}
+
+CUOTA_INLINE placement placing::placed(layer_cuts const& cuts) const {
+    placement p;
+    std::size_t after = 0;
+    for (std::size_t d = devices_.size(); d-- != 0;) {
+        placement::share s;
+        s.on = devices_[d];
+        s.first = cuts[d];
+        s.count = cuts[d + 1] - cuts[d];
+        layer_run r;
+        for (std::size_t i = cuts[d]; i != cuts[d + 1]; ++i) r.add(layers_[i]);
+        if (s.count != 0) s.live = live_before(after++);
+        s.bytes = r.bytes_of(s.live);
+        s.time = r.time / s.on.speed;
+        p.shares.insert(p.shares.begin(), s);
+    }
+    return p;
+}
+
+CUOTA_INLINE void placing::refuse_for_room() const {
+    auto const missing = [this](std::size_t d, layer_run const& r, std::size_t live) {
+        return lacks(r.bytes_of(live), devices_[d].room);
+    };
+    auto const found =
+        search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
+    layer_cuts all_first(devices_.size() + 1,
+                         layers_.size());  // where nothing can be said, as good as any
+    all_first.front() = 0;
+    placement const nearest = placed(found.least() == unlimited ? all_first : found.cuts());
+    std::size_t worst = 0;
+    for (std::size_t d = 0; d != nearest.shares.size(); ++d)
+        if (lacks(nearest.shares[d]) > lacks(nearest.shares[worst])) worst = d;
+    throw placement_refused{facts_of(nearest, worst, found.least()), found.least(), worst,
+                            lacks(nearest.shares[worst])};
+}
+
+CUOTA_INLINE std::size_t placing::lacks(std::size_t bytes, std::size_t room) noexcept {
+    return bytes == unlimited ? unlimited : bytes - std::min(bytes, room);
+}
+
+CUOTA_INLINE std::size_t placing::lacks(placement::share const& s) noexcept {
+    return lacks(s.bytes, s.on.room);
+}
+
+CUOTA_INLINE std::string placing::missing_text(std::size_t bytes) {
+    return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
+}
+
+CUOTA_INLINE refusal placing::facts_of(placement const& nearest, std::size_t worst,
+                                       std::size_t missing) const {
+    placement::share const& s = nearest.shares[worst];
+    refusal r;
+    r.asked = r.charged = s.bytes;
+    r.request = label{"layers", where_};
+    r.would_fit = s.on.room;
+    r.cause = "at least " + missing_text(missing) + " missing for " + count_text(layers_.size()) +
+              " layers on " + count_text(devices_.size()) + " devices, " + missing_text(lacks(s)) +
+              " of it on " + device_text(s.on, worst) + " (" + layers_text(s.first, s.count) + ')';
+    return r;
+}
+
+CUOTA_INLINE std::string time_text(double time) {
     char text[32];
     std::snprintf(text, sizeof text, "%.4g", time);
     return text;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-inline std::string placement::text() const {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string placement::text() const {
     std::string text = count_text(layers()) + " layers on " + count_text(devices_in_use()) + " of " +
                        count_text(shares.size()) + " devices: time " + detail::time_text(time()) +
                        ", at most " + bytes_text(bytes()) + " on one";
@@ -318,24 +403,12 @@ inline std::string placement::text() const {
     return text;
 }
 
-/// Gives each device of a pipeline a run of layers, in order, within its room, so that the slowest device is as fast as
-/// can be (or the fullest as empty): exactly, by a dynamic program over all cuts, as PipeDream's (Narayanan et al., SOSP
-/// 2019) without its replicas. A device may get none.
-///
-/// Of several best ways it takes one with the fewest devices in use, and of these the one in which the first device has
-/// as many layers as in any, then the second, and so on. More room never makes the result worse.
-/// Units:   bytes; times in the unit of the layers'.
-/// Threads: any.
-/// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
-///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
-/// Cost:    at most D² L²/2 steps for L layers on D devices.
-/// Example:
-///     using cuota::placement_device;
-///     auto const where = place_layers(layers, {placement_device::of(gpu0), placement_device::of(gpu1)});
-[[nodiscard]] inline placement place_layers(std::vector<placed_layer> const& layers,
-                                            std::vector<placement_device> const& devices,
-                                            placement_options const& how = {}, place where = place::here()) {
+CUOTA_INLINE placement place_layers(std::vector<placed_layer> const& layers,
+                                    std::vector<placement_device> const& devices,
+                                    placement_options const& how, place where) {
     return detail::placing{layers, devices, how, where}.run();
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/training/chain.hpp>
@@ -16,8 +17,17 @@
 namespace cuota::inline v0::detail {
 
 /// A plan that was refused, by a schedule that takes the least of `what`: so much would do, and that op takes it.
-[[nodiscard]] inline out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
-                                                char const* what, tag name, place where) {
+[[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
+                                         char const* what, tag name, place where);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
+                                        char const* what, tag name, place where) {
     chain_run const run = simulate(c, least, where);
     chain_op const op = least[run.peak_op];
     refusal r;
@@ -29,3 +39,5 @@ namespace cuota::inline v0::detail {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -32,31 +32,13 @@ struct adamw_options {
 
 namespace detail {
 
-inline void check_adamw(adamw_options const& o, place where) {
-    auto const refuse = [&](char const* name, double value) {
-        throw misuse{std::string{"adamw: "} + name + " of " + std::to_string(value), where};
-    };
-    // Asked so that a NaN is refused.
-    if (!(is_finite(o.learning_rate) && o.learning_rate >= 0)) refuse("a learning_rate", o.learning_rate);
-    if (!(o.beta1 >= 0 && o.beta1 < 1)) refuse("a beta1", o.beta1);
-    if (!(o.beta2 >= 0 && o.beta2 < 1)) refuse("a beta2", o.beta2);
-    if (!(is_finite(o.epsilon) && o.epsilon > 0)) refuse("an epsilon", o.epsilon);
-    if (!(is_finite(o.weight_decay) && o.weight_decay >= 0)) refuse("a weight_decay", o.weight_decay);
-}
+void check_adamw(adamw_options const& o, place where);
 
 /// What all threads of a step need: the factors of parameter -= rate * m / (root * root_factor + epsilon).
 struct adamw_step {
     double beta1, beta2, rate, root_factor, epsilon, kept;
 
-    [[nodiscard]] static adamw_step of(adamw_options const& o, std::uint64_t step) noexcept {
-        double const t = static_cast<double>(step);
-        return {o.beta1,
-                o.beta2,
-                o.learning_rate / (1 - std::pow(o.beta1, t)),
-                1 / std::sqrt(1 - std::pow(o.beta2, t)),
-                o.epsilon,
-                1 - o.learning_rate * o.weight_decay};
-    }
+    [[nodiscard]] static adamw_step of(adamw_options const& o, std::uint64_t step) noexcept;
 };
 
 /// Adam's m, and the root of its v.
@@ -298,3 +280,33 @@ private:
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void check_adamw(adamw_options const& o, place where) {
+    auto const refuse = [&](char const* name, double value) {
+        throw misuse{std::string{"adamw: "} + name + " of " + std::to_string(value), where};
+    };
+    // Asked so that a NaN is refused.
+    if (!(is_finite(o.learning_rate) && o.learning_rate >= 0)) refuse("a learning_rate", o.learning_rate);
+    if (!(o.beta1 >= 0 && o.beta1 < 1)) refuse("a beta1", o.beta1);
+    if (!(o.beta2 >= 0 && o.beta2 < 1)) refuse("a beta2", o.beta2);
+    if (!(is_finite(o.epsilon) && o.epsilon > 0)) refuse("an epsilon", o.epsilon);
+    if (!(is_finite(o.weight_decay) && o.weight_decay >= 0)) refuse("a weight_decay", o.weight_decay);
+}
+
+CUOTA_INLINE adamw_step adamw_step::of(adamw_options const& o, std::uint64_t step) noexcept {
+    double const t = static_cast<double>(step);
+    return {o.beta1,
+            o.beta2,
+            o.learning_rate / (1 - std::pow(o.beta1, t)),
+            1 / std::sqrt(1 - std::pow(o.beta2, t)),
+            o.epsilon,
+            1 - o.learning_rate * o.weight_decay};
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/training/agreement.hpp>
 #include <cuota/training/micro_batches.hpp>
@@ -57,8 +58,15 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 /// the mean over the whole batch; and so are the gradients. A loss that is a sum over samples is divided by `of`.
 /// Throws: misuse when no rank has any sample; what the agreement throws. Cost: one question.
 /// Threads: as the agreement. Example: see gradient_buckets.
-[[nodiscard]] inline micro_batch part_of_ranks(agreement& ranks, std::size_t count,
-                                               place where = place::here()) {
+[[nodiscard]] micro_batch part_of_ranks(agreement& ranks, std::size_t count, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE micro_batch part_of_ranks(agreement& ranks, std::size_t count, place where) {
     std::vector<std::uint64_t> const counts = ranks.values(count, "samples of a step", where);
     micro_batch part{0, count, 0};
     for (std::size_t r = 0; r != counts.size(); ++r) {
@@ -71,3 +79,5 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 }
 
 }  // namespace cuota::inline v0
+
+#endif

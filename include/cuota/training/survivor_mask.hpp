@@ -149,9 +149,19 @@ struct scatter_survivor {
 };
 
 /// Where the survivors of a mask go. Fills the ranks; returns how many there are. Waits for the home stream.
-[[nodiscard]] inline std::size_t count_survivors(device_buffer<mask_word> const& mask,
-                                                 device_buffer<rank_number>& ranks,
-                                                 resource_ref const& memory, place where) {
+[[nodiscard]] std::size_t count_survivors(device_buffer<mask_word> const& mask,
+                                          device_buffer<rank_number>& ranks, resource_ref const& memory,
+                                          place where);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t count_survivors(device_buffer<mask_word> const& mask,
+                                         device_buffer<rank_number>& ranks, resource_ref const& memory,
+                                         place where) {
     stream_ref const s = mask.home();
     char const* const name = "pruned::pack";
     std::size_t const run_count = parts_of(ranks.size(), run_groups);
@@ -172,3 +182,5 @@ struct scatter_survivor {
 }
 
 }  // namespace cuota::inline v0::detail
+
+#endif

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/training/agreement.hpp>
 
 namespace cuota::inline v0 {
@@ -31,33 +32,12 @@ public:
     meeting(std::size_t ranks, std::chrono::nanoseconds deadline) : deadline_{deadline}, seats_(ranks) {}
 
     /// Throws: misuse for a rank that there is not, or that has joined.
-    void join(std::size_t rank, place where) {
-        std::scoped_lock const lock{guard_};
-        bool const is_there = rank < seats_.size();
-        if (is_there && !std::exchange(seats_[rank].has_joined, true)) return;
-        throw misuse{"thread_ranks: rank " + count_text(rank) +
-                         (is_there ? " has joined already" : " is not one of " + count_text(seats_.size())),
-                     where};
-    }
+    void join(std::size_t rank, place where);
 
-    void gather(std::size_t rank, std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
-        std::unique_lock lock{guard_};
-        throw_if_gone();
-        seats_[rank].said.assign(mine.begin(), mine.end());
-        seats_[rank].has_come = true;
-        std::uint64_t const round = round_;
-        if (std::ranges::all_of(seats_, &seat::has_come)) end_round();
-        else wait_for(lock, round);
-        // The next round cannot end before this rank has come to it: what was said stays until then.
-        if (round_ == round) throw_if_gone();
-        std::ranges::copy(heard_, all.begin());
-    }
+    void gather(std::size_t rank, std::span<std::uint64_t const> mine, std::span<std::uint64_t> all);
 
     /// The others hear of it in the round that lacks this rank; rounds that are over stay so.
-    void leave(std::size_t rank, std::string const& why) noexcept {
-        std::scoped_lock const lock{guard_};
-        if (!gone_) give_up(rank, why);
-    }
+    void leave(std::size_t rank, std::string const& why) noexcept;
 
 private:
     struct seat {
@@ -70,33 +50,10 @@ private:
         std::string why;
     };
 
-    void end_round() {
-        std::vector<std::uint64_t> said;
-        for (seat const& s : seats_) said.insert(said.end(), s.said.begin(), s.said.end());
-        heard_ = std::move(said);
-        for (seat& s : seats_) s.has_come = false;
-        ++round_;
-        changed_.notify_all();
-    }
-    void wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t round) {
-        auto const is_over = [&] { return round_ != round || gone_; };
-        // What is nearly for ever would wrap as a point in time.
-        auto const patience = std::min(deadline_, std::chrono::nanoseconds{std::chrono::hours{24 * 365}});
-        if (changed_.wait_until(lock, clock::now() + patience, is_over)) return;
-        auto const missing = std::ranges::find(seats_, false, &seat::has_come);
-        give_up(static_cast<std::size_t>(missing - seats_.begin()),
-                missing->has_joined ? "it did not come in time" : "it has not joined in time");
-    }
-    void give_up(std::size_t rank, std::string const& why) noexcept {
-        gone_.emplace(absence{rank, {}});
-        changed_.notify_all();
-        try {
-            gone_->why = why + ", after " + count_text(round_) + (round_ == 1 ? " round" : " rounds");
-        } catch (...) {}  // no host memory for the reason: the rank is named all the same
-    }
-    void throw_if_gone() const {
-        if (gone_) throw rank_gone{gone_->rank, seats_.size(), gone_->why};
-    }
+    void end_round();
+    void wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t round);
+    void give_up(std::size_t rank, std::string const& why) noexcept;
+    void throw_if_gone() const;
 
     std::mutex guard_;
     std::condition_variable changed_;
@@ -128,28 +85,12 @@ class thread_ranks {
 public:
     /// Throws: misuse for no ranks, and a deadline that is not in the future.
     explicit thread_ranks(std::size_t ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
-                          place where = place::here())
-        : ranks_{ranks} {
-        if (ranks == 0 || deadline <= std::chrono::nanoseconds::zero())
-            throw misuse{ranks == 0 ? "thread_ranks: a group of no ranks"
-                                    : "thread_ranks: a deadline that is over before anybody can come",
-                         where};
-        meeting_ = std::make_shared<detail::meeting>(ranks, deadline);
-    }
+                          place where = place::here());
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
     /// This rank's part, for its thread. Throws: misuse for a rank that is not in the group, or that has joined before.
-    [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const {
-        rank_link link{rank, ranks_, {}, {}};
-        link.gather = [meets = meeting_, rank](std::span<std::uint64_t const> mine,
-                                               std::span<std::uint64_t> all) {
-            meets->gather(rank, mine, all);
-        };
-        link.leave = [meets = meeting_, rank](std::string const& why) { meets->leave(rank, why); };
-        meeting_->join(rank, where);
-        return agreement{std::move(link), where};
-    }
+    [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const;
 
 private:
     std::size_t ranks_;
@@ -157,3 +98,92 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void meeting::join(std::size_t rank, place where) {
+    std::scoped_lock const lock{guard_};
+    bool const is_there = rank < seats_.size();
+    if (is_there && !std::exchange(seats_[rank].has_joined, true)) return;
+    throw misuse{"thread_ranks: rank " + count_text(rank) +
+                     (is_there ? " has joined already" : " is not one of " + count_text(seats_.size())),
+                 where};
+}
+
+CUOTA_INLINE void meeting::gather(std::size_t rank, std::span<std::uint64_t const> mine,
+                                  std::span<std::uint64_t> all) {
+    std::unique_lock lock{guard_};
+    throw_if_gone();
+    seats_[rank].said.assign(mine.begin(), mine.end());
+    seats_[rank].has_come = true;
+    std::uint64_t const round = round_;
+    if (std::ranges::all_of(seats_, &seat::has_come)) end_round();
+    else wait_for(lock, round);
+    // The next round cannot end before this rank has come to it: what was said stays until then.
+    if (round_ == round) throw_if_gone();
+    std::ranges::copy(heard_, all.begin());
+}
+
+CUOTA_INLINE void meeting::leave(std::size_t rank, std::string const& why) noexcept {
+    std::scoped_lock const lock{guard_};
+    if (!gone_) give_up(rank, why);
+}
+
+CUOTA_INLINE void meeting::end_round() {
+    std::vector<std::uint64_t> said;
+    for (seat const& s : seats_) said.insert(said.end(), s.said.begin(), s.said.end());
+    heard_ = std::move(said);
+    for (seat& s : seats_) s.has_come = false;
+    ++round_;
+    changed_.notify_all();
+}
+
+CUOTA_INLINE void meeting::wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t round) {
+    auto const is_over = [&] { return round_ != round || gone_; };
+    // What is nearly for ever would wrap as a point in time.
+    auto const patience = std::min(deadline_, std::chrono::nanoseconds{std::chrono::hours{24 * 365}});
+    if (changed_.wait_until(lock, clock::now() + patience, is_over)) return;
+    auto const missing = std::ranges::find(seats_, false, &seat::has_come);
+    give_up(static_cast<std::size_t>(missing - seats_.begin()),
+            missing->has_joined ? "it did not come in time" : "it has not joined in time");
+}
+
+CUOTA_INLINE void meeting::give_up(std::size_t rank, std::string const& why) noexcept {
+    gone_.emplace(absence{rank, {}});
+    changed_.notify_all();
+    try {
+        gone_->why = why + ", after " + count_text(round_) + (round_ == 1 ? " round" : " rounds");
+    } catch (...) {}  // no host memory for the reason: the rank is named all the same
+}
+
+CUOTA_INLINE void meeting::throw_if_gone() const {
+    if (gone_) throw rank_gone{gone_->rank, seats_.size(), gone_->why};
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE thread_ranks::thread_ranks(std::size_t ranks, std::chrono::nanoseconds deadline, place where)
+    : ranks_{ranks} {
+    if (ranks == 0 || deadline <= std::chrono::nanoseconds::zero())
+        throw misuse{ranks == 0 ? "thread_ranks: a group of no ranks"
+                                : "thread_ranks: a deadline that is over before anybody can come",
+                     where};
+    meeting_ = std::make_shared<detail::meeting>(ranks, deadline);
+}
+
+CUOTA_INLINE agreement thread_ranks::join(std::size_t rank, place where) const {
+    rank_link link{rank, ranks_, {}, {}};
+    link.gather = [meets = meeting_, rank](std::span<std::uint64_t const> mine,
+                                           std::span<std::uint64_t> all) { meets->gather(rank, mine, all); };
+    link.leave = [meets = meeting_, rank](std::string const& why) { meets->leave(rank, why); };
+    meeting_->join(rank, where);
+    return agreement{std::move(link), where};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/guard/footprint.hpp>
@@ -61,71 +62,17 @@ namespace detail {
 /// Adds the parts of one layer after the other.
 class training_parts {
 public:
-    training_parts(training_options const& how, place where)
-        : how_{how}, where_{where}, plan_{footprint::with_granule(how.granule, where)} {
-        if (how.quantised_block == 0)
-            throw misuse{"training_footprint: a block of 0 quantised numbers has no scale", where};
-    }
+    training_parts(training_options const& how, place where);
 
-    void add(training_layer const& layer, std::size_t number) {
-        check(layer, number);
-        name_ = layer.name.is_empty() ? "layer " + std::to_string(number) : std::string{layer.name.text()};
-        std::size_t const unit = element_bytes(layer.type);
-        part("weights", layer.parameters, unit);
-        if (!layer.is_frozen) {
-            is_backward_run_ = true;
-            add_what_learns(layer.parameters, unit);
-        }
-        if (is_backward_run_) part("activations", layer.activations, unit, 1, true);
-    }
-    [[nodiscard]] footprint with_the_rest() && {
-        name_.clear();
-        part("workspace", how_.workspace_bytes, 1);
-        part("CUDA context", how_.context_bytes, 1);
-        return std::move(plan_);
-    }
+    void add(training_layer const& layer, std::size_t number);
+    [[nodiscard]] footprint with_the_rest() &&;
 
 private:
-    void check(training_layer const& layer, std::size_t number) const {
-        using enum element_type;
-        if (layer.type == f16 || layer.type == bf16 || layer.type == f32 || layer.type == f64) return;
-        throw misuse{"training_footprint: layer " + std::to_string(number) + " learns numbers of type " +
-                         element_name(layer.type) + ", which is none of f16, bf16, f32 and f64",
-                     where_};
-    }
-    [[nodiscard]] std::size_t remembered() const noexcept {
-        switch (how_.optimiser) {
-            case optimiser_kind::sgd_momentum: return 1;
-            case optimiser_kind::adam:
-            case optimiser_kind::adamw: return 2;
-            case optimiser_kind::none:
-            case optimiser_kind::sgd: break;
-        }
-        return 0;
-    }
-    void add_what_learns(std::size_t count, std::size_t unit) {
-        std::size_t const wide = std::max(unit, sizeof(float));
-        part("gradients", count, how_.float_gradients ? wide : unit);
-        if (how_.master_weights && unit < wide && how_.optimiser != optimiser_kind::none)
-            part("master weights", count, wide);
-        if (how_.state == state_storage::floats) return part("optimiser state", count, wide, remembered());
-        std::size_t const blocks = count / how_.quantised_block + (count % how_.quantised_block != 0);
-        part("optimiser codes", count, 1, remembered());
-        part("optimiser scales", blocks, sizeof(float), remembered());
-    }
+    void check(training_layer const& layer, std::size_t number) const;
+    [[nodiscard]] std::size_t remembered() const noexcept;
+    void add_what_learns(std::size_t count, std::size_t unit);
     void part(char const* what, std::size_t count, std::size_t unit, std::size_t times = 1,
-              bool per_sample = false) {
-        if (count == 0 || times == 0) return;
-        footprint::part p;
-        p.name = tag::named(name_.empty() ? what : name_ + ' ' + what);
-        p.count = count;
-        p.unit_bytes = unit;
-        p.copies = times;
-        p.per_sample = per_sample;
-        p.unit = unit == 1 ? unit_name<std::byte>() : unit == sizeof(float) ? unit_name<float>() : "elements";
-        p.where = where_;
-        plan_.add(p);
-    }
+              bool per_sample = false);
 
     training_options how_;
     place where_;
@@ -151,12 +98,95 @@ private:
 /// Threads: any.
 /// Throws:  misuse for weights of integers, a block of 0 and a granule that is no power of two; std::bad_alloc.
 /// Cost:    names are kept until the program ends: as many as there are layers, times seven.
-[[nodiscard]] inline footprint training_footprint(std::vector<training_layer> const& layers,
-                                                  training_options const& how = {},
-                                                  place where = place::here()) {
+[[nodiscard]] footprint training_footprint(std::vector<training_layer> const& layers,
+                                           training_options const& how = {}, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE training_parts::training_parts(training_options const& how, place where)
+    : how_{how}, where_{where}, plan_{footprint::with_granule(how.granule, where)} {
+    if (how.quantised_block == 0)
+        throw misuse{"training_footprint: a block of 0 quantised numbers has no scale", where};
+}
+
+CUOTA_INLINE void training_parts::add(training_layer const& layer, std::size_t number) {
+    check(layer, number);
+    name_ = layer.name.is_empty() ? "layer " + std::to_string(number) : std::string{layer.name.text()};
+    std::size_t const unit = element_bytes(layer.type);
+    part("weights", layer.parameters, unit);
+    if (!layer.is_frozen) {
+        is_backward_run_ = true;
+        add_what_learns(layer.parameters, unit);
+    }
+    if (is_backward_run_) part("activations", layer.activations, unit, 1, true);
+}
+
+CUOTA_INLINE footprint training_parts::with_the_rest() && {
+    name_.clear();
+    part("workspace", how_.workspace_bytes, 1);
+    part("CUDA context", how_.context_bytes, 1);
+    return std::move(plan_);
+}
+
+CUOTA_INLINE void training_parts::check(training_layer const& layer, std::size_t number) const {
+    using enum element_type;
+    if (layer.type == f16 || layer.type == bf16 || layer.type == f32 || layer.type == f64) return;
+    throw misuse{"training_footprint: layer " + std::to_string(number) + " learns numbers of type " +
+                     element_name(layer.type) + ", which is none of f16, bf16, f32 and f64",
+                 where_};
+}
+
+CUOTA_INLINE std::size_t training_parts::remembered() const noexcept {
+    switch (how_.optimiser) {
+        case optimiser_kind::sgd_momentum: return 1;
+        case optimiser_kind::adam:
+        case optimiser_kind::adamw: return 2;
+        case optimiser_kind::none:
+        case optimiser_kind::sgd: break;
+    }
+    return 0;
+}
+
+CUOTA_INLINE void training_parts::add_what_learns(std::size_t count, std::size_t unit) {
+    std::size_t const wide = std::max(unit, sizeof(float));
+    part("gradients", count, how_.float_gradients ? wide : unit);
+    if (how_.master_weights && unit < wide && how_.optimiser != optimiser_kind::none)
+        part("master weights", count, wide);
+    if (how_.state == state_storage::floats) return part("optimiser state", count, wide, remembered());
+    std::size_t const blocks = count / how_.quantised_block + (count % how_.quantised_block != 0);
+    part("optimiser codes", count, 1, remembered());
+    part("optimiser scales", blocks, sizeof(float), remembered());
+}
+
+CUOTA_INLINE void training_parts::part(char const* what, std::size_t count, std::size_t unit,
+                                       std::size_t times, bool per_sample) {
+    if (count == 0 || times == 0) return;
+    footprint::part p;
+    p.name = tag::named(name_.empty() ? what : name_ + ' ' + what);
+    p.count = count;
+    p.unit_bytes = unit;
+    p.copies = times;
+    p.per_sample = per_sample;
+    p.unit = unit == 1 ? unit_name<std::byte>() : unit == sizeof(float) ? unit_name<float>() : "elements";
+    p.where = where_;
+    plan_.add(p);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE footprint training_footprint(std::vector<training_layer> const& layers,
+                                          training_options const& how, place where) {
     detail::training_parts parts{how, where};
     for (std::size_t i = 0; i != layers.size(); ++i) parts.add(layers[i], i);
     return std::move(parts).with_the_rest();
 }
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/training/chain.hpp>
@@ -52,7 +53,38 @@ __extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-usi
 }
 
 // Stages [first, last), the input of the first in one of the slots.
-inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::size_t slots) {
+void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::size_t slots);
+
+}  // namespace detail
+
+/// The fewest runs beyond one for each stage with which `stages` stages can be run back in `slots` slots: with r the
+/// smallest number for which C(slots + r, slots) >= stages, r stages - C(slots + r, r - 1) (Griewank and Walther,
+/// "Algorithm 799: revolve", 2000). It is what simulate counts as `recomputed` of the uniform_plan.
+/// `unlimited` for more than a std::size_t holds. Throws: misuse for no stages and for no slots.
+/// Threads: any. Cost: a logarithm of the stages, times the slots.
+[[nodiscard]] std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
+                                           place where = place::here());
+
+/// The schedule of the fewest forward runs for stages that are all alike: revolve.
+///
+/// A *slot* holds an output that is kept while other stages than the one that reads it are run. The first slot holds the
+/// input of the chain, which is the caller's: at most `slots` - 1 outputs are kept, and beside them at any moment the
+/// input, the record and (running back) the two gradients of the stage that runs. One slot keeps nothing: every stage
+/// starts anew from the input. Saved bytes are kept of one stage at a time, so even with a slot for each stage all but
+/// the last one are run twice; with room for the saved bytes of several, a chain_plan recomputes less.
+///
+/// Throws: misuse for no stages and for no slots.
+/// Cost:   that of the schedule: stages + revolve_forwards(stages, slots) runs.
+/// Threads: any. Example: auto const run = cuota::simulate(sizes, cuota::uniform_plan(sizes.stages.size(), 4));
+[[nodiscard]] chain_schedule uniform_plan(std::size_t stages, std::size_t slots, place where = place::here());
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::size_t slots) {
     for (std::size_t length = last - first; length != 1; length = last - first) {
         std::size_t const rounds = revolve_rounds(length, slots);
         // Either part within its reach: the first with all slots and a round less, the second with a slot less.
@@ -66,15 +98,11 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
     add_saved_run(to, first, last);
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The fewest runs beyond one for each stage with which `stages` stages can be run back in `slots` slots: with r the
-/// smallest number for which C(slots + r, slots) >= stages, r stages - C(slots + r, r - 1) (Griewank and Walther,
-/// "Algorithm 799: revolve", 2000). It is what simulate counts as `recomputed` of the uniform_plan.
-/// `unlimited` for more than a std::size_t holds. Throws: misuse for no stages and for no slots.
-/// Threads: any. Cost: a logarithm of the stages, times the slots.
-[[nodiscard]] inline std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
-                                                  place where = place::here()) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots, place where) {
     if (stages == 0) throw misuse{"a chain has no stages", where};
     if (slots == 0) throw misuse{"a uniform plan needs a slot for the input of the chain", where};
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
@@ -86,19 +114,7 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
     return runs < unlimited ? static_cast<std::size_t>(runs) : unlimited;
 }
 
-/// The schedule of the fewest forward runs for stages that are all alike: revolve.
-///
-/// A *slot* holds an output that is kept while other stages than the one that reads it are run. The first slot holds the
-/// input of the chain, which is the caller's: at most `slots` - 1 outputs are kept, and beside them at any moment the
-/// input, the record and (running back) the two gradients of the stage that runs. One slot keeps nothing: every stage
-/// starts anew from the input. Saved bytes are kept of one stage at a time, so even with a slot for each stage all but
-/// the last one are run twice; with room for the saved bytes of several, a chain_plan recomputes less.
-///
-/// Throws: misuse for no stages and for no slots.
-/// Cost:   that of the schedule: stages + revolve_forwards(stages, slots) runs.
-/// Threads: any. Example: auto const run = cuota::simulate(sizes, cuota::uniform_plan(sizes.stages.size(), 4));
-[[nodiscard]] inline chain_schedule uniform_plan(std::size_t stages, std::size_t slots,
-                                                 place where = place::here()) {
+CUOTA_INLINE chain_schedule uniform_plan(std::size_t stages, std::size_t slots, place where) {
     (void)revolve_forwards(stages, slots, where);  // what it refuses
     chain_schedule plan;
     detail::add_revolve(plan, 0, stages, slots);
@@ -106,3 +122,5 @@ inline void add_revolve(chain_schedule& to, std::size_t first, std::size_t last,
 }
 
 }  // namespace cuota::inline v0
+
+#endif
