@@ -23,6 +23,11 @@ in_block { print; next }
 /^# / && page != "README" { print $0 " {#" page "}"; next }
 /^##+ / { print $0 " {#" slug(substr($0, index($0, " ") + 1)) "}"; next }
 {
+    while (match($0, /\[[^]`]*`[^]]*\]\(/)) {  # the text of a link is not Markdown to it
+        text = substr($0, RSTART, RLENGTH)
+        gsub(/`/, "", text)
+        $0 = substr($0, 1, RSTART - 1) text substr($0, RSTART + RLENGTH)
+    }
     while (match($0, /\]\(#[^)]*\)/))
         $0 = substr($0, 1, RSTART) "(\001" page "_" substr($0, RSTART + 3, RLENGTH - 4) ")" substr($0, RSTART + RLENGTH)
     gsub(/\(\001/, "(#")

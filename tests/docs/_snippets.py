@@ -88,12 +88,17 @@ def collect(root):
 
 
 def write(output, written):
-    """Only what has changed, so that nothing else is compiled again."""
+    """Only what has changed. The stamp is new when code is, and no sooner: what is compiled depends on it."""
+    stamp = output / "stamp"
     for name, text in written.items():
         path = output / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+            if name.endswith(".inc"):
+                stamp.unlink(missing_ok=True)
+    if not stamp.exists():
+        stamp.touch()
     for path in output.rglob("*.*"):
         if path.is_file() and path.relative_to(output).as_posix() not in written:
             path.unlink()
@@ -114,7 +119,9 @@ if __name__ == "__main__":
     output, root = map(pathlib.Path, sys.argv[1:])
     written, _, findings = collect(root)
     output.mkdir(parents=True, exist_ok=True)
-    write(output, written)
-    (output / "stamp").touch()
+    if findings:
+        (output / "stamp").unlink(missing_ok=True)
+    else:
+        write(output, written)
     print(*findings, sep="\n", end="\n" if findings else "")
     sys.exit(bool(findings))

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <cuota/training/with_retry.hpp>
+
 #include "docs/page.hpp"
 
 namespace {
