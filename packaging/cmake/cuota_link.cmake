@@ -13,7 +13,7 @@
 #     COMPILED: with cuota::compiled, in place of having every file compile all of cuota that it uses
 #
 #   cuota::compiled        a static library: all of cuota's definitions, compiled once from cuota.cpp beside cuota.hpp, when
-#                          something links it. What links it compiles in a fifth of the time
+#                          something links it. What links it compiles in a quarter of the time
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
 #
 # Call cuota_link in the directory that made the target. A program that wants the shared runtime, or to keep its .cpp
