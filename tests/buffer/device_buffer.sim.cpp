@@ -348,3 +348,28 @@ TEST_CASE("a copy to the host that cannot be waited for is over when its error i
     CHECK(stream.is_idle());
     memory.deallocate_sync(at, 1000 * sizeof(int));
 }
+
+TEST_CASE("elements that are copies of a value are written in order of home: who reads them elsewhere "
+          "unasked is told",
+          "[buffer][device_buffer]") {
+    support::machine const on;
+    cuota::stream const home;
+    cuota::stream const other;
+    std::vector<int> host(2'000);
+    auto const read_unasked = [&](numbers const& b) {
+        cuota::rt::check(
+            cudaMemcpyAsync(host.data(), b.data(), b.bytes(), cudaMemcpyDeviceToHost, other.get()),
+            "cudaMemcpyAsync");
+    };
+    numbers made{1'000, 7, home, cuota::device_memory{}};
+    read_unasked(made);
+    CHECK(simulator::order_reports().size() == 1);
+    other.synchronize();
+    home.synchronize();
+
+    made.resize(2'000, 8);
+    read_unasked(made);
+    CHECK(simulator::order_reports().size() > 1);
+    other.synchronize();
+    home.synchronize();
+}

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,20 @@ TEST_CASE("where no page fits into the budget, a segment of what is asked for do
     CHECK(budget.held() == 3_MiB);
     pool->deallocate(s, first, 2_MiB);
     pool->deallocate(s, second, 1_MiB);
+}
+
+TEST_CASE("what a budget remembers of a pool's refusal is what was thrown", "[pool][pool_growth]") {
+    cuota::budget budget{"test", 3_MiB};
+    pool_tests::recorded_source source;
+    auto const pool = pool_tests::pool_of_segments(budget, source);
+    pool->deallocate_sync(pool->allocate_sync(2_MiB, 256, {}), 2_MiB);
+
+    auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool->allocate_sync(4_MiB, 256, {}); });
+
+    REQUIRE(budget.last_refusal());
+    CHECK(budget.last_refusal()->facts().largest_free == refused.facts().largest_free);
+    CHECK(budget.last_refusal()->facts().would_fit == refused.facts().would_fit);
+    CHECK(std::string{budget.last_refusal()->what()} == refused.what());
 }
 
 TEST_CASE("a segment is more than what is asked for by an eighth of what there is, while there is room",

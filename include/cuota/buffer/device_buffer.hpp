@@ -22,6 +22,7 @@
 #include <cuota/core/element_count.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/simulated.hpp>
 
 namespace cuota::inline v0 {
 
@@ -52,6 +53,12 @@ struct fill_with {
     T value;
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = value; }
 };
+
+template <class T>
+void fill(T* first, std::size_t count, T const& value, stream_ref s, place where) {
+    rt::borrowed_range const written{s, first, count * sizeof(T), true};
+    for_each_index(s, count, fill_with<T>{first, value}, "fill", where);
+}
 
 }  // namespace detail
 
@@ -98,7 +105,7 @@ public:
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
-        for_each_index(home, count, detail::fill_with<T>{data(), value}, "fill", where);
+        detail::fill<T>(data(), size(), value, home, where);
     }
     /// count elements of whatever the memory held before.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
@@ -244,9 +251,7 @@ public:
     void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
-        if (count > size())
-            for_each_index(home(), count - size(), detail::fill_with<T>{next.data() + size(), value}, "fill",
-                           where);
+        if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
         replace_by(std::move(next));
     }
     /// New elements are whatever the memory held before. Throws: as resize.

@@ -144,16 +144,22 @@ template <class Attempt>
     }
 }
 
-/// As try_charge_by, before it gives up.
+struct nothing_to_add {
+    void operator()(refusal&) const noexcept {}
+};
+
+/// As try_charge_by, before it gives up. What only the caller knows of a refusal, add(refusal&) puts into it.
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
-template <class Attempt>
-void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request) {
+template <class Attempt, class Add = nothing_to_add>
+void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
+               Add add = {}) {
     std::vector<reclaimer_facts> told;
     while (!try_charge_by(attempt, node, bytes, told)) {
         refusal r = facts_of(node, bytes, request);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
         for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
         r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
+        add(r);
         budget_exceeded refused{std::move(r)};
         node.remember(refused);
         throw refused;
@@ -161,6 +167,12 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
 }
 
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
+template <class Add>
+void charge(ledger& node, std::size_t bytes, charge_request const& request, Add add) {
+    if (node.try_charge_alone(bytes)) [[likely]]
+        return;
+    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request, add);
+}
 
 }  // namespace cuota::inline v0::detail
 
@@ -311,9 +323,7 @@ CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node con
 }
 
 CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& request) {
-    if (node.try_charge_alone(bytes)) [[likely]]
-        return;
-    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request);
+    charge(node, bytes, request, nothing_to_add{});
 }
 
 }  // namespace cuota::inline v0::detail

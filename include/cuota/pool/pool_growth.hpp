@@ -194,15 +194,11 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
 }
 
 CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request) {
-    try {
-        charge(node(), bytes, request);
-    } catch (budget_exceeded const& refused) {
-        refusal facts = refused.facts();
+    charge(node(), bytes, request, [&](refusal& facts) {
         facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
         facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
         facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
-        throw budget_exceeded{std::move(facts)};
-    }
+    });
 }
 
 CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
