@@ -121,7 +121,10 @@ CUOTA_INLINE std::string op_text(chain_op op) {
 
 CUOTA_INLINE std::string schedule_text(chain_schedule const& schedule) {
     std::string text;
-    for (chain_op const op : schedule) text += (text.empty() ? "" : " ") + op_text(op);
+    for (chain_op const op : schedule) {
+        if (!text.empty()) text += ' ';
+        text += op_text(op);
+    }
     return text;
 }
 
