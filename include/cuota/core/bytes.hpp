@@ -12,7 +12,6 @@
 #include <string>
 
 #include <cuota/core/config.hpp>
-#include <cuota/version.hpp>
 
 namespace cuota::inline v0 {
 

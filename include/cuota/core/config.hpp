@@ -69,7 +69,7 @@
 
 /// CUOTA_SEPARATE: 1 in files that leave cuota's definitions to one that is compiled once for the program, cuota/cuota.cpp,
 /// as what links CMake's cuota::compiled does. Such files compile in a fraction of the time. Default: 0, every file defines
-/// inline what it uses. Files that disagree are defined twice, and may well not link.
+/// inline what it uses. The same in a whole program.
 #if !defined(CUOTA_SEPARATE)
 #define CUOTA_SEPARATE 0
 #endif

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/version.hpp>
 
 namespace cuota::inline v0 {
 

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include <cuota/core/config.hpp>
-#include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/version.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include <cuota/core/config.hpp>
-#include <cuota/version.hpp>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
