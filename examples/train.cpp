@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/report.hpp>
 
 #include "synthetic_digits.hpp"
 #include "train_data.hpp"

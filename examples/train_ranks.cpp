@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/training.hpp>
 
 #include "command_line.hpp"
 #include "synthetic_digits.hpp"

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/report.hpp>
+#include <cuota/training.hpp>
 
 #include "support/catch.hpp"
 #include "support/temp_folder.hpp"

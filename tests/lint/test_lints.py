@@ -62,6 +62,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"includes version.hpp 2 times, not 1"),
     ("umbrella", "an include of nothing", add("include/cuota/cuota.hpp", "#include <cuota/core/gone.hpp>"),
      r"includes core/gone.hpp, which is not there"),
+    ("umbrella", "a header in the wrong umbrella", add("include/cuota/training.hpp", "#include <cuota/report/summary.hpp>"),
+     r"training.hpp includes report/summary.hpp 1 times, not 0"),
     ("umbrella", "an interop header in the umbrella", lambda top: (
         add("include/cuota/interop/x.hpp", "")(top), add("include/cuota/cuota.hpp", "#include <cuota/interop/x.hpp>")(top)),
      r"includes interop/x.hpp 1 times, not 0"),

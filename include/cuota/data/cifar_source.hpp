@@ -74,9 +74,9 @@ static_assert(source<cifar_file>);
 class cifar_source {
 public:
     /// By path, in the order of their samples.
-    cifar_source(cifar_set set, std::vector<std::string> const& paths) : files_{parts_of(set, paths)} {}
+    cifar_source(cifar_set set, std::vector<std::string> const& paths);
     /// Of files that are open; the last copy closes them.
-    cifar_source(cifar_set set, std::span<file const> files) : files_{parts_of(set, files)} {}
+    cifar_source(cifar_set set, std::span<file const> files);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
     /// The labels, then "image".
@@ -136,6 +136,12 @@ CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::vector<std::string> const& paths)
+    : files_{parts_of(set, paths)} {}
+
+CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::span<file const> files)
+    : files_{parts_of(set, files)} {}
 
 CUOTA_INLINE void cifar_source::gather(std::span<std::uint64_t const> samples,
                                        std::span<std::span<std::byte> const> out) const {

@@ -21,7 +21,24 @@
 
 namespace cuota::inline v0 {
 
-namespace detail {
+/// The transform that converts some fields of a batch on the device, and leaves the others as they are: bytes that become
+/// floats there cost a quarter of the link.
+///
+///     cuota::batch_loader loader{images, {.batch = 256,
+///                                         .transform = cuota::converted_on_device(
+///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
+///
+/// The same numbers as converted_source makes, but that a GPU may round x * scale + shift once instead of twice.
+/// Throws: misuse for a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
+/// Cost:   a kernel or a copy on the device for each field and batch.
+[[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
+                                                   std::vector<conversion> const& wanted);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
 
 /// Converts the i-th number. One kernel for all types, which are the same for all of its threads.
 struct convert_number {
@@ -48,20 +65,12 @@ struct convert_number {
     }
 };
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-/// The transform that converts some fields of a batch on the device, and leaves the others as they are: bytes that become
-/// floats there cost a quarter of the link.
-///
-///     cuota::batch_loader loader{images, {.batch = 256,
-///                                         .transform = cuota::converted_on_device(
-///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
-///
-/// The same numbers as converted_source makes, but that a GPU may round x * scale + shift once instead of twice.
-/// Throws: misuse for a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
-/// Cost:   a kernel or a copy on the device for each field and batch.
-[[nodiscard]] inline device_transform converted_on_device(std::span<field const> fields,
-                                                          std::vector<conversion> const& wanted) {
+namespace cuota::inline v0 {
+
+CUOTA_INLINE device_transform converted_on_device(std::span<field const> fields,
+                                                  std::vector<conversion> const& wanted) {
     std::vector<field> made{fields.begin(), fields.end()};
     auto becomes = detail::convert_fields(made, wanted, "a batch");
     std::vector<field> had{fields.begin(), fields.end()};
@@ -81,3 +90,5 @@ struct convert_number {
 }
 
 }  // namespace cuota::inline v0
+
+#endif

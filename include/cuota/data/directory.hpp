@@ -4,16 +4,14 @@
 /// A folder of files as one source: what shards are kept in.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/concat_source.hpp>
 #include <cuota/data/source.hpp>
@@ -22,24 +20,19 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// The paths of what lies in the folder and is `wanted` by its name, in the order of the names' bytes: the same on
-/// every machine and in every locale. Not folders, and not what a leading dot hides.
+/// The names of what lies in the folder, in the order of their bytes: the same on every machine and in every locale.
+/// Not folders, and not what a leading dot hides.
+[[nodiscard]] std::vector<std::string> names_in(std::string const& folder);
+/// Of what has this name in the folder.
+[[nodiscard]] std::string path_in(std::string const& folder, std::string const& name);
+
+/// The paths of those whose name is `wanted`, in that order.
 template <std::predicate<std::string const&> Wanted>
 [[nodiscard]] std::vector<std::string> paths_in(std::string const& folder, Wanted const& wanted) {
-    std::vector<std::string> names;
-    std::error_code failed;
-    std::filesystem::directory_iterator at{folder, failed};
-    for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
-        std::string name = at->path().filename().string();
-        // What a broken link points to is no folder: whoever opens it says what is wrong.
-        std::error_code ignored;
-        if (name.starts_with('.') || at->is_directory(ignored) || !wanted(name)) continue;
-        names.push_back(std::move(name));
-    }
-    if (failed) throw data_error{folder, 0, "cannot be listed: " + failed.message()};
-    std::sort(names.begin(), names.end());
-    for (std::string& name : names) name = (std::filesystem::path{folder} / name).string();
-    return names;
+    std::vector<std::string> paths;
+    for (std::string const& name : names_in(folder))
+        if (wanted(name)) paths.push_back(path_in(folder, name));
+    return paths;
 }
 
 }  // namespace detail
@@ -70,3 +63,35 @@ template <class Which, std::invocable<std::string const&> Open>
 }
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<std::string> names_in(std::string const& folder) {
+    std::vector<std::string> names;
+    std::error_code failed;
+    std::filesystem::directory_iterator at{folder, failed};
+    for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
+        std::string name = at->path().filename().string();
+        // What a broken link points to is no folder: whoever opens it says what is wrong.
+        std::error_code ignored;
+        if (name.starts_with('.') || at->is_directory(ignored)) continue;
+        names.push_back(std::move(name));
+    }
+    if (failed) throw data_error{folder, 0, "cannot be listed: " + failed.message()};
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+CUOTA_INLINE std::string path_in(std::string const& folder, std::string const& name) {
+    return (std::filesystem::path{folder} / name).string();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -135,7 +135,7 @@ private:
 /// Threads, throws: as the one inside.
 class any_sampler {
 public:
-    any_sampler() : any_sampler{sequential_sampler{}} {}  ///< in the source's order
+    any_sampler();  ///< in the source's order
     /// Holds a copy, which copies of this share.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
@@ -248,6 +248,8 @@ CUOTA_INLINE void subset_sampler::draw(std::uint64_t, std::uint64_t epoch, std::
     keyed_permutation const at{samples_->size(), epoch_key(*seed_, epoch)};
     for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(at(first++))];
 }
+
+CUOTA_INLINE any_sampler::any_sampler() : any_sampler{sequential_sampler{}} {}
 
 CUOTA_INLINE void any_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
                                     std::span<std::uint64_t> out) const {

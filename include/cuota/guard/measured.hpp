@@ -56,6 +56,9 @@ struct usage_report {
 
 namespace detail {
 
+/// The largest at the peak of all first, then by their own, then by name.
+void sort_by_peak(std::vector<tag_usage>& tags);
+
 // All of it in a template: its tables cost nothing where nobody measures.
 template <resource Upstream>
 class measured_state final : public ref_counted {
@@ -94,7 +97,7 @@ public:
         }
         for (auto const& [p, e] : live_) r.alive.push_back(e.held);
         sum_up(r.alive);
-        std::sort(r.by_tag.begin(), r.by_tag.end(), is_larger);
+        sort_by_peak(r.by_tag);
         return r;
     }
 
@@ -151,11 +154,6 @@ private:
         live_bytes_ -= e.held.bytes;
         ++releases_;
     }
-    [[nodiscard]] static bool is_larger(tag_usage const& a, tag_usage const& b) noexcept {
-        if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
-        if (a.peak != b.peak) return a.peak > b.peak;
-        return std::string_view{a.name.text()} < b.name.text();
-    }
 
     Upstream upstream_;
     mutable std::mutex guard_;
@@ -207,6 +205,18 @@ static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void sort_by_peak(std::vector<tag_usage>& tags) {
+    std::sort(tags.begin(), tags.end(), [](tag_usage const& a, tag_usage const& b) {
+        if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
+        if (a.peak != b.peak) return a.peak > b.peak;
+        return std::string_view{a.name.text()} < b.name.text();
+    });
+}
+
+}  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
 

@@ -144,6 +144,9 @@ template <class Attempt>
     }
 }
 
+/// What was given back before the refusal, and by whom.
+void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
+
 struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
@@ -157,8 +160,7 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     while (!try_charge_by(attempt, node, bytes, told)) {
         refusal r = facts_of(node, bytes, request);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
-        for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
-        r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
+        note_given(r, told);
         add(r);
         budget_exceeded refused{std::move(r)};
         node.remember(refused);
@@ -320,6 +322,11 @@ CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node con
     for (std::size_t i = before; i != told.size(); ++i)
         node.tell_observers([&](budget_observer& o) { o.reclaimed(node, told[i]); });
     return given != 0;
+}
+
+CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& told) {
+    for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
+    r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
 
 CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& request) {

@@ -146,7 +146,7 @@ public:
 
     /// A row that lies on bytes of this one.
     [[nodiscard]] std::optional<std::size_t> add(std::size_t row);
-    void remove(std::size_t row) { alive_.erase(offsets_[row]); }
+    void remove(std::size_t row);
 
 private:
     std::span<lifetime const> blocks_;
@@ -242,6 +242,8 @@ CUOTA_INLINE offset_plan joined(std::span<part_planner const> parts, std::size_t
     plan.proven = plan.peak == least * unit;
     return plan;
 }
+
+CUOTA_INLINE void layout_sweep::remove(std::size_t row) { alive_.erase(offsets_[row]); }
 
 CUOTA_INLINE std::optional<std::size_t> layout_sweep::add(std::size_t row) {
     auto const above = alive_.lower_bound(offsets_[row]);

@@ -50,17 +50,8 @@ public:
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
-    [[gnu::noinline]] void enter_capture(stream_ref s) {
-        capture_scope* const scope = capture_of(s);
-        if (!scope) return;
-        scope
-            ->use_of<step_in_graph<step_state>>(this,
-                                                [&] {
-                                                    return shared<step_in_graph<step_state>>::adopt(
-                                                        new step_in_graph<step_state>{*this, scope->ids()});
-                                                })
-            .look_at_slab();
-    }
+    [[gnu::noinline]] void enter_capture(stream_ref s) { keep_slab_for_capture(s); }
+    void keep_slab_for_capture(stream_ref s);
 
     // Does f with a step open, so that no other begins; then ends it, and does what comes next in the same turn.
     template <class F, class G>
@@ -227,6 +218,17 @@ CUOTA_INLINE std::vector<holding> step_state::survivors() const {
         r.slabs().holdings(all, !is_open_);
         return all;
     });
+}
+
+CUOTA_INLINE void step_state::keep_slab_for_capture(stream_ref s) {
+    capture_scope* const scope = capture_of(s);
+    if (!scope) return;
+    using in_graph = step_in_graph<step_state>;
+    scope->use_of<in_graph>(this,
+                            [&] {
+                                return shared<in_graph>::adopt(new in_graph{*this, scope->ids()});
+                            })
+        .look_at_slab();
 }
 
 CUOTA_INLINE void step_state::make_ready() {

@@ -55,20 +55,8 @@ private:
     static constexpr std::uint32_t many = none - 1;
 
     static void add(points& all, wait_point point);
-    [[gnu::noinline]] void merge_others(wait_set& other) {
-        if (other.is_empty()) return;
-        if (is_empty()) {
-            *this = std::move(other);
-            return;
-        }
-        auto all = std::make_unique<points>();
-        for_each([&](wait_point point) { all->push_back(point); });
-        other.for_each([&](wait_point point) { add(*all, point); });
-        clear();
-        several_ = all.release();
-        stream_ = many;
-        other.clear();
-    }
+    [[gnu::noinline]] void merge_others(wait_set& other) { merge_several(other); }
+    void merge_several(wait_set& other);
     void take_over(wait_set& other) noexcept;
     void clear() noexcept;
     // By itself: what is left of clear is two instructions, wherever a set comes to its end.
@@ -115,6 +103,21 @@ CUOTA_INLINE void wait_set::add(points& all, wait_point point) {
             return;
         }
     all.push_back(point);
+}
+
+CUOTA_INLINE void wait_set::merge_several(wait_set& other) {
+    if (other.is_empty()) return;
+    if (is_empty()) {
+        *this = std::move(other);
+        return;
+    }
+    auto all = std::make_unique<points>();
+    for_each([&](wait_point point) { all->push_back(point); });
+    other.for_each([&](wait_point point) { add(*all, point); });
+    clear();
+    several_ = all.release();
+    stream_ = many;
+    other.clear();
 }
 
 CUOTA_INLINE void wait_set::take_over(wait_set& other) noexcept {
