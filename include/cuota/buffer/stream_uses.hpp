@@ -43,6 +43,7 @@ public:
     explicit stream_uses(in_capture) noexcept : stream_uses{} { is_for_capture_ = true; }
     stream_uses(stream_uses const&) = delete;
     stream_uses& operator=(stream_uses const&) = delete;
+    ~stream_uses();
 
     /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
     /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
@@ -235,6 +236,8 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
     if (home.is_owned()) slots_.belong_to(this_thread());
     publish();
 }
+
+CUOTA_INLINE stream_uses::~stream_uses() = default;
 
 CUOTA_INLINE std::uint64_t stream_uses::begin(stream_ref s, bool writes, place where) {
     if (!may_begin_first(s, writes)) [[unlikely]]

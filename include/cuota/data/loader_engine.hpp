@@ -50,7 +50,7 @@ class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where);
 
-    ~loader_engine() { shut_down(); }
+    ~loader_engine();
 
     /// Stops and joins the workers; a read under way is the longest that takes. Batches stay valid. An epoch that goes on
     /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
@@ -201,6 +201,8 @@ CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const&
         throw;
     }
 }
+
+CUOTA_INLINE loader_engine::~loader_engine() { shut_down(); }
 
 CUOTA_INLINE void loader_engine::shut_down() noexcept {
     for (std::jthread& worker : workers_) worker.request_stop();

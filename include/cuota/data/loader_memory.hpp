@@ -57,6 +57,7 @@ enum class loader_part { pinned_ring, device_slab };
 class loader_slots final : public ref_counted {
 public:
     loader_slots(loader_shape shape, place where);
+    ~loader_slots();
 
     [[nodiscard]] loader_shape const& shape() const noexcept { return shape_; }
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
@@ -162,7 +163,7 @@ private:
 class loader_stake final : public stakeholder {
 public:
     loader_stake(shared<loader_slots> slots, loader_part which, budget account);
-    ~loader_stake() { budget_access::node(account_).leave(*this); }
+    ~loader_stake();
 
     std::size_t reclaim(std::size_t wanted) noexcept override;
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
@@ -188,7 +189,7 @@ public:
     [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where);
     loader_memory(loader_memory const&) = delete;  // one loader's, and its slots are lent by address
     loader_memory& operator=(loader_memory const&) = delete;
-    ~loader_memory() { slots_->end(); }
+    ~loader_memory();
 
     [[nodiscard]] loader_slots* operator->() const noexcept { return slots_.get(); }
 
@@ -248,6 +249,8 @@ CUOTA_INLINE loader_slots::loader_slots(loader_shape shape, place where)
     slots_.resize(plan().device_slots);
     for (device_slot& slot : slots_) slot.samples = shape_.list_with_room();
 }
+
+CUOTA_INLINE loader_slots::~loader_slots() = default;
 
 CUOTA_INLINE void loader_slots::start_use(place where) {
     claim();
@@ -454,6 +457,8 @@ CUOTA_INLINE loader_stake::loader_stake(shared<loader_slots> slots, loader_part 
     budget_access::node(account_).join(*this);
 }
 
+CUOTA_INLINE loader_stake::~loader_stake() { budget_access::node(account_).leave(*this); }
+
 CUOTA_INLINE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
     return wanted == 0 ? 0 : slots_->give_back(which_);
 }
@@ -473,6 +478,8 @@ CUOTA_INLINE loader_memory::loader_memory(loader_shape shape, place where)
     slots_->start_use(where);
     slots_->drop_use();
 }
+
+CUOTA_INLINE loader_memory::~loader_memory() { slots_->end(); }
 
 CUOTA_INLINE loader_memory loader_memory::of(any_source const& from, loader_options how, place where) {
     try {

@@ -30,7 +30,7 @@ public:
     /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                std::unique_ptr<page_range> pages = nullptr, std::size_t alignment = granule);
-    ~pool_state() { memory_.node().leave(*this); }
+    ~pool_state();
 
     /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
@@ -141,6 +141,8 @@ CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::op
                                                                              alignment_} {
     memory_.node().join(*this);
 }
+
+CUOTA_INLINE pool_state::~pool_state() { memory_.node().leave(*this); }
 
 CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                         label const& who, lifespan meant, bool keeps) {

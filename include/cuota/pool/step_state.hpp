@@ -23,6 +23,7 @@ class step_state final : public ref_counted {
 public:
     step_state(any_resource upstream, step_plan_options wanted)
         : server_{std::move(upstream)}, options_{wanted} {}
+    ~step_state();
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
@@ -104,6 +105,8 @@ private:
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE step_state::~step_state() = default;
 
 CUOTA_INLINE void step_state::look_for_capture(stream_ref s) {
     if (!this_thread_record()) [[unlikely]]
