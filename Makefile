@@ -161,10 +161,28 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
 
+# Each row of the table is a median of so many turns; ONLY, a regular expression, chooses rows. benchmarks: all of them, as
+# Google Benchmark prints them.
+TURNS ?= 5
+ONLY ?=
+
 .PHONY: bench
-bench: ## build and run the benchmarks, optimised
-	@$(SETUP)
+bench: ## what cuota does, what its peers do in the same run, and what was to be reached: one table
+	@$(SETUP) bench
+	@$(call build,release,--target all-benchmarks --target plan_trace)
+	@bench/table.py --build=build/release --json=build/bench.json --turns=$(TURNS) --only='$(ONLY)'
+
+.PHONY: benchmarks
+benchmarks: ## every benchmark, one after the other
+	@$(SETUP) bench
 	@$(call build,release,--target bench)
+
+.PHONY: instructions
+instructions: ## a gate without noise: callgrind counts the hot paths; UPDATE=1 enters what it counts
+	@$(SETUP) bench
+	@$(call build,release,--target bench-instructions)
+	@bench/instructions.py --program=build/release/bench/bench-instructions --compiler=$${CXX:-c++} $(if $(UPDATE),--update); \
+	    status=$$?; [ $$status = 77 ] && exit 0; exit $$status
 
 .PHONY: tidy
 tidy: ## clang-tidy over the whole library and the examples

@@ -26,6 +26,7 @@
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
+#include <dlfcn.h>
 
 #include <benchmark/benchmark.h>
 
@@ -405,5 +406,21 @@ void malloc_pair(benchmark::State& state) {
     }
 }
 BENCHMARK(malloc_pair)->ArgName("bytes")->Arg(512)->Arg(4096);
+
+// By dlopen: linked, it would take malloc's place in the whole program.
+void mimalloc_pair(benchmark::State& state) {
+    static void* const library = ::dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
+    auto const allocate =
+        library ? reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")) : nullptr;
+    auto const release = library ? reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free")) : nullptr;
+    if (!allocate || !release) return state.SkipWithError("not here: no libmimalloc.so.2");
+    auto const bytes = static_cast<std::size_t>(state.range(0));
+    for (auto _ : state) {
+        void* p = allocate(bytes);
+        benchmark::DoNotOptimize(p);
+        release(p);
+    }
+}
+BENCHMARK(mimalloc_pair)->ArgName("bytes")->Arg(512)->Arg(4096);
 
 }  // namespace

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""A gate without noise: the hot paths take no more instructions than instructions.txt says, give or take 5 %.
+
+instructions.py --program=FILE --compiler=PROGRAM [--against=FILE] [--update]
+
+Callgrind counts what bench-instructions runs. A path that grew by more than 5 % fails, with the two figures; one that shrank so
+much, that is new or that is gone, is to be entered: --update writes the file. The figures are of one compiler and one processor's
+kind: under another it is SKIPPED, by name (status 77).
+"""
+import argparse
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOLERANCE = 0.05
+
+
+def skip(why):
+    print(f"SKIPPED: instructions ({why})")
+    sys.exit(77)
+
+
+def counted(program):
+    """Instructions an operation, by path."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out", program],
+                              capture_output=True, text=True, env={"CUOTA_SIM_ORDER": "off", "PATH": "/usr/bin:/bin"})
+        if done.returncode:
+            sys.exit(f"bench-instructions ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        operations = {name: int(n) for name, n in (line.split() for line in done.stdout.splitlines())}
+        found = {}
+        for path in pathlib.Path(folder).glob("out*"):
+            text = path.read_text()
+            name = re.search(r"^desc: Trigger: Client Request: (\S+)$", text, flags=re.M)
+            total = re.search(r"^(?:totals|summary): (\d+)$", text, flags=re.M)
+            if name and total:
+                found[name[1]] = int(total[1]) / operations[name[1]]
+    if found.keys() != operations.keys():
+        sys.exit(f"callgrind did not count {sorted(operations.keys() - found.keys())}: was valgrind/callgrind.h there when it was compiled?")
+    return {name: found[name] for name in operations}
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--program", required=True)
+    options.add_argument("--compiler", required=True)
+    options.add_argument("--against", type=pathlib.Path, default=HERE / "instructions.txt")
+    options.add_argument("--update", action="store_true")
+    asked = options.parse_args()
+    if not shutil.which("valgrind"):
+        skip("valgrind is not here")
+    version = subprocess.run([asked.compiler, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+    made_by = f"# {version}, {platform.machine()}"
+    lines = asked.against.read_text().splitlines() if asked.against.is_file() else []
+    head = [line for line in lines if line.startswith("# SPDX")]
+    if not asked.update and made_by not in lines:
+        skip(f"the figures are of {[line[2:] for line in lines if line.startswith('# ') and line not in head][-1:]}, this is {made_by[2:]}")
+    known = {name: float(n) for name, n in (line.split() for line in lines if line and not line.startswith("#"))}
+    now = counted(asked.program)
+
+    grown, other = [], []
+    width = max(map(len, now))
+    for name, n in now.items():
+        before = known.get(name)
+        change = "new" if before is None else f"{100 * (n / before - 1):+.1f} %"
+        print(f"{name.ljust(width)}  {n:10.1f}  {'' if before is None else format(before, '.1f'):>10}  {change}")
+        if before is None or n < before * (1 - TOLERANCE):
+            other.append(name)
+        elif n > before * (1 + TOLERANCE):
+            grown.append(f"{name} took {before:.1f} instructions and takes {n:.1f}")
+    other += known.keys() - now.keys()
+    if asked.update:
+        asked.against.write_text("\n".join([*head, "", "# Instructions an operation of each hot path; written by instructions.py --update, of",
+                                            made_by, *(f"{name} {n:.1f}" for name, n in now.items())]) + "\n")
+        return 0
+    for line in grown:
+        print(f"GREW BY MORE THAN {100 * TOLERANCE:.0f} %: {line}")
+    if other:
+        print(f"new, gone, or less by more than {100 * TOLERANCE:.0f} %, so to be entered by make instructions UPDATE=1: {', '.join(sorted(other))}")
+    print(f"{len(now) - len(grown)} paths as they were or better, {len(grown)} grew")
+    return 1 if grown or other else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How much a pool takes for what is live in it, when it does not know what comes next: twenty steps of training, whose
+/// blocks have the same sizes each time or, as with sequences of many lengths, others. Beside it CUB's caching allocator with
+/// bins that double up to 1 GiB. `ratio` is the most that was taken over the most that was live; no memory is behind
+/// either but what the runtime gives.
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <vector>
+
+#if __has_include(<cub/util_allocator.cuh>)
+#define CUOTA_BENCH_CUB
+#include <cub/util_allocator.cuh>
+#endif
+
+#include <benchmark/benchmark.h>
+
+#include <cuota/cuota.hpp>
+
+#include "training_step.hpp"
+
+namespace {
+
+constexpr std::size_t blocks_in_a_step = 4'000;
+constexpr std::size_t longest = 64;  // a few GiB with it
+constexpr int steps = 20;
+
+class our_pool {
+public:
+    void* allocate(cuota::stream_ref s, std::size_t bytes) { return pool_.allocate(s, bytes); }
+    void deallocate(cuota::stream_ref s, void* p, std::size_t bytes) { pool_.deallocate(s, p, bytes); }
+    [[nodiscard]] std::size_t taken() const { return account_.held(); }
+
+private:
+    cuota::budget account_{"bench", cuota::unlimited};
+    cuota::scoped_pool pool_{account_, cuota::addresses_only{}};
+};
+
+#ifdef CUOTA_BENCH_CUB
+class cub_caching {
+public:
+    void* allocate(cuota::stream_ref s, std::size_t bytes) {
+        void* p = nullptr;
+        cuota::rt::check(all_.DeviceAllocate(&p, bytes, s.get()), "DeviceAllocate");
+        return p;
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t) {
+        cuota::rt::check(all_.DeviceFree(p), "DeviceFree");
+    }
+    [[nodiscard]] std::size_t taken() const {
+        auto const& bytes = all_.cached_bytes.at(cuota::device::current().ordinal());
+        return bytes.free + bytes.live;
+    }
+
+private:
+    cub::CachingDeviceAllocator all_{2, 9, 30, std::numeric_limits<std::size_t>::max()};
+};
+#endif
+
+template <class Peer>
+class program {
+public:
+    /// One step, and what was taken for it at most.
+    void run(std::vector<cuota::lifetime> const& blocks) {
+        std::vector<void*> at(blocks.size());
+        for (auto const& edge : cuota::detail::sorted_edges(blocks)) {
+            std::size_t const bytes = blocks[edge.row].size;
+            if (edge.begins) {
+                at[edge.row] = peer_.allocate(stream_, bytes);
+                live_ += bytes;
+                most_live_ = std::max(most_live_, live_);
+                most_taken_ = std::max(most_taken_, peer_.taken());
+            } else {
+                peer_.deallocate(stream_, at[edge.row], bytes);
+                live_ -= bytes;
+            }
+        }
+    }
+    [[nodiscard]] double ratio() const {
+        return static_cast<double>(most_taken_) / static_cast<double>(most_live_);
+    }
+
+private:
+    cuota::stream stream_;
+    Peer peer_;
+    std::size_t live_ = 0, most_live_ = 0, most_taken_ = 0;
+};
+
+template <class Peer>
+void steps_of_one_size(benchmark::State& state) {
+    auto const step = bench::training_step(blocks_in_a_step, longest);
+    for (auto _ : state) {
+        program<Peer> p;
+        for (int i = 0; i != steps; ++i) p.run(step);
+        state.counters["ratio"] = p.ratio();
+    }
+}
+
+// From a quarter of the longest on.
+template <class Peer>
+void steps_of_many_lengths(benchmark::State& state) {
+    std::mt19937 random{3};
+    std::vector<std::vector<cuota::lifetime>> all;
+    for (int i = 0; i != steps; ++i)
+        all.push_back(bench::training_step(blocks_in_a_step, longest / 4 + random() % (3 * longest / 4 + 1)));
+    for (auto _ : state) {
+        program<Peer> p;
+        for (auto const& step : all) p.run(step);
+        state.counters["ratio"] = p.ratio();
+    }
+}
+
+BENCHMARK_TEMPLATE(steps_of_one_size, our_pool)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(steps_of_many_lengths, our_pool)->Iterations(1)->Unit(benchmark::kMillisecond);
+#ifdef CUOTA_BENCH_CUB
+BENCHMARK_TEMPLATE(steps_of_one_size, cub_caching)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(steps_of_many_lengths, cub_caching)->Iterations(1)->Unit(benchmark::kMillisecond);
+#endif
+
+}  // namespace

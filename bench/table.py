@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks and prints one table: what cuota does, what its peers do in the same run, and what was to be reached.
+
+table.py --build=FOLDER [--json=FILE] [--only=REGEX] [--turns=N] [--strict]
+
+FOLDER is a build of the preset release. Every figure is the median of N turns (5); a row that cannot be measured here says why.
+The status is 0 however the rows come out: machines differ. With --strict it is 1 when one is not met.
+CUOTA_MINIMALLOC, a folder with the eleven *.1048576.csv of the MiniMalloc benchmark, adds a row.
+"""
+import argparse
+import collections
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+# Of a program's benchmark one field: a time in ns, or a counter.
+Figure = collections.namedtuple("Figure", "program name field")
+
+
+def cpu(program, name):
+    return Figure(program, name, "cpu_time")
+
+
+def item(program, name):
+    """The time of each item, where one iteration is many."""
+    return Figure(program, name, "item")
+
+
+class Row:
+    """ours and each peer: a figure or several, which `of` makes one number of. The target is (relation, limit, of what)."""
+
+    def __init__(self, name, ours, peers, target, unit, of=max, runs="quick"):
+        self.name, self.peers, self.target, self.unit, self.of, self.runs = name, peers, target, unit, of, runs
+        self.ours = ours
+
+    def figures(self):
+        for one in [self.ours, *self.peers.values()]:
+            if not callable(one):
+                yield from one if isinstance(one, list) else [one]
+
+
+def seeds(name, streams, live):
+    return [Figure("fragmentation", f"{name}/streams:{streams}/live%:{live}/seed:{seed}/iterations:1", "refusals") for seed in (1, 2, 3)]
+
+
+def pair(peer, holes):
+    return cpu("pool", f"pair<{peer}>/holes:{holes}/bytes:512")
+
+
+def threads(peer, n):
+    return cpu("pool", f"pair_by_threads<{peer}>/bytes:512/real_time/threads:{n}")
+
+
+def falsely(limiter):
+    return [Figure("guard", f"refusals_of_what_fits<{limiter}>/threads:{n}/iterations:1/real_time", "false_refusals") for n in (2, 3, 4)]
+
+
+def gathered(name, size, order):
+    return Figure("gather", f"{name}/record:{size}/shuffled:{order}", "bytes_per_second")
+
+
+# ---- Google Benchmark's programs.
+
+def run_program(build, program, names, turns, slow):
+    """The figures of these benchmarks, by name: the runs as the program's JSON has them."""
+    pattern = "^(" + "|".join(re.escape(name) for name in sorted(names)) + ")$"
+    path = build / "bench" / f"bench-{program}"
+    if not path.is_file():
+        return {}, f"{path.name} was not built"
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        done = subprocess.run(
+            [path, f"--benchmark_filter={pattern}", f"--benchmark_out={out.name}", "--benchmark_out_format=json",
+             "--benchmark_min_time=0.05", f"--benchmark_repetitions={1 if slow else turns}"],
+            capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_ORDER": "off"})
+        text = pathlib.Path(out.name).read_text()
+    if not text:
+        return {}, f"{path.name} ended with {done.returncode}: {done.stderr.strip()[-200:]}"
+    found = collections.defaultdict(list)
+    for one in json.loads(text)["benchmarks"]:
+        if one.get("run_type") == "iteration":
+            found[one["run_name"]].append(one)
+    return found, None
+
+
+def value_of(runs, field):
+    if any(run.get("error_occurred") for run in runs):
+        raise LookupError(runs[0].get("error_message", "it failed"))
+    if field in ("cpu_time", "real_time"):
+        return statistics.median(run[field] * UNITS[run["time_unit"]] for run in runs)
+    if field == "item":
+        return statistics.median(1e9 / run["items_per_second"] for run in runs)
+    if field not in runs[0]:
+        raise LookupError(f"it has no {field}")
+    return statistics.median(run[field] for run in runs)
+
+
+# ---- The compiler's time.
+
+def seconds_of(command):
+    before = os.times()
+    subprocess.run(command, check=True, capture_output=True)
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+class Compiler:
+    """The compiler's time for one include: the processor's seconds of the compiler that the build has, reading alone."""
+
+    def __init__(self, build, turns):
+        self.turns = turns
+        cache = (build / "CMakeCache.txt").read_text()
+        self.cxx = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, flags=re.M)[1]
+        commands = json.loads((build / "compile_commands.json").read_text())
+        words = next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split()
+        self.includes, at = [], 0
+        for at, word in enumerate(words):
+            if word in ("-I", "-isystem"):
+                self.includes += [word, words[at + 1]]
+            elif word.startswith(("-I", "-isystem")):
+                self.includes.append(word)
+
+    def time(self, header, *more, precompiled=False):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "one.cpp"
+            source.write_text(f"#include <{header}>\n")
+            line = [self.cxx, "-std=c++20", *more, *self.includes]
+            if precompiled:
+                first = pathlib.Path(folder) / header
+                first.parent.mkdir(parents=True)
+                whole = pathlib.Path(folder) / "whole.hpp"
+                whole.write_text(f"#include <{header}>\n")
+                subprocess.run([*line, "-x", "c++-header", whole, "-o", f"{first}.gch"], check=True, capture_output=True)
+                line.insert(1, f"-I{folder}")
+            command = [*line, "-fsyntax-only", source]
+            return statistics.median(seconds_of(command) for _ in range(self.turns)) * 1e9
+
+
+def minimalloc(build):
+    folder = os.environ.get("CUOTA_MINIMALLOC")
+    if not folder:
+        raise LookupError("CUOTA_MINIMALLOC names no folder with its instances")
+    paths = sorted(pathlib.Path(folder).glob("*.1048576.csv"))
+    if len(paths) != 11:
+        raise LookupError(f"{folder} has {len(paths)} instances, not 11")
+    longest = 0
+    for path in paths:
+        started = time.monotonic()
+        done = subprocess.run([build / "examples" / "plan_trace", path, "--capacity", "1048576"], capture_output=True, text=True)
+        longest = max(longest, time.monotonic() - started)
+        if done.returncode:
+            return float("inf")  # it did not fit
+    return longest * 1e9
+
+
+def no_gpu():
+    raise LookupError("there is no GPU; run_gpu measures it where there is one")
+
+
+def rows(build, turns):
+    compiler = Compiler(build, turns)
+    separate = "-DCUOTA_SEPARATE=1"
+    return [
+        Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
+            "best-fit list": pair("best_fit_list", 10), "CUB": pair("cub_caching", 10),
+            "cudaMallocAsync, simulated": pair("runtime_async", 10), "malloc": cpu("pool", "malloc_pair/bytes:512"),
+            "mimalloc": cpu("pool", "mimalloc_pair/bytes:512")}, ("<=", 25, "ns"), "ns"),
+        Row("pool: pair, 512 B, 50,000 holes", pair("our_pool", 50000), {
+            "best-fit list": pair("best_fit_list", 50000), "CUB": pair("cub_caching", 50000)}, ("<=", 60, "ns"), "ns"),
+        Row("pool: pair by each of two threads", threads("our_pool", 2), {
+            "one thread": threads("our_pool", 1), "best-fit list, two": threads("best_fit_list", 2),
+            "CUB, two": threads("cub_caching", 2)}, ("<=", 1, "one thread"), "ns"),
+        Row("pool: 100,000 random blocks up to 1 MiB", cpu("pool", "random_allocations/100000"), {
+            "best-fit list": cpu("pool", "random_allocations_on_a_list/100000/iterations:1")}, ("<=", 50, "ms"), "ms", runs="slow"),
+        Row("pool: refusals, 60 % live, 16 streams", seeds("streams_on_one_pool", 16, 60), {
+            "a list for each stream": seeds("streams_on_one_list_each", 16, 60)}, ("<=", 0, ""), "", of=sum, runs="slow"),
+        Row("pool: refusals, 70 % live, 16 streams", seeds("streams_on_one_pool", 16, 70), {
+            "one stream": seeds("streams_on_one_pool", 1, 70),
+            "a list for each stream": seeds("streams_on_one_list_each", 16, 70)}, ("<=", 1, "one stream"), "", of=sum, runs="slow"),
+        Row("budget: false refusals in 3,000,000", falsely("budget"), {
+            "adds, then compares": falsely("adds_first")}, ("<=", 0, ""), "", of=sum),
+        Row("pool: taken over live, steps of one size", Figure("online", "steps_of_one_size<our_pool>/iterations:1", "ratio"), {
+            "CUB": Figure("online", "steps_of_one_size<cub_caching>/iterations:1", "ratio")}, ("<=", 1.03, ""), ""),
+        Row("pool: taken over live, steps of many lengths", Figure("online", "steps_of_many_lengths<our_pool>/iterations:1", "ratio"), {
+            "CUB": Figure("online", "steps_of_many_lengths<cub_caching>/iterations:1", "ratio")}, ("<=", 1.03, ""), ""),
+        Row("plan: slab over live, 10,000 blocks", Figure("plan", "plan_a_training_step/blocks:10000", "ratio"), {
+            "one simple rule": Figure("plan", "plan_by_one_simple_rule/blocks:10000", "ratio")}, ("<=", 1.004, ""), ""),
+        Row("plan: MiniMalloc's 11, the longest", lambda: minimalloc(build), {}, ("<=", 10, "s"), "s"),
+        Row("device_buffer: made and ended, warm pool", cpu("buffer", "buffer_on_a_pool"), {
+            "the pool's pair": cpu("buffer", "pair_of_a_pool"), "thrust::device_vector, host": cpu("buffer", "thrust_device_vector"),
+            "cudaMallocAsync, simulated": cpu("buffer", "raw_call_of_the_runtime")}, ("<=", 30, "ns"), "ns"),
+        Row("loader: of the slowest stage's speed", Figure(
+            "loader_stages", "loader/host_slots:0/device_slots:0/iterations:1/repeats:5/manual_time", "efficiency"), {
+            "fill, copy, synchronise": Figure("loader_stages", "fill_copy_synchronise/iterations:1/repeats:2/manual_time", "efficiency")},
+            (">=", 0.97, ""), "", runs="fixed"),
+        Row("loader: of a raw pinned copy, on a GPU", no_gpu, {}, (">=", 0.95, ""), ""),
+        Row("cuota.hpp, precompiled, definitions apart", lambda: compiler.time("cuota/cuota.hpp", separate, precompiled=True), {
+            "thrust/device_vector.h, precompiled": lambda: compiler.time("thrust/device_vector.h", precompiled=True)}, ("<=", 600, "ms"), "ms"),
+        Row("cuota.hpp, read, definitions apart", lambda: compiler.time("cuota/cuota.hpp", separate), {
+            "read, all of it": lambda: compiler.time("cuota/cuota.hpp"),
+            "thrust/device_vector.h": lambda: compiler.time("thrust/device_vector.h"),
+            "cuda/memory_resource": lambda: compiler.time("cuda/memory_resource", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE")}, ("<=", 600, "ms"), "ms"),
+
+        Row("budget: charge and refund", cpu("guard", "charge_and_refund<budget>"), {
+            "a lock": cpu("guard", "charge_and_refund<locks>"), "adds, then compares": cpu("guard", "charge_and_refund<adds_first>"),
+            "compares and swaps": cpu("guard", "charge_and_refund<compares_and_swaps>")}, ("<=", 1, "compares and swaps"), "ns"),
+        Row("budget: charge that is refused", cpu("guard", "refused_try_charge<budget>"), {
+            "a lock": cpu("guard", "refused_try_charge<locks>")}, ("<=", 1, "a lock"), "ns"),
+        Row("tracked: pair, 1,000 live", cpu("resource", "pair<tracked>/live:1000/threads:1"), {
+            "a lock and a map": cpu("resource", "pair<locked_map>/live:1000/threads:1")}, ("<=", 1, "a lock and a map"), "ns"),
+        Row("lease on the home stream", cpu("buffer", "lease_at_home"), {
+            "a pointer": cpu("buffer", "pointer_instead_of_a_lease")}, ("<=", 2, "ns"), "ns"),
+        Row("lease that hands over to another stream", cpu("buffer", "handed_to_and_fro"), {
+            "events by hand": cpu("buffer", "events_by_hand")}, ("<=", 1.25, "events by hand"), "ns"),
+        Row("planned step of 1,000 blocks", cpu("plan", "serve_a_planned_step/blocks:1000"), {
+            "by the pool": cpu("plan", "serve_a_step_by_the_pool/blocks:1000"),
+            "by a pointer that rises": cpu("plan", "serve_a_step_by_a_rising_pointer/blocks:1000")}, ("<=", 1, "by the pool"), "us"),
+        Row("loader: a batch of nothing", item("loader_alone", "batch_of_nothing/batch:16/workers:1/device_slots:2/real_time"), {
+            "a number through a queue": item("loader_alone", "number_through_a_queue/room:2/real_time")}, ("<=", 5, "us"), "us"),
+        Row("memory_source: bytes a second, shuffled", gathered("memory_source", 3072, 1), {
+            "memcpy each": gathered("memcpy_each", 3072, 1)}, (">=", 0.9, "memcpy each"), "GB/s"),
+        Row("raw_source: bytes a second, shuffled", gathered("raw_source", 3072, 1), {
+            "pread each": gathered("pread_each", 3072, 1)}, (">=", 0.95, "pread each"), "GB/s"),
+        Row("chain_plan of 100 stages", cpu("training", "plan_chain/100/25"), {}, ("<=", 100, "ms"), "ms"),
+        Row("recorder: an event", cpu("report", "put_by_clock_of_processor/real_time/threads:1"), {
+            "under a lock": cpu("report", "put_under_a_lock/real_time/threads:1")}, ("<=", 1, "under a lock"), "ns"),
+        Row("summary of 100,000 blocks", cpu("report", "summary_of_100k_blocks"), {}, ("<=", 100, "ms"), "ms"),
+    ]
+
+
+# ---- The table.
+
+SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
+
+
+def text_of(value, unit):
+    number = value / SCALE[unit]
+    digits = f"{number:,.0f}" if number >= 1000 or number == int(number) else f"{number:.3g}" if number < 100 and unit else f"{number:.4g}"
+    return f"{digits} {unit}".rstrip()
+
+
+def verdict(row, ours, peers):
+    relation, limit, of = row.target
+    if of in row.peers:
+        if of not in peers:
+            return f"{relation} {limit} of {of}", None
+        base = peers[of]
+        reached = ours <= limit * base if relation == "<=" else ours >= limit * base
+        return f"{relation} {limit:g} of {of}", reached
+    limit_in_base = limit * SCALE[of] if of else limit
+    return f"{relation} {limit:g} {of}".rstrip(), ours <= limit_in_base if relation == "<=" else ours >= limit_in_base
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--build", type=pathlib.Path, required=True)
+    options.add_argument("--json", type=pathlib.Path)
+    options.add_argument("--only", default="")
+    options.add_argument("--turns", type=int, default=5)
+    options.add_argument("--strict", action="store_true")
+    asked = options.parse_args()
+    chosen = [row for row in rows(asked.build, asked.turns) if re.search(asked.only, row.name)]
+
+    wanted = collections.defaultdict(set)
+    for row in chosen:
+        for figure in row.figures():
+            wanted[(figure.program, row.runs)].add(figure.name)
+    found, why_not = {}, {}
+    for (program, runs), names in sorted(wanted.items()):
+        print(f"measuring {program}: {len(names)} benchmarks", file=sys.stderr, flush=True)
+        seen, why = run_program(asked.build, program, names, asked.turns, runs != "quick")
+        found.update({(program, name): seen[name] for name in seen})
+        why_not.update({(program, name): why or "there is no such benchmark in this build" for name in names - seen.keys()})
+
+    def number(one, of):
+        if callable(one):
+            return one()
+        values = []
+        for figure in one if isinstance(one, list) else [one]:
+            key = (figure.program, figure.name)
+            if key not in found:
+                raise LookupError(f"{figure.name}: {why_not[key]}")
+            values.append(value_of(found[key], figure.field))
+        return of(values)
+
+    results, lines = [], [("row", "ours", "peer", "", "ratio", "target", "")]
+    for row in chosen:
+        peers, absent, ours = {}, {}, None
+        try:
+            ours = number(row.ours, row.of)
+        except LookupError as why:
+            absent["ours"] = str(why)
+        for name, one in row.peers.items() if ours is not None else []:
+            try:
+                peers[name] = number(one, row.of)
+            except (LookupError, subprocess.CalledProcessError) as why:
+                absent[name] = str(why)
+        target, met = verdict(row, ours, peers) if ours is not None else (f"{row.target[0]} {row.target[1]:g} {row.target[2]}".rstrip(), None)
+        said = "not run" if met is None else "met" if met else "NOT MET"
+        results.append({"row": row.name, "unit": row.unit, "ours": ours and ours / SCALE[row.unit], "target": target, "verdict": said,
+                        "peers": {n: v / SCALE[row.unit] for n, v in peers.items()}, "absent": absent})
+        first = True
+        for name, value in peers.items() or [("", None)]:
+            ratio = f"{ours / value:.3g}" if value else ""
+            lines.append((row.name if first else "", text_of(ours, row.unit) if first and ours is not None else "",
+                          name, text_of(value, row.unit) if value is not None else "", ratio, target if first else "", said if first else ""))
+            first = False
+
+    widths = [max(len(line[i]) for line in lines) for i in range(7)]
+    for line in lines:
+        print("  ".join(text.ljust(width) if i in (0, 2, 5, 6) else text.rjust(width)
+                        for i, (text, width) in enumerate(zip(line, widths))).rstrip())
+    print()
+    for result in results:
+        for name, why in result["absent"].items():
+            print(f"not run: {result['row']}{'' if name == 'ours' else ', ' + name}: {why}")
+    count = collections.Counter(result["verdict"] for result in results)
+    print(f"{count['met']} met, {count['NOT MET']} not met, {count['not run']} not run")
+    if asked.json:
+        asked.json.write_text(json.dumps({
+            "when": datetime.datetime.now().isoformat(timespec="seconds"), "machine": platform.platform(), "cores": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "compiler": subprocess.run([Compiler(asked.build, 1).cxx, "--version"], capture_output=True, text=True).stdout.splitlines()[0],
+            "version": re.search(r"^## \[?([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), flags=re.M)[1],
+            "turns": asked.turns, "rows": results}, indent=1) + "\n")
+        print(f"{asked.json}: the same as JSON")
+    return 1 if asked.strict and count["NOT MET"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
