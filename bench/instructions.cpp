@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The hot paths, for instructions.py: each is warmed, and then runs so often under callgrind's eyes, if it is there.
-/// Prints "path operations" for each. A machine's mood has no part in what is counted.
+/// Prints "path operations" for each. A machine's mood has no part in what is counted. CUOTA_BENCH_SLOWER names a path that
+/// then runs 6 % more often than it says: who reads the counts has to notice.
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #if __has_include(<valgrind/callgrind.h>)
@@ -41,12 +46,14 @@ void keep(T const& value) {
 
 template <class Path>
 void count(char const* name, Path path, std::size_t runs = times, std::size_t operations_in_a_run = 1) {
+    char const* const slower = std::getenv("CUOTA_BENCH_SLOWER");
+    std::size_t const more = slower && std::string_view{slower} == name ? (runs * 6 + 99) / 100 : 0;
     for (std::size_t i = 0; i != runs / 2 + 1; ++i) path();
     CALLGRIND_ZERO_STATS;
     CALLGRIND_START_INSTRUMENTATION;
-    for (std::size_t i = 0; i != runs; ++i) path();
+    for (std::size_t i = 0; i != runs + more; ++i) path();
+    CALLGRIND_DUMP_STATS_AT(name);  // what ends the instrumentation forgets what was counted
     CALLGRIND_STOP_INSTRUMENTATION;
-    CALLGRIND_DUMP_STATS_AT(name);
     std::printf("%s %zu\n", name, runs * operations_in_a_run);
 }
 
