@@ -57,7 +57,8 @@ def main():
     if not shutil.which("valgrind"):
         skip("valgrind is not here")
     version = subprocess.run([asked.compiler, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
-    made_by = f"# {version}, {platform.machine()}"
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    made_by = f"# {version}, {platform.machine()}{' with avx2' if ' avx2 ' in flags else ''}, {platform.libc_ver()[1]}"
     lines = asked.against.read_text().splitlines() if asked.against.is_file() else []
     head = [line for line in lines if line.startswith("# SPDX")]
     if not asked.update and made_by not in lines:
