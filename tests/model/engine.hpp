@@ -65,6 +65,7 @@ struct fiber {
     operation next{};
     std::size_t stored = 0, fenced = 0,
                 to_fence = 0;  // entries; those before a light_fence; before one not yet done
+    std::size_t arrived = 0;   // of its stores, so far
     std::array<entry, buffer_size> buffer{};
     cuota::detail::thread_record* record = nullptr;
     void (*late)(void*) = nullptr;  // just_before_next()

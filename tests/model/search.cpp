@@ -114,9 +114,14 @@ private:
 };
 
 void do_choice(choice const& c) {
+    std::array<std::size_t, most_threads> wanted{};
+    for (int t = 0; t < threads; ++t) wanted[static_cast<std::size_t>(t)] = at(t).arrived;
     for (std::size_t i = 0; i < c.count; ++i) {
-        arrive(c.arrivals[i], static_cast<std::size_t>(c.entry));
-        let_private_arrive(c.arrivals[i]);
+        int const t = c.arrivals[i];
+        if (at(t).arrived >= ++wanted[static_cast<std::size_t>(t)])
+            continue;  // private, and gone with the last one
+        arrive(t, static_cast<std::size_t>(c.entry));
+        let_private_arrive(t);
     }
     if (c.thread < 0) return;
     state.preempted += c.preempts;

@@ -194,6 +194,7 @@ void arrive(int thread, std::size_t which) {
     f.fenced = std::max(f.fenced, f.buffer[which].fenced);  // who sees this one knows of the fence before it
     entry const e = f.buffer[which];
     std::memcpy(e.at, &e.value, e.size);
+    ++f.arrived;
     for (std::size_t i = which + 1; i < f.stored; ++i) f.buffer[i - 1] = f.buffer[i];
     f.buffer[--f.stored] = {};
     for (std::size_t i = 0; i < f.stored; ++i) f.buffer[i].fenced -= which < f.buffer[i].fenced;
