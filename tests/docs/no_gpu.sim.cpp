@@ -8,7 +8,9 @@
 #include <regex>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include <cuota/simulator/host_kernel.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "docs/page.hpp"
@@ -28,6 +30,27 @@ std::string without_numbers(std::string const& text) {
     return std::regex_replace(
         std::regex_replace(text, std::regex{"0x[0-9a-f]+|#[0-9]+|\\(schedule .*\\)"}, ""), std::regex{"\\s+"},
         " ");
+}
+
+// What nvcc makes of a kernel's host side; its address counts.
+void halve(float*, int) { throw std::logic_error{"never called"}; }
+
+TEST_CASE("no GPU: a kernel of one's own has a body for the host", "[docs]") {
+    support::machine const machine;
+    {
+#include "no_gpu/body.inc"
+    } cuota::stream stream;
+    cuota::device_buffer<float> x{3, 1.0f, stream, cuota::device_memory{}};
+    {
+        auto const lease = x.write(stream);
+        float* at = cuota::device_span<float>{lease}.data();
+        int count = 3;
+        void* arguments[] = {&at, &count};
+        auto const kernel = reinterpret_cast<void const*>(halve);
+        CHECK(cudaLaunchKernel(kernel, {1, 1, 1}, {1, 1, 1}, arguments, 0, stream.get()) == cudaSuccess);
+    }
+    CHECK(x.to_vector(stream) == std::vector<float>{0.5f, 0.5f, 0.5f});
+    cuota::simulator::run_on_host(reinterpret_cast<void const*>(halve), {});
 }
 
 TEST_CASE("no GPU: a race is named with both places", "[docs]") {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/control.hpp"
+#include "simulator/process.hpp"
 
 #include <cuota/simulator/host_kernel.hpp>
 
@@ -179,6 +180,19 @@ TEST_CASE("a launch may carry the attributes that mean nothing here, and no othe
     CHECK(cudaLaunchKernelExC(&c, address(add), arguments) == cudaErrorNotSupported);
     CHECK(n.value() == 5);
     (void)cudaGetLastError();
+}
+
+TEST_CASE("a kernel without a body is named on standard error, once", "[simulator][kernels]") {
+    if (under_thread_sanitizer || under_address_sanitizer)
+        CUOTA_SKIP("a sanitizer has the standard error, too");
+    auto const seen =
+        run_again("CUOTA_SIM_MISUSE=report", "a body can be ended, and launches under way keep theirs");
+    CHECK(seen.status == 0);
+    std::string const claim = "launches kernels::add(int*, int), which has no body for the host: nothing ran";
+    auto const first = seen.text.find(claim);
+    REQUIRE(first != std::string::npos);
+    CHECK(seen.text.find("cuota::simulator::run_on_host", first) != std::string::npos);
+    CHECK(seen.text.find(claim, first + 1) == std::string::npos);
 }
 
 TEST_CASE("a body can be ended, and launches under way keep theirs", "[simulator][kernels]") {

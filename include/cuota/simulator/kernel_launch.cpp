@@ -5,7 +5,9 @@
 #include "host_kernel.hpp"  // after it, whose CUDA header makes what is defined here visible
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include <cxxabi.h>
 
@@ -18,6 +20,7 @@ namespace {
 struct kernel_book {
     std::map<void const*, std::string> names;
     std::map<void const*, std::shared_ptr<host_kernel>> bodies;
+    std::set<void const*> told;  // on standard error, that it has no body
 };
 
 kernel_book& book() {
@@ -38,8 +41,16 @@ std::string name_of_kernel(void const* address) {
 }
 
 cudaError_t refuse(void const* address) {
-    note_misuse(the_machine().misuse.device_kernels,
-                this_call() + " launches " + name_of_kernel(address) + ", which has no body for the host");
+    auto const line =
+        this_call() + " launches " + name_of_kernel(address) + ", which has no body for the host";
+    note_misuse(the_machine().misuse.device_kernels, line);
+    // <<<>>> hides the error that is returned, and what comes after it works on what was not computed.
+    if (book().told.insert(address).second)
+        std::fprintf(
+            stderr,
+            "cuota simulator: %s: nothing ran. Register one with cuota::simulator::run_on_host, or link "
+            "CUDA's runtime; this is said once\n",
+            call_sites::resolved(line).c_str());
     return cudaErrorInvalidDeviceFunction;
 }
 
