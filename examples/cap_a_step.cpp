@@ -12,7 +12,7 @@
 ///       budget program        limit 64.0 MiB    held 16.0 MiB    free 48.0 MiB    peak 16.0 MiB
 ///       device 0 ...
 ///       held by   activations 15.3 MiB (cap_a_step.cpp:33)   free in a pool 759.0 KiB
-///       reclaimed 0 B: no pool or cache here has anything to give; largest free block 759.0 KiB
+///       reclaimed 0 B: the 759.0 KiB free in pools are held there by live blocks; largest free block 759.0 KiB
 ///       either    ask for what would fit: 194'304 floats (759.0 KiB)
 ///       or        release 15.3 MiB: activations (cap_a_step.cpp:33)
 ///       or        raise the limit of step to 31.3 MiB

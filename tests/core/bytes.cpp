@@ -23,8 +23,15 @@ concept is_so_many_kib = requires {
     typename std::integral_constant<std::size_t, operator""_KiB(n)>;
 };
 
+template <auto number>
+concept is_a_part_of_gib = requires {
+    typename std::integral_constant<std::size_t, operator""_GiB(number())>;
+};
+
 static_assert(is_so_many_gib<(1ull << 34) - 1> && !is_so_many_gib<(1ull << 34)>);
 static_assert(is_so_many_kib<(1ull << 54) - 1> && !is_so_many_kib<(1ull << 54)>);
+static_assert(is_a_part_of_gib<[] { return 0x1p34L - 0.5L; }> && !is_a_part_of_gib<[] { return 0x1p34L; }>);
+static_assert(!is_a_part_of_gib<[] { return 1e999L * 1e4000L; }> && !is_a_part_of_gib<[] { return -0.5L; }>);
 
 }  // namespace
 
@@ -33,6 +40,17 @@ TEST_CASE("literals count in powers of 1024", "[core][bytes]") {
     STATIC_REQUIRE(3_KiB == 3072);
     STATIC_REQUIRE(1_MiB == 1'048'576);
     STATIC_REQUIRE(8_GiB == 8'589'934'592);
+}
+
+TEST_CASE("literals have fractions, rounded up to whole bytes", "[core][bytes]") {
+    STATIC_REQUIRE(0.0_KiB == 0);
+    STATIC_REQUIRE(0.5_KiB == 512);
+    STATIC_REQUIRE(1.5_MiB == 1536_KiB);
+    STATIC_REQUIRE(2.0_GiB == 2_GiB);
+    STATIC_REQUIRE(1.1_KiB == 1127);  // 1126.4
+    STATIC_REQUIRE(0.0001_KiB == 1);
+    STATIC_REQUIRE(2.1_MiB == 2'202'010);  // 2'202'009.6
+    STATIC_REQUIRE(1023.9_GiB == 1'099'404'253'594);
 }
 
 TEST_CASE("checked_add answers exactly up to the last byte", "[core][bytes]") {

@@ -176,6 +176,9 @@ TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[
     r.charged -= 1;
     r.reclaimers.emplace();
     REQUIRE(line(r, "reclaimed") == "0 B: no pool or cache here has anything to give");
+    r.holders = {
+        {"x", {}, 4_MiB}, {"free in pool main", {}, 2_MiB, true}, {"free in a pool", {}, 1_KiB, true}};
+    REQUIRE(line(r, "reclaimed") == "0 B: the 2.0 MiB free in pools are held there by live blocks");
     r.reclaimers = {{"pool main", 6_MiB, 0}};
     REQUIRE(line(r, "reclaimed") == "0 B: pool main had nothing to give");
     r.reclaimers->push_back({"cache", 6_MiB, 0});

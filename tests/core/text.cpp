@@ -71,6 +71,8 @@ TEST_CASE("a limit is never told too low", "[core][text]") {
     REQUIRE(at_least_text(512_MiB) == "512.0 MiB");
     REQUIRE(at_least_text(512_MiB + 1) == "512.1 MiB");
     REQUIRE(at_least_text(cuota::unlimited) == "16.0 EiB");
+    REQUIRE(at_least_text(2_MiB + 96_KiB) == "2.1 MiB");
+    REQUIRE(2.1_MiB >= 2_MiB + 96_KiB);
     REQUIRE(at_least_text((cuota::unlimited >> 1) + 2) == "8.1 EiB");
 }
 

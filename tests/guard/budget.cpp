@@ -224,6 +224,18 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
     b.refund(60);
 }
 
+TEST_CASE("the limit that a refusal names is enough when it is typed", "[guard][budget]") {
+    using namespace cuota::literals;
+    budget b{"trainer", 2_MiB};
+    b.charge(2_MiB);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(102'400, "slots"); });
+    REQUIRE(support::has(refused.what(), "raise the limit of trainer to 2.1 MiB\n"));
+    b.refund(2_MiB);
+    budget raised{"trainer", 2.1_MiB};
+    REQUIRE(raised.try_charge(2_MiB + 102'400));
+    raised.refund(2_MiB + 102'400);
+}
+
 TEST_CASE("a reservation is charged at once, and what it did not spend comes back", "[guard][budget]") {
     budget b{"b", 100};
     {

@@ -475,6 +475,20 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     blocks.give_back_all();
 }
 
+TEST_CASE("a refusal says that live blocks hold what is free in a pool", "[pool][scoped_pool]") {
+    cuota::budget budget{"trainer", 2_MiB};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};  // takes a page, or a segment, of 2 MiB
+    void* const p = pool.allocate(stream, 512);
+    auto const held = budget.held();
+    auto const refused = thrown<cuota::budget_exceeded>([&] { budget.charge(2_MiB - held + 1, "slots"); });
+    std::string const free = cuota::bytes_text(held - 512);
+    CHECK(has(refused.what(), "reclaimed 0 B: the " + free + " free in pools are held there by live blocks"));
+    pool.deallocate(stream, p, 512);
+    budget.charge(2_MiB, "slots");  // the page goes back
+    budget.refund(2_MiB);
+}
+
 TEST_CASE("a pool gives idle segments back when its budget is short, and no more than are needed",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 16_MiB};
@@ -571,7 +585,9 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     CHECK(has(refused.what(), "1 allocation is still alive"));
     CHECK(has(refused.what(), "weights 3.8 MiB (train.cpp:10)"));
     void* const q = pool.allocate(stream, 1_MiB);  // it goes on
-    CHECK(has(thrown<cuota::misuse>([&] { pool.close(); }).what(), "2 allocations are still alive"));
+    std::string const two = thrown<cuota::misuse>([&] { pool.close(); }).what();
+    CHECK(has(two, "2 allocations are still alive"));
+    CHECK(has(two, "; end them before their pool"));
     pool.deallocate(stream, p, 3'984'589);
     pool.deallocate(stream, q, 1_MiB);
     REQUIRE_NOTHROW(pool.close());
@@ -617,7 +633,8 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
 
     auto const texts = errors.take();
     REQUIRE(texts.size() == 1);
-    CHECK(has(texts[0], "pool main ended while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10)"));
+    CHECK(has(texts[0], "pool main ended while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10); "
+                        "end it before its pool"));
     CHECK(budget.held() == 1_MiB);  // the idle segment has gone back
     support::write_words(stream, p, 1_MiB, 7);
     CHECK(support::all_are(support::words(stream, p, 1_MiB), 7));

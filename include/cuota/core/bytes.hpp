@@ -25,20 +25,34 @@ consteval std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
                                    : throw "more bytes than a std::size_t holds";
 }
+// In whole bytes, rounded up, so that a limit typed as it was printed is never less than that.
+consteval std::size_t literal(long double n, unsigned shift) {
+    if (!(n >= 0)) throw "a negative number of bytes";
+    long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
+    if (!(bytes < 0x1p64L)) throw "more bytes than a std::size_t holds";
+    auto const whole = static_cast<std::size_t>(bytes);
+    return static_cast<long double>(whole) < bytes ? whole + 1 : whole;
+}
 
 }  // namespace detail
 
 /// Byte counts as literals: `using namespace cuota::literals;`, then `512_MiB`.
 inline namespace literals {
 
-// At compile time: a number of bytes that a std::size_t cannot hold does not compile.
+// At compile time: a number of bytes that a std::size_t cannot hold does not compile. Fractions are rounded up to whole bytes.
 
 /// So many times 1024 bytes. `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
+/// Fractions, too.
+consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
 /// So many times 1024 x 1024 bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
+/// Fractions, too: `2.1_MiB`, as refusals print limits.
+consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
 /// So many times 1024 x 1024 x 1024 bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
+/// Fractions, too: `1.5_GiB`.
+consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
 
 }  // namespace literals
 

@@ -29,6 +29,15 @@ struct place {
     }
 };
 
+namespace detail {
+
+// std::string, std::string_view and the like. A char const* is one where it is known at compile time only.
+template <class T>
+concept text_of_a_moment =
+    std::is_convertible_v<T const&, std::string_view> && !std::is_convertible_v<T const&, char const*>;
+
+}  // namespace detail
+
 /// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
 ///
 /// A string literal converts at compile time, for nothing. A name made at run time goes through `tag::named`.
@@ -38,6 +47,9 @@ public:
     constexpr tag() noexcept = default;
     /// Of a string literal: of text that is known when it is compiled.
     consteval tag(char const* literal) noexcept : text_{literal} {}
+    /// A std::string may be gone, and its text with it, while messages still name the tag: `tag::named` keeps a copy.
+    template <detail::text_of_a_moment not_a_literal>
+    tag(not_a_literal const&) = delete;  // a tag is a literal, or tag::named(a string)
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
     /// Throws: std::bad_alloc. Cost: a lock and a look-up.

@@ -54,6 +54,9 @@ struct headline_room {
 
 [[nodiscard]] std::string holders_text(std::vector<holding> const& holders);
 
+// Nobody has anything to give: because there is nothing, or because what is free in pools lies between live blocks.
+[[nodiscard]] std::string nothing_to_give_text(std::vector<holding> const& holders);
+
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
 
 [[nodiscard]] std::string steps_lines(refusal const& r);
@@ -186,6 +189,14 @@ CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
     return text + others_text(holders, i);
 }
 
+CUOTA_INLINE std::string nothing_to_give_text(std::vector<holding> const& holders) {
+    std::size_t free = 0;
+    for (holding const& h : holders)
+        if (h.is_cached) free = saturating_add(free, h.bytes);
+    return free == 0 ? "0 B: no pool or cache here has anything to give"
+                     : "0 B: the " + bytes_text(free) + " free in pools are held there by live blocks";
+}
+
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     constexpr std::size_t most = step_columns - 35;  // the largest free block follows
     std::vector<reclaimer_facts> const asked = r.reclaimers.value_or(std::vector<reclaimer_facts>{});
@@ -201,7 +212,7 @@ CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     // What no cache could make room for is not asked of any.
     if (r.refuser() && r.charged > r.refuser()->limit) return "0 B: it would not fit an empty budget";
     if (!r.reclaimers) return "0 B: nothing cached could be given back";
-    if (asked.empty()) return "0 B: no pool or cache here has anything to give";
+    if (asked.empty()) return nothing_to_give_text(r.holders);
     if (r.reclaimable != 0)
         return listed("0 B: not enough, the " + bytes_text(r.reclaimable) + " of ", asked.size(), most,
                       [&](std::size_t i) { return shown(asked[i].name, 24); });

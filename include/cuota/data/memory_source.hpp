@@ -67,6 +67,11 @@ public:
         : memory_source{std::move(name), std::make_shared<std::vector<T> const>(std::move(values)),
                         std::move(shape)} {}
 
+    /// A span does not say who keeps its values: hand over the vector, or call `of` and keep them.
+    template <class T, std::size_t n>
+    memory_source(std::string, std::span<T, n>,  // hand over a vector, or call `of`
+                  std::vector<std::size_t> = {}) = delete;
+
     /// Values that the caller keeps alive, and unchanged while they are read.
     template <class T, std::size_t extent>
         requires detail::element_like<std::remove_const_t<T>>
@@ -74,6 +79,10 @@ public:
                                           std::vector<std::size_t> shape = {}) {
         return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
     }
+    /// A vector may be a temporary: hand it over, or keep it and give a span of it.
+    template <class T>
+    static memory_source of(std::string, std::vector<T> const&,  // memory_source{name, vector}, or a span
+                            std::vector<std::size_t> = {}) = delete;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }                         ///< samples
     [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }  ///< one

@@ -239,7 +239,8 @@ CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
 
 CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
     if (std::string const alive = state_->survivors(); !alive.empty())
-        throw misuse{state_->title() + ' ' + what + " while " + alive};
+        throw misuse{state_->title() + ' ' + what + " while " + alive +
+                     (alive.starts_with("1 ") ? "; end it before its pool" : "; end them before their pool")};
 }
 
 }  // namespace cuota::inline v0

@@ -44,7 +44,8 @@ struct host_kernel {
 
 /// From now on a launch of `kernel` (its host address, as <<<>>> and cudaLaunchKernel have it) runs the body in
 /// its place: once for the whole grid, in stream order, as a kernel. What it throws fails the device. A body
-/// outlives `reset`; an empty one ends it, and launches are again refused with cudaErrorInvalidDeviceFunction.
+/// outlives `reset`; an empty one ends it, and launches are again refused with cudaErrorInvalidDeviceFunction. The
+/// first refused launch of each kernel is told on standard error.
 /// Launches that are under way keep the body they were made with; those of several streams call it at once.
 /// Threads: any. Throws: std::bad_alloc. Example: tests/simulator/control_host_kernels.cpp
 CUOTA_SIMULATOR_API void run_on_host(void const* kernel, host_kernel what);

@@ -11,8 +11,8 @@
 
 #include <cxxabi.h>
 
-// Launches of kernels that nvcc has compiled. One with a body for the host runs that; any other is refused, and
-// the program is told by the usual error.
+// Launches of kernels that nvcc has compiled. One with a body for the host runs that; any other is refused. The program is
+// told by the usual error, and who runs it on standard error: after <<<>>> few programs ask for the error.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -20,7 +20,7 @@ namespace {
 struct kernel_book {
     std::map<void const*, std::string> names;
     std::map<void const*, std::shared_ptr<host_kernel>> bodies;
-    std::set<void const*> told;  // on standard error, that it has no body
+    std::set<void const*> told;  // on standard error that they did not run
 };
 
 kernel_book& book() {
@@ -41,16 +41,14 @@ std::string name_of_kernel(void const* address) {
 }
 
 cudaError_t refuse(void const* address) {
-    auto const line =
-        this_call() + " launches " + name_of_kernel(address) + ", which has no body for the host";
+    std::string const line = this_call() + " launches " + name_of_kernel(address) +
+                             ", which has no body for the host, so nothing ran: register one with "
+                             "run_on_host, or link CUDA's runtime";
     note_misuse(the_machine().misuse.device_kernels, line);
-    // <<<>>> hides the error that is returned, and what comes after it works on what was not computed.
-    if (book().told.insert(address).second)
-        std::fprintf(
-            stderr,
-            "cuota simulator: %s: nothing ran. Register one with cuota::simulator::run_on_host, or link "
-            "CUDA's runtime; this is said once\n",
-            call_sites::resolved(line).c_str());
+    if (book().told.insert(address).second) {
+        std::fprintf(stderr, "cuota simulator: %s\n", call_sites::resolved(line).c_str());
+        std::fflush(stderr);
+    }
     return cudaErrorInvalidDeviceFunction;
 }
 

@@ -135,7 +135,7 @@ CUOTA_SIMULATOR_API void set_memory_checks(memory_checks wanted);
 
 /// What misuse does besides being counted and refused.
 enum class on_misuse {
-    report,  ///< told in `misuse_reports()`
+    report,  ///< told in `misuse_reports()`; a kernel without a body for the host also on standard error, once
     fatal    ///< told on standard error, and the program aborts
 };
 

@@ -1,0 +1,14 @@
+// expect: use of deleted function .*memory_source::of\(|call to deleted member function
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include <cuota/data/memory_source.hpp>
+
+void read() {
+#ifdef CUOTA_FIXED
+    cuota::memory_source const source{"x", std::vector<float>(10)};
+#else
+    auto const source = cuota::memory_source::of("x", std::vector<float>(10));
+#endif
+}

@@ -1,0 +1,16 @@
+// expect: use of deleted function .*memory_source\(|call to deleted constructor
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cuota/data/memory_source.hpp>
+
+void read(std::vector<float> values) {
+#ifdef CUOTA_FIXED
+    cuota::memory_source const source{"x", std::move(values)};
+#else
+    cuota::memory_source const source{"x", std::span{values}};
+#endif
+}

@@ -1,0 +1,14 @@
+// expect: use of deleted function .*not_a_literal|invokes a deleted function
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include <cuota/buffer/device_buffer.hpp>
+
+void name_it(cuota::stream& s, std::string const& name) {
+#ifdef CUOTA_FIXED
+    cuota::device_buffer<float> const x{10, s, cuota::device_memory{}, cuota::tag::named(name)};
+#else
+    cuota::device_buffer<float> const x{10, s, cuota::device_memory{}, name};
+#endif
+}
