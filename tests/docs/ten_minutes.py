@@ -52,7 +52,7 @@ def check(printed):
         sys.exit(f"the program printed\n{printed}\nand {page.name} says\n{expected}")
 
 
-with_cmake, by_hand, by_nvcc = [text.splitlines() for kind, text in blocks if kind == ["sh"]]
+with_cmake, by_hand, by_nvcc, installed = [text.splitlines() for kind, text in blocks if kind == ["sh"]]
 configure, build, program = with_cmake
 run(configure.replace("cmake", shlex.quote(cmake), 1) + f" -G {shlex.quote(generator)} -DCMAKE_CXX_COMPILER={shlex.quote(cxx)}"
     " -DCUOTA_RUNTIME=SIMULATED" + (f" -DCUDAToolkit_ROOT={shlex.quote(hint)}" if hint else ""))
@@ -65,6 +65,15 @@ if not re.match(r"g\+\+ .* -shared .* cuota/include/cuota/simulator/\*\.cpp -o l
 (work / "libsimulated.so").symlink_to(simulator)
 run(compile_line.replace("g++", shlex.quote(cxx), 1))
 check(run(f"LD_LIBRARY_PATH={shlex.quote(str(pathlib.Path(simulator).parent))} {program}"))
+
+# Installed, it is found; what is built then, tests/packaging/verify looks at.
+here_not_there = f" -G {shlex.quote(generator)} -DCMAKE_CXX_COMPILER={shlex.quote(cxx)} -DCUOTA_RUNTIME=SIMULATED" + (
+    f" -DCUDAToolkit_ROOT={shlex.quote(hint)}" if hint else "")
+install, configure = (line.partition("    #")[0].replace("cmake", shlex.quote(cmake)) for line in installed)
+run(install.replace("cuota/build", "its_build").replace(" -S cuota", " -S cuota" + here_not_there))
+page_project = (work / "CMakeLists.txt").read_text()
+(work / "CMakeLists.txt").write_text(re.sub(r"add_subdirectory\(cuota\)", "find_package(cuota REQUIRED)", page_project))
+run(configure.replace("-B build", "-B build_with_installed") + here_not_there)
 
 nvcc = [one for one in nvcc if not one.endswith("NOTFOUND")]
 if nvcc:  # compiled for this machine's GPU there; here for any
