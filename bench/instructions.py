@@ -23,7 +23,7 @@ TOLERANCE = 0.05
 
 
 def skip(why):
-    print(f"SKIPPED: instructions ({why})")
+    print(f"SKIPPED: make instructions ({why})")
     sys.exit(77)
 
 

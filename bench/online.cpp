@@ -7,19 +7,14 @@
 /// either but what the runtime gives.
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <random>
 #include <vector>
-
-#if __has_include(<cub/util_allocator.cuh>)
-#define CUOTA_BENCH_CUB
-#include <cub/util_allocator.cuh>
-#endif
 
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
 
+#include "cub_caching.hpp"
 #include "training_step.hpp"
 
 namespace {
@@ -40,23 +35,8 @@ private:
 };
 
 #ifdef CUOTA_BENCH_CUB
-class cub_caching {
-public:
-    void* allocate(cuota::stream_ref s, std::size_t bytes) {
-        void* p = nullptr;
-        cuota::rt::check(all_.DeviceAllocate(&p, bytes, s.get()), "DeviceAllocate");
-        return p;
-    }
-    void deallocate(cuota::stream_ref, void* p, std::size_t) {
-        cuota::rt::check(all_.DeviceFree(p), "DeviceFree");
-    }
-    [[nodiscard]] std::size_t taken() const {
-        auto const& bytes = all_.cached_bytes.at(cuota::device::current().ordinal());
-        return bytes.free + bytes.live;
-    }
-
-private:
-    cub::CachingDeviceAllocator all_{2, 9, 30, std::numeric_limits<std::size_t>::max()};
+struct cub_caching : bench::cub_caching {
+    cub_caching() : bench::cub_caching{2, 9, 30} {}  // 512 bytes to 1 GiB
 };
 #endif
 

@@ -19,10 +19,6 @@
 #include <string>
 #include <vector>
 
-#if __has_include(<cub/util_allocator.cuh>)
-#define CUOTA_BENCH_CUB
-#include <cub/util_allocator.cuh>
-#endif
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -33,6 +29,7 @@
 #include <cuota/cuota.hpp>
 
 #include "addresses.hpp"
+#include "cub_caching.hpp"
 #include "listed_pool.hpp"
 
 namespace {
@@ -85,21 +82,9 @@ private:
 };
 
 #ifdef CUOTA_BENCH_CUB
-class cub_caching {
+class cub_caching : public bench::cub_caching {
 public:
-    explicit cub_caching(std::size_t) {}
-    void* allocate(cuota::stream_ref s, std::size_t bytes) {
-        void* p = nullptr;
-        cuota::rt::check(all_.DeviceAllocate(&p, bytes, s.get()), "DeviceAllocate");
-        return p;
-    }
-    void deallocate(cuota::stream_ref, void* p, std::size_t) {
-        cuota::rt::check(all_.DeviceFree(p), "DeviceFree");
-    }
-
-private:
-    cub::CachingDeviceAllocator all_{2, 8, 20,
-                                     std::numeric_limits<std::size_t>::max()};  // 256 bytes to 1 MiB
+    explicit cub_caching(std::size_t) : bench::cub_caching{2, 8, 20} {}  // 256 bytes to 1 MiB
 };
 #else
 struct cub_caching {};

@@ -24,7 +24,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
-UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
 
 # Of a program's benchmark one field: a time in ns, or a counter.
 Figure = collections.namedtuple("Figure", "program name field")
@@ -99,7 +99,7 @@ def value_of(runs, field):
     if any(run.get("error_occurred") for run in runs):
         raise LookupError(runs[0].get("error_message", "it failed"))
     if field in ("cpu_time", "real_time"):
-        return statistics.median(run[field] * UNITS[run["time_unit"]] for run in runs)
+        return statistics.median(run[field] * SCALE[run["time_unit"]] for run in runs)
     if field == "item":
         return statistics.median(1e9 / run["items_per_second"] for run in runs)
     if field not in runs[0]:
@@ -125,7 +125,7 @@ class Compiler:
         self.cxx = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, flags=re.M)[1]
         commands = json.loads((build / "compile_commands.json").read_text())
         words = next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split()
-        self.includes, at = [], 0
+        self.includes = []
         for at, word in enumerate(words):
             if word in ("-I", "-isystem"):
                 self.includes += [word, words[at + 1]]
@@ -241,9 +241,6 @@ def rows(build, turns):
 
 
 # ---- The table.
-
-SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
-
 
 def text_of(value, unit):
     number = value / SCALE[unit]
