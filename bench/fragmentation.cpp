@@ -7,12 +7,9 @@
 /// throughout, so that each hand-over from one to another needs a wait.
 ///
 /// Beside it the shape that peers have (listed_pool.hpp).
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <latch>
 #include <optional>
-#include <random>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -21,72 +18,16 @@
 
 #include "addresses.hpp"
 #include "listed_pool.hpp"
+#include "shared_by_streams.hpp"
 
 namespace {
 
 using namespace cuota::literals;
 
-constexpr std::size_t cap = 8_GiB;
-constexpr int allocations = 60'000;
-
-struct request {
-    std::size_t stream;
-    std::size_t bytes;
-};
-
-// Calls take(request) -> optional<handle>, give(request, handle); returns the refusals.
-template <class Handle, class Take, class Give>
-std::size_t run(std::size_t streams, double live_share, unsigned seed, Take take, Give give) {
-    struct live_block {
-        request of;
-        Handle at;
-    };
-    auto const most = static_cast<std::size_t>(live_share * static_cast<double>(cap));
-    std::mt19937_64 random{seed};
-    std::uniform_real_distribution<double> exponent{16.0, 28.0};
-    std::vector<live_block> live;
-    std::size_t bytes_live = 0;
-    std::size_t refusals = 0;
-    for (int i = 0; i != allocations; ++i) {
-        request const wanted{random() % streams,
-                             cuota::round_up(static_cast<std::size_t>(std::exp2(exponent(random))), 256)};
-        while (bytes_live + wanted.bytes > most) {
-            std::swap(live[random() % live.size()], live.back());
-            give(live.back().of, live.back().at);
-            bytes_live -= live.back().of.bytes;
-            live.pop_back();
-        }
-        if (std::optional<Handle> const at = take(wanted)) {
-            live.push_back({wanted, *at});
-            bytes_live += wanted.bytes;
-        } else {
-            ++refusals;
-        }
-    }
-    for (live_block const& b : live) give(b.of, b.at);
-    return refusals;
-}
-
-// Work on some streams that does not end before this does. After it, all that is enqueued there has run.
-class busy {
-public:
-    explicit busy(std::vector<cuota::stream> const& streams) : streams_{streams} {
-        for (cuota::stream const& s : streams_)
-            cuota::rt::check(cudaLaunchHostFunc(
-                                 s.get(), [](void* end) { static_cast<std::latch*>(end)->wait(); }, &end_),
-                             "cudaLaunchHostFunc");
-    }
-    ~busy() {
-        end_.count_down();
-        for (cuota::stream const& s : streams_) (void)cudaStreamSynchronize(s.get());
-    }
-    busy(busy const&) = delete;
-    busy& operator=(busy const&) = delete;
-
-private:
-    std::vector<cuota::stream> const& streams_;
-    std::latch end_{1};
-};
+using bench::busy;
+using bench::cap;
+using bench::request;
+using bench::run;
 
 void streams_on_one_pool(benchmark::State& state) {
     auto const streams = static_cast<std::size_t>(state.range(0));

@@ -4,8 +4,9 @@
 """Runs the benchmarks and prints one table: what cuota does, what its peers do in the same run, and what was to be reached.
 
 table.py --build=FOLDER [--json=FILE] [--only=REGEX] [--turns=N] [--strict]
+table.py --results=FOLDER [--json=FILE] [--only=REGEX] [--strict]
 
-FOLDER is a build of the preset release. Every figure is the median of N turns (5); a row that cannot be measured here says why.
+FOLDER is a build of the preset release; or, where run_gpu ran, what it left: the rows are those of a GPU then. Every figure is the median of N turns (5); a row that cannot be measured here says why.
 The status is 0 however the rows come out: machines differ. With --strict it is 1 when one is not met.
 CUOTA_MINIMALLOC, a folder with the eleven *.1048576.csv of the MiniMalloc benchmark, adds a row.
 """
@@ -240,6 +241,81 @@ def rows(build, turns):
     ]
 
 
+def rows_beside_rmm():
+    """Both in bench-rmm."""
+    def both(name, arguments, field="cpu_time"):
+        return [Figure("rmm", f"{name}<{peer}>/{arguments}", field) for peer in ("our_pool", "rmm_pool", "rmm_arena")]
+
+    few, many = (both("pair", f"holes:{holes}/bytes:512") for holes in (10, 50000))
+    one, two = (both("pair_by_threads", f"bytes:512/real_time/threads:{n}") for n in (1, 2))
+    ours, theirs, _ = zip(*(both("shared_by_streams", f"streams:16/live%:60/seed:{seed}/iterations:1", "refusals") for seed in (1, 2, 3)))
+    def fitting(limit):
+        return [Figure("rmm", f"refusals_of_what_fits<{limit}>/threads:{n}/iterations:1/real_time", "false_refusals") for n in (2, 3, 4, 8)]
+
+    return [
+        Row("beside RMM: pair, 512 B, 10 holes", few[0], {"RMM's pool": few[1], "RMM's arena": few[2]}, ("<=", 25, "ns"), "ns"),
+        Row("beside RMM: pair, 512 B, 50,000 holes", many[0], {"RMM's pool": many[1], "RMM's arena": many[2]}, ("<=", 60, "ns"), "ns"),
+        Row("beside RMM: pair by each of two threads", two[0], {"one thread": one[0], "RMM's pool, two": two[1], "RMM's pool, one": one[1]},
+            ("<=", 1.05, "one thread"), "ns"),
+        Row("beside RMM: 100,000 random blocks up to 1 MiB", cpu("rmm", "random_allocations<our_pool>/100000"), {
+            "RMM's pool": cpu("rmm", "random_allocations<rmm_pool>/100000/iterations:1")}, ("<=", 50, "ms"), "ms", runs="slow"),
+        Row("beside RMM: refusals, 60 % live, 16 streams", list(ours), {"RMM's pool": list(theirs)}, ("<=", 0, ""), "", of=sum, runs="slow"),
+        Row("beside RMM: false refusals in 3,000,000", fitting("budget"), {"RMM's limit": fitting("rmm_limit")}, ("<=", 0, ""), "", of=sum, runs="slow"),
+        Row("beside RMM: owner made and ended, warm pool", cpu("rmm", "our_buffer"), {"rmm::device_buffer": cpu("rmm", "rmm_buffer")}, ("<=", 30, "ns"), "ns"),
+    ]
+
+
+def rate(name, field="bytes_per_second"):
+    return Figure("device", f"{name}/real_time", field)
+
+
+def taken(name, field="real_time"):
+    return Figure("device", f"{name}/real_time", field)
+
+
+def rows_of_a_gpu():
+    return [
+        Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
+            "cudaMallocAsync": pair("runtime_async", 10), "CUB": pair("cub_caching", 10),
+            "best-fit list": pair("best_fit_list", 10)}, ("<=", 25, "ns"), "ns"),
+        Row("pool: pair, 512 B, 50,000 holes", pair("our_pool", 50000), {
+            "cudaMallocAsync": pair("runtime_async", 50000), "CUB": pair("cub_caching", 50000),
+            "best-fit list": pair("best_fit_list", 50000)}, ("<=", 60, "ns"), "ns"),
+        Row("pool: pair by each of two threads", threads("our_pool", 2), {
+            "one thread": threads("our_pool", 1), "cudaMallocAsync, two": threads("runtime_async", 2)}, ("<=", 1.05, "one thread"), "ns"),
+        Row("device_buffer: made and ended, warm pool", cpu("buffer", "buffer_on_a_pool"), {
+            "cudaMallocAsync": cpu("buffer", "raw_call_of_the_runtime")}, ("<=", 30, "ns"), "ns"),
+        *(Row(f"loader: slots of {size} MiB", rate(f"loader/MiB:{size}"), {
+            "raw pinned copy": rate(f"raw_pinned_copy/MiB:{size}")}, (">=", 0.95, "raw pinned copy"), "GB/s") for size in (1, 4, 8, 32)),
+        Row("loader: of memory, by 4 threads, 8 MiB", rate("loader_of_memory/MiB:8"), {
+            "raw pinned copy": rate("raw_pinned_copy/MiB:8")}, (">=", 0.8, "raw pinned copy"), "GB/s"),
+        Row("kernel by leases, of a thousand", taken("kernels_by_leases", "item"), {
+            "by pointers": taken("kernels_by_pointers", "item")}, ("<=", 1.05, "by pointers"), "us"),
+        Row("kernel with a buffer of its own", taken("kernels_with_a_buffer_each", "item"), {
+            "with cudaMallocAsync": taken("kernels_with_cudaMallocAsync_each", "item"),
+            "by pointers": taken("kernels_by_pointers", "item")}, ("<=", 1, "with cudaMallocAsync"), "us"),
+        Row("lease that hands over to another stream", cpu("buffer", "handed_to_and_fro"), {
+            "events by hand": cpu("buffer", "events_by_hand")}, ("<=", 1.25, "events by hand"), "ns"),
+        Row("pool grown by pages, 100 blocks of 8 MiB", taken("pool_that_grows<cuota::pool_growth::automatic>"), {
+            "by segments": taken("pool_that_grows<cuota::pool_growth::segments>"), "cudaMalloc each": taken("cudaMalloc_each")},
+            ("<=", 1.25, "cudaMalloc each"), "ms"),
+        Row("planned step of 100 kernels, as a graph", taken("planned_step_as_a_graph"), {
+            "launched one by one": taken("planned_step")}, ("<=", 1, "launched one by one"), "us"),
+        *(Row(f"cast to {name} and back, bytes a second", rate(f"cast_there_and_back<cuota::{name}>"), {
+            "copy on the device": rate("copy_on_the_device")}, (">=", 0.8, "copy on the device"), "GB/s") for name in ("half", "bfloat16")),
+    ]
+
+
+def read_results(folder):
+    """The runs of every benchmark, by program and name, as run_gpu left them."""
+    found = collections.defaultdict(list)
+    for path in sorted(folder.glob("bench-*.json")):
+        for one in json.loads(path.read_text())["benchmarks"]:
+            if one.get("run_type") == "iteration":
+                found[(path.stem.removeprefix("bench-"), one["run_name"])].append(one)
+    return found
+
+
 # ---- The table.
 
 def text_of(value, unit):
@@ -260,22 +336,45 @@ def verdict(row, ours, peers):
     return f"{relation} {limit:g} {of}".rstrip(), ours <= limit_in_base if relation == "<=" else ours >= limit_in_base
 
 
+def circumstances(asked):
+    """Where and by what the figures came about."""
+    now = datetime.datetime.now().isoformat(timespec="seconds")
+    if asked.results:
+        machine = asked.results / "machine.txt"
+        return {"when": now, "machine": machine.read_text().splitlines() if machine.is_file() else []}
+    compiler = subprocess.run([Compiler(asked.build, 1).cxx, "--version"], capture_output=True, text=True).stdout
+    return {"when": now, "machine": platform.platform(), "processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0],
+            "compiler": compiler.splitlines()[0],
+            "version": re.search(r"^## \[?([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), flags=re.M)[1], "turns": asked.turns}
+
+
+def processor():
+    found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), flags=re.M)
+    return found[1] if found else platform.machine()
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--build", type=pathlib.Path, required=True)
+    where = options.add_mutually_exclusive_group(required=True)
+    where.add_argument("--build", type=pathlib.Path)
+    where.add_argument("--results", type=pathlib.Path)
     options.add_argument("--json", type=pathlib.Path)
     options.add_argument("--only", default="")
     options.add_argument("--turns", type=int, default=5)
     options.add_argument("--strict", action="store_true")
     asked = options.parse_args()
-    chosen = [row for row in rows(asked.build, asked.turns) if re.search(asked.only, row.name)]
+    all_rows = rows_of_a_gpu() if asked.results else rows(asked.build, asked.turns)
+    has_rmm = asked.build and (asked.build / "bench/bench-rmm").is_file()
+    if has_rmm:
+        all_rows += rows_beside_rmm()
+    chosen = [row for row in all_rows if re.search(asked.only, row.name)]
 
     wanted = collections.defaultdict(set)
     for row in chosen:
         for figure in row.figures():
             wanted[(figure.program, row.runs)].add(figure.name)
-    found, why_not = {}, {}
-    for (program, runs), names in sorted(wanted.items()):
+    found, why_not = read_results(asked.results) if asked.results else {}, {}
+    for (program, runs), names in sorted(wanted.items()) if asked.build else []:
         print(f"measuring {program}: {len(names)} benchmarks", file=sys.stderr, flush=True)
         seen, why = run_program(asked.build, program, names, asked.turns, runs != "quick")
         found.update({(program, name): seen[name] for name in seen})
@@ -288,7 +387,7 @@ def main():
         for figure in one if isinstance(one, list) else [one]:
             key = (figure.program, figure.name)
             if key not in found:
-                raise LookupError(f"{figure.name}: {why_not[key]}")
+                raise LookupError(f"{figure.name}: {why_not.get(key, 'it is not among the results')}")
             values.append(value_of(found[key], figure.field))
         return of(values)
 
@@ -323,15 +422,12 @@ def main():
     for result in results:
         for name, why in result["absent"].items():
             print(f"not run: {result['row']}{'' if name == 'ours' else ', ' + name}: {why}")
+    if asked.build and not has_rmm:
+        print("not run: the rows beside RMM: bench-rmm was not built (-DCUOTA_BENCH_RMM=ON)")
     count = collections.Counter(result["verdict"] for result in results)
     print(f"{count['met']} met, {count['NOT MET']} not met, {count['not run']} not run")
     if asked.json:
-        asked.json.write_text(json.dumps({
-            "when": datetime.datetime.now().isoformat(timespec="seconds"), "machine": platform.platform(), "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-            "compiler": subprocess.run([Compiler(asked.build, 1).cxx, "--version"], capture_output=True, text=True).stdout.splitlines()[0],
-            "version": re.search(r"^## \[?([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), flags=re.M)[1],
-            "turns": asked.turns, "rows": results}, indent=1) + "\n")
+        asked.json.write_text(json.dumps({**circumstances(asked), "rows": results}, indent=1) + "\n")
         print(f"{asked.json}: the same as JSON")
     return 1 if asked.strict and count["NOT MET"] else 0
 
