@@ -3,6 +3,7 @@
 
 #include <cuota/core/bytes.hpp>
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,15 +24,28 @@ concept is_so_many_kib = requires {
     typename std::integral_constant<std::size_t, operator""_KiB(n)>;
 };
 
-template <auto number>
+// By types that give them: not every compiler takes numbers that are no integers, or lambdas, as arguments.
+template <class Number>
 concept is_a_part_of_gib = requires {
-    typename std::integral_constant<std::size_t, operator""_GiB(number())>;
+    typename std::integral_constant<std::size_t, operator""_GiB(Number{}())>;
+};
+struct just_enough {
+    constexpr long double operator()() const { return 0x1p34L - 0.5L; }
+};
+struct one_too_many {
+    constexpr long double operator()() const { return 0x1p34L; }
+};
+struct infinitely_many {
+    constexpr long double operator()() const { return std::numeric_limits<long double>::infinity(); }
+};
+struct less_than_none {
+    constexpr long double operator()() const { return -0.5L; }
 };
 
 static_assert(is_so_many_gib<(1ull << 34) - 1> && !is_so_many_gib<(1ull << 34)>);
 static_assert(is_so_many_kib<(1ull << 54) - 1> && !is_so_many_kib<(1ull << 54)>);
-static_assert(is_a_part_of_gib<[] { return 0x1p34L - 0.5L; }> && !is_a_part_of_gib<[] { return 0x1p34L; }>);
-static_assert(!is_a_part_of_gib<[] { return 1e999L * 1e4000L; }> && !is_a_part_of_gib<[] { return -0.5L; }>);
+static_assert(is_a_part_of_gib<just_enough> && !is_a_part_of_gib<one_too_many>);
+static_assert(!is_a_part_of_gib<infinitely_many> && !is_a_part_of_gib<less_than_none>);
 
 }  // namespace
 
