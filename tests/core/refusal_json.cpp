@@ -101,7 +101,7 @@ TEST_CASE("a line of JSON names as many holders as it should, and counts the oth
     REQUIRE(cuota::refusal_json(r).size() < 4096);
 }
 
-TEST_CASE("another reader of JSON understands what is written", "[core][refusal_json]") {
+TEST_CASE("another reader of JSON understands what is written", "[core][refusal_json][python]") {
     cuota::refusal odd = two_levels();
     odd.request.name = cuota::tag::named("a\"b\\c\n\x01\x7F \xC3\xA4\xFF\xED\xA0\x80"s);
     odd.cause = "\0\x1B[2J"s;

@@ -117,7 +117,7 @@ std::string content(std::string const& path) {
 }  // namespace
 
 TEST_CASE("npy_source reads every array that NumPy writes, bit by bit, and refuses what it cannot hand out",
-          "[data][npy_source]") {
+          "[data][npy_source][python]") {
     support::temp_folder const folder;
     std::string const program = folder.write("write.py", numpy_program);
     int const status = std::system(

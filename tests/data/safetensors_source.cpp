@@ -568,7 +568,7 @@ TEST_CASE("safetensors_source survives every change of one header byte",
 }
 
 TEST_CASE("safetensors_source reads what Python's struct and json write",
-          "[data][safetensors_source][safetensors]") {
+          "[data][safetensors_source][safetensors][python]") {
     support::temp_folder const folder;
     REQUIRE(runs_in_python(folder, R"(
 import json, struct, sys
@@ -592,7 +592,7 @@ with open(sys.argv[1] + "/x.safetensors", "wb") as file:
 }
 
 TEST_CASE("safetensors_source reads what the format's own library writes, bit by bit",
-          "[data][safetensors_source][safetensors]") {
+          "[data][safetensors_source][safetensors][python]") {
     support::temp_folder const folder;
     if (!runs_in_python(folder, R"(
 import sys

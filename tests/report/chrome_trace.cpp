@@ -214,7 +214,7 @@ cuota::recording trace_by_hand() {
 
 }  // namespace
 
-TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trace]") {
+TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     std::string const trace = trace_of(trace_by_hand(), {.blocks = 5});
     for (
@@ -243,7 +243,7 @@ TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trac
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("the counters of a trace are the levels of the recording", "[report][chrome_trace]") {
+TEST_CASE("the counters of a trace are the levels of the recording", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     for (std::uint64_t seed = 0; seed != 40; ++seed)
         write_with_expected(folder, "random" + std::to_string(seed),
@@ -254,7 +254,8 @@ TEST_CASE("the counters of a trace are the levels of the recording", "[report][c
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("a trace begins with its first event, and no step lasts into the next", "[report][chrome_trace]") {
+TEST_CASE("a trace begins with its first event, and no step lasts into the next",
+          "[report][chrome_trace][python]") {
     cuota::recording r = trace_by_hand();
     r.events = {happening(event_kind::step_begun, 2000), happening(event_kind::allocated, 1990, 1, 9, 1),
                 happening(event_kind::step_begun, 3000), happening(event_kind::step_ended, 4000)};
@@ -280,7 +281,7 @@ TEST_CASE("a trace of some sources has their counters, steps and blocks only", "
     CHECK(one == trace_of(r, {.blocks = 9}));
 }
 
-TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrome_trace]") {
+TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     std::size_t number = 0;
     for (char const* const text : {"\"},{\"ph\":\"X\"", "\\", "\n\r\t\b\x01\x7F", "\xFF\xC0 broken \xE2\x82",

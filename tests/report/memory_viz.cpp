@@ -322,7 +322,7 @@ private:
 }  // namespace
 
 TEST_CASE("memory_viz: JSON and pickle are one snapshot, with the recording's peaks",
-          "[report][memory_viz]") {
+          "[report][memory_viz][python]") {
     recording const r = viz_with_events();
     std::size_t const zero = peak_asked_for(r, {0, 1, 2, 4});
     CHECK(zero == 300 + 500 + 400 + 100 + 5000);
@@ -341,7 +341,7 @@ assert d["segments"][1]["address"] >= 2**52 and d["segments"][1]["requested_size
 }
 
 TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is of no device",
-          "[report][memory_viz]") {
+          "[report][memory_viz][python]") {
     recording const r = viz_with_events();
     CHECK(python_finds(r, {{900 + 300, 0, 7000}}, {.sources = {2, 3}}));
     CHECK(python_finds(r, {{900 + 300}}, {.sources = {2}}));
@@ -353,12 +353,12 @@ TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is 
     CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = -1}), cuota::misuse);
 }
 
-TEST_CASE("memory_viz of nothing is a snapshot, too", "[report][memory_viz]") {
+TEST_CASE("memory_viz of nothing is a snapshot, too", "[report][memory_viz][python]") {
     CHECK(viz_json({}) == "{\"device_traces\":[[]],\"segments\":[]}\n");
     CHECK(python_finds({}, {{0}}));
 }
 
-TEST_CASE("memory_viz: no name breaks out of it", "[report][memory_viz]") {
+TEST_CASE("memory_viz: no name breaks out of it", "[report][memory_viz][python]") {
     recording r = viz_with_events();
     r.sites[2] = {cuota::tag::named("a\"b\\c\n\x01\x7F</script>\xFF\xC3 \xE2\x82\xAC \xF0\x9F\x98\x80"),
                   {"__proto__\xED\xA0\x80.cpp", 22}};
@@ -371,7 +371,7 @@ assert d["segments"][0]["user_metadata"] == "\ufffdpool"
 )py"}));
 }
 
-TEST_CASE("memory_viz: numbers of any size are exact", "[report][memory_viz]") {
+TEST_CASE("memory_viz: numbers of any size are exact", "[report][memory_viz][python]") {
     recording r = viz_by_hand();
     std::string wanted = "assert [e['stream'] for e in d['device_traces'][0]] == [0";
     viz_event(r, event_kind::allocated, 2, 0, 1, cuota::memory_event::no_stream);
@@ -409,13 +409,13 @@ assert {e["action"] for e in d["device_traces"][2][-4:]} == {"segment_unmap"}
 )py"}));
 }
 
-TEST_CASE("memory_viz: where there are pages, all segments are", "[report][memory_viz]") {
+TEST_CASE("memory_viz: where there are pages, all segments are", "[report][memory_viz][python]") {
     CHECK(python_finds(viz_pages_beside_pieces(), {{400}, R"py(
 assert [e["action"] for e in d["device_traces"][0] if "segment" in e["action"]] == ["segment_map"] * 2 + ["segment_unmap"] * 2
 )py"}));
 }
 
-TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[report][memory_viz]") {
+TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[report][memory_viz][python]") {
     recording r = viz_by_hand();
     viz_event(r, event_kind::segment_taken, 2, 65536, 4096);
     viz_event(r, event_kind::allocated, 2, 65536, 1000);
@@ -431,7 +431,7 @@ assert len(d["segments"]) == 1
                            false}));
 }
 
-TEST_CASE("memory_viz agrees with real pools, whatever they do", "[report][memory_viz][gpu]") {
+TEST_CASE("memory_viz agrees with real pools, whatever they do", "[report][memory_viz][gpu][python]") {
     for (std::size_t const capacity : {64u, 512u, 100'000u}) {
         recording const r = viz_of_real_pools(capacity);
         REQUIRE((r.dropped == 0) == (capacity == 100'000));
@@ -439,7 +439,7 @@ TEST_CASE("memory_viz agrees with real pools, whatever they do", "[report][memor
     }
 }
 
-TEST_CASE("memory_viz: PyTorch's own viewer finds the same peaks", "[report][memory_viz][gpu]") {
+TEST_CASE("memory_viz: PyTorch's own viewer finds the same peaks", "[report][memory_viz][gpu][python]") {
     std::optional<bool> const small = viewer_finds(viz_with_events(), "[6300,0,7000]");
     if (!small) CUOTA_SKIP("no PyTorch viewer: CUOTA_MEMORY_VIZ names none, or there is no node");
     CHECK(*small);

@@ -165,7 +165,7 @@ memory_snapshot a_snapshot_to_scrape() {
 }  // namespace
 
 TEST_CASE("prometheus_text gives every figure of a snapshot under a name of its own",
-          "[report][prometheus]") {
+          "[report][prometheus][python]") {
     auto const text = metrics_of(a_snapshot_to_scrape());
 
     CHECK(text == R"(cuota_snapshot_timestamp_seconds {} 1700000000
@@ -207,7 +207,7 @@ cuota_device_overhead_bytes {"device": "0", "model": "simulated"} 40
 }
 
 TEST_CASE("prometheus_text ends OpenMetrics with its mark, and names counters without _total there",
-          "[report][prometheus]") {
+          "[report][prometheus][python]") {
     auto const plain = prometheus_text(a_snapshot_to_scrape());
     auto const open = prometheus_text(a_snapshot_to_scrape(), {.open_metrics = true});
 
@@ -223,7 +223,7 @@ TEST_CASE("prometheus_text ends OpenMetrics with its mark, and names counters wi
 }
 
 TEST_CASE("prometheus_text brings any name through: quotes, backslashes, lines, and bytes that are no UTF-8",
-          "[report][prometheus]") {
+          "[report][prometheus][python]") {
     memory_snapshot s;
     s.budgets = {metrics_budget("a\"b\\c\nd\\n", 1, 0), metrics_budget("x\xff", 1, 0),
                  metrics_budget("", 1, 0), metrics_budget("\xe4\xb8\xad}", 1, 0, 2)};
@@ -236,7 +236,7 @@ TEST_CASE("prometheus_text brings any name through: quotes, backslashes, lines, 
     }
 }
 
-TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report][prometheus]") {
+TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report][prometheus][python]") {
     memory_snapshot s;
     s.budgets = {metrics_budget("a", 1, 0),    metrics_budget("b", 2, 0, 0),   metrics_budget("b", 3, 0, 0),
                  metrics_budget("c", 4, 0, 2), metrics_budget("b#2", 5, 0, 0), metrics_budget("a/b", 6, 0),
@@ -263,7 +263,7 @@ TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report
 
 TEST_CASE(
     "prometheus_text puts the program's labels on every series, and refuses names that would break them",
-    "[report][prometheus]") {
+    "[report][prometheus][python]") {
     auto s = a_snapshot_to_scrape();
     auto const text = metrics_of(s, {.labels = {{"rank", "3"}, {"job", "\"x\"\n"}}});
 
@@ -281,14 +281,14 @@ TEST_CASE(
         CHECK_THROWS_AS(prometheus_text(s, {.labels = wrong}), cuota::misuse);
 }
 
-TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus]") {
+TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus][python]") {
     CHECK(metrics_of({}) == "cuota_snapshot_timestamp_seconds {} 0\n");
     CHECK_FALSE(has(prometheus_text({}), "budget"));  // nor a type or a help of what is not there
     CHECK(metrics_of({}, {.open_metrics = true}) == "cuota_snapshot_timestamp_seconds {} 0\n");
 }
 
 TEST_CASE("The parser that prometheus_text is read by takes nothing that is nearly in the format",
-          "[report][prometheus]") {
+          "[report][prometheus][python]") {
     std::string const head = "# HELP a b\n# TYPE a gauge\n";
     CHECK(parsed_by(strict_parser, head + "a{x=\"1\"} 1\na{x=\"2\"} 1\n", false).status == 0);
     for (std::string const wrong :
@@ -299,7 +299,8 @@ TEST_CASE("The parser that prometheus_text is read by takes nothing that is near
     }
 }
 
-TEST_CASE("prometheus_client reads prometheus_text as the strict parser does", "[report][prometheus]") {
+TEST_CASE("prometheus_client reads prometheus_text as the strict parser does",
+          "[report][prometheus][python]") {
     auto s = a_snapshot_to_scrape();
     s.budgets.push_back(metrics_budget("a\"b\\c\nd\\n\xff", 7, 1, 0));
     if (parsed_by(prometheus_client_parser, "", false).status == 77)

@@ -73,7 +73,7 @@ TEST_CASE("blocks are told where they are asked for", "[report][summary_json]") 
         R"({"address":8192,"size":2048,"paged":true,"blocks":[{"address":8192,"size":2048,"use":"free"}]}]})"));
 }
 
-TEST_CASE("what has no limit or is not known is null", "[report][summary_json]") {
+TEST_CASE("what has no limit or is not known is null", "[report][summary_json][python]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.budgets[0].facts.limit = cuota::unlimited;
     s.pools[0].device.reset();
@@ -92,7 +92,8 @@ assert [(t["tag"], t["pools"], t["peak"], t["peak_is_exact"]) for t in s["tags"]
     CHECK_FALSE(python_agrees(summary_json(s), "sys.exit(3 if s[\"pools\"] else 0)"));
 }
 
-TEST_CASE("names that are none for JSON do not break it, and sizes stay integers", "[report][summary_json]") {
+TEST_CASE("names that are none for JSON do not break it, and sizes stay integers",
+          "[report][summary_json][python]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.budgets[0].facts.name = "größer \"\\\n\x1b\xFF 予算";
     s.pools[0].name = s.budgets[0].facts.name;

@@ -169,12 +169,12 @@ private:
 
 }  // namespace
 
-TEST_CASE("the data in a timeline are the recording's, to the last digit", "[report][timeline]") {
+TEST_CASE("the data in a timeline are the recording's, to the last digit", "[report][timeline][python]") {
     CHECK(page_says_all(timeline_samples::training{100, 4}.result()));
     CHECK(page_says_all(timeline_samples::training{3000}.result()));
 }
 
-TEST_CASE("a timeline tells pools apart that are at the same addresses", "[report][timeline]") {
+TEST_CASE("a timeline tells pools apart that are at the same addresses", "[report][timeline][python]") {
     recording const r = two_pools_at_one_address();
     CHECK(page_says_all(r));
     CHECK(timeline_json(timeline_of(r))
@@ -182,7 +182,7 @@ TEST_CASE("a timeline tells pools apart that are at the same addresses", "[repor
                     R"({"source":2,"address":"0x1000","bytes":8192}])") != std::string::npos);
 }
 
-TEST_CASE("addresses and sizes that no double holds stay exact in a timeline", "[report][timeline]") {
+TEST_CASE("addresses and sizes that no double holds stay exact in a timeline", "[report][timeline][python]") {
     recording r = two_pools_at_one_address();
     for (cuota::memory_event& e : r.events)
         if (e.source == 2 && e.address != 0) e.address += 0xFFFF'FFFF'FFFF'0001;
@@ -219,7 +219,7 @@ assert d["sites"][2]["file"] == "a\"b'c`d${window.broken=3}\\", d["sites"][2]["f
     CHECK(std::system(("'" CUOTA_PYTHON "' '" + path + "' '" + folder.path("page.html") + "'").c_str()) == 0);
 }
 
-TEST_CASE("a recording of nothing makes a page, too", "[report][timeline]") {
+TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python]") {
     CHECK(page_says_all({}));
     CHECK(timeline_of({}).find("Nothing was recorded") != std::string::npos);
     recording only_a_note;  // of a program that has no sites either
@@ -228,7 +228,7 @@ TEST_CASE("a recording of nothing makes a page, too", "[report][timeline]") {
           std::string::npos);
 }
 
-TEST_CASE("a timeline tells how many events were dropped", "[report][timeline]") {
+TEST_CASE("a timeline tells how many events were dropped", "[report][timeline][python]") {
     recording r = two_pools_at_one_address();
     r.dropped = 123456789;
     CHECK(page_says_all(r));

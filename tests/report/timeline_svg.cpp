@@ -192,7 +192,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("the areas of a picture are the bytes that were live", "[report][timeline_svg]") {
+TEST_CASE("the areas of a picture are the bytes that were live", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     folder.write("hand.svg", svg_of(picture_by_hand()));
     std::string expected;
@@ -293,7 +293,7 @@ TEST_CASE("host memory is left out of a picture of device memory, and shown wher
     CHECK(svg_says(svg_of(r), "slots"));
 }
 
-TEST_CASE("a picture of many events is small, and shows their peak", "[report][timeline_svg]") {
+TEST_CASE("a picture of many events is small, and shows their peak", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     cuota::recording const training = svg_samples::training(100'000).get();
     std::string const svg = svg_of(training);
@@ -324,7 +324,7 @@ TEST_CASE("a picture of many events is small, and shows their peak", "[report][t
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_svg]") {
+TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     std::vector<std::string> const names{
         "</text><script>alert(1)</script>",
@@ -355,7 +355,8 @@ TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("no label of a picture touches another, whatever there is to say", "[report][timeline_svg]") {
+TEST_CASE("no label of a picture touches another, whatever there is to say",
+          "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     for (std::uint64_t seed = 0; seed != 60; ++seed) {
         std::mt19937_64 random{seed};
@@ -391,7 +392,7 @@ TEST_CASE("no label of a picture touches another, whatever there is to say", "[r
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("a recording with nothing in it is a picture that says so", "[report][timeline_svg]") {
+TEST_CASE("a recording with nothing in it is a picture that says so", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     std::string const nothing = svg_of({});
     CHECK(svg_says(nothing, ">no memory in this recording</text>"));

@@ -15,6 +15,7 @@
 /// Ends a test that cannot run here, saying why; CTest then lists it by name as skipped. To be used before any check.
 #define CUOTA_SKIP(why)                                                                                      \
     do {                                                                                                     \
-        std::cout << "CUOTA_SKIPPED: " << (why) << std::endl;                                                \
+        std::cout << "CUOTA_SKIPPED: " << Catch::getResultCapture().getCurrentTestName() << ": " << (why)    \
+                  << std::endl;                                                                              \
         return;                                                                                              \
     } while (false)
