@@ -40,9 +40,11 @@ struct deep_result {
     deep_plan plan{};
     std::size_t fixed = 0;  ///< of the network and the loader, whatever the strategy
     cuota::footprint network{};
-    std::size_t slots = 0;    ///< the loader's
-    std::size_t limit = 0;    ///< of the budget
-    std::size_t peak = 0;     ///< as the budget saw it
+    std::size_t slots = 0;  ///< the loader's
+    std::size_t limit = 0;  ///< of the budget
+    std::size_t peak = 0;   ///< as the budget saw it
+    std::size_t driver =
+        0;  ///< less free by the driver's count, with all of it taken: its pages, and what else runs
     std::size_t pinned = 0;   ///< of host memory, at most
     double step_seconds = 0;  ///< measured
     double recomputed = 0;    ///< share of the forward work
@@ -151,6 +153,8 @@ public:
         r.activations = activations.report();
         r.peak = device_.peak();
         r.pinned = pinned_.peak();
+        std::size_t const free = where_.memory().free;
+        r.driver = free_before_ > free ? free_before_ - free : 0;
         return r;
     }
 
@@ -284,7 +288,9 @@ private:
     std::size_t room_;
     cuota::budget device_;
     cuota::budget pinned_;
+    cuota::device where_ = cuota::device::current();
     cuota::stream stream_;
+    std::size_t free_before_ = where_.memory().free;
     cuota::scoped_pool pool_;
     deep_network<S> network_;
     cuota::batch_loader loader_;

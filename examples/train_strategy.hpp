@@ -64,6 +64,7 @@ inline void print_held(deep_result const& r) {
     row("holes", r.plan.slab_bytes - r.plan.run.peak);
     std::printf("  activations peak bytes %zu, planned %zu\n", r.activations.peak, r.plan.run.peak);
     std::printf("  device bytes %zu, planned %zu, budget %zu\n", r.peak, r.planned(), r.limit);
+    std::printf("  driver's bytes %zu, of which counted %zu\n", r.driver, r.peak);
     std::printf("  pinned bytes %zu\n", r.pinned);
 }
 

@@ -10,6 +10,7 @@ import xml.dom.minidom
 from _train import Digits, Run, scratch
 
 ROW = re.compile(r"^(\w+) +(\S+) % +(\d+) +(\d+) +(\d+) +\S+ +\S+ +(\S+) % +(\S+) +(.+)$", re.M)
+PAGES = 64 << 20  # what a driver rounds up to, and loads for the kernels
 BAND = 0.05  # of the exact loss, for what is stored in 16 bits
 
 
@@ -32,6 +33,9 @@ class Deep(Run):
             self.check("the peak is within the budget", peak <= budget)
         seen = re.search(r"activations peak bytes (\d+), planned (\d+)", self.out)
         self.check("activations take what was planned, to the byte", not seen or seen[1] == seen[2])
+        driver = re.search(r"driver's bytes (\d+), of which counted (\d+)", self.out)
+        self.check("the driver has given what was counted, in its own pages",
+                   not driver or 0 <= int(driver[1]) - int(driver[2]) <= (0 if self.sim else PAGES))
         if self.sim:
             self.check("the simulated device saw no more than the budget",
                        self.number("peak_device_bytes") <= max(row[4] for row in self.rows))
