@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What only a device can say: a loader beside copies of pinned memory that is never refilled, leases in a stream of kernels,
+/// pages beside whole allocations, a step beside its graph, casts to 16 bits beside a copy. Each has its peer in the same
+/// program. On the simulated runtime it runs as well, on less, so that it is tried; its times say nothing then.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include <cuota/cuota.hpp>
+#include <cuota/training/cast.hpp>
+
+using namespace cuota::literals;
+
+namespace {
+
+[[nodiscard]] std::size_t on_a_gpu(std::size_t bytes, std::size_t simulated) {
+    return cuota::is_simulated() ? simulated : bytes;
+}
+
+void must(cudaError_t status, benchmark::State& state) {
+    if (status != cudaSuccess) state.SkipWithError(cudaGetErrorString(status));
+}
+
+void set_bytes(benchmark::State& state, std::size_t each) {
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(each));
+}
+
+// ---- From pinned memory to the device, a slot at a time.
+
+constexpr std::size_t sample_bytes = 64 << 10;
+
+/// Samples that need not be read: what is left is the loader and the link.
+class read_already {
+public:
+    explicit read_already(std::uint64_t samples) : samples_{samples} {}
+    [[nodiscard]] std::uint64_t size() const noexcept { return samples_; }
+    [[nodiscard]] std::span<cuota::field const> fields() const noexcept { return fields_; }
+    [[nodiscard]] std::string name() const { return "read already"; }
+    void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const {}
+
+private:
+    std::uint64_t samples_;
+    std::vector<cuota::field> fields_{{"bytes", cuota::element_type::u8, {sample_bytes}}};
+};
+
+[[nodiscard]] std::size_t bytes_of_an_epoch() { return on_a_gpu(4_GiB, 64_MiB); }
+
+void one_epoch_an_iteration(benchmark::State& state, cuota::batch_loader& loader, std::size_t bytes) {
+    cuota::stream const stream;
+    std::uint64_t epoch = 0;
+    for (auto _ : state) {
+        for (cuota::batch const b : loader.epoch(epoch))
+            benchmark::DoNotOptimize(b.view<std::uint8_t>(stream));
+        stream.synchronize();
+        ++epoch;
+    }
+    set_bytes(state, bytes);
+}
+
+[[nodiscard]] cuota::loader_options slots_of(benchmark::State const& state, std::size_t workers) {
+    return {.batch = (static_cast<std::size_t>(state.range(0)) << 20) / sample_bytes, .workers = workers};
+}
+
+void loader(benchmark::State& state) {
+    cuota::batch_loader from{read_already{bytes_of_an_epoch() / sample_bytes}, slots_of(state, 1)};
+    one_epoch_an_iteration(state, from, bytes_of_an_epoch());
+}
+
+// With four threads that copy samples into the slots.
+void loader_of_memory(benchmark::State& state) {
+    std::size_t const samples = on_a_gpu(512_MiB, 64_MiB) / sample_bytes;
+    cuota::memory_source const some{
+        "memory", std::vector<std::uint8_t>(samples * sample_bytes, 7), {sample_bytes}};
+    cuota::batch_loader from{some, slots_of(state, 4)};
+    one_epoch_an_iteration(state, from, samples * sample_bytes);
+}
+
+// The same slots, copied one after the other, and never refilled.
+void raw_pinned_copy(benchmark::State& state) {
+    std::size_t const bytes = static_cast<std::size_t>(state.range(0)) << 20;
+    cuota::stream const stream;
+    cuota::pinned_buffer<std::byte> const from{2 * bytes, cuota::pinned_memory{}};
+    cuota::device_buffer<std::byte> to{2 * bytes, stream, cuota::device_memory{}, cuota::no_init};
+    auto const target = to.write(stream);
+    for (auto _ : state) {
+        for (std::size_t i = 0; i != bytes_of_an_epoch() / bytes; ++i)
+            must(cudaMemcpyAsync(target.span().data() + i % 2 * bytes, from.read().data() + i % 2 * bytes,
+                                 bytes, cudaMemcpyHostToDevice, stream.get()),
+                 state);
+        stream.synchronize();
+    }
+    set_bytes(state, bytes_of_an_epoch());
+}
+
+#define CUOTA_SLOTS                                                                                          \
+    ->ArgName("MiB")->Arg(1)->Arg(4)->Arg(8)->Arg(32)->UseRealTime()->Unit(benchmark::kMillisecond)
+BENCHMARK(loader) CUOTA_SLOTS;
+BENCHMARK(loader_of_memory) CUOTA_SLOTS;
+BENCHMARK(raw_pinned_copy) CUOTA_SLOTS;
+
+// ---- A thousand kernels in a row, each of two buffers. Items are kernels.
+
+constexpr int kernels = 1000;
+constexpr std::size_t elements = 4096;
+
+struct add_one {
+    float const* from;
+    float* to;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i] + 1; }
+};
+
+struct two_buffers {
+    cuota::stream stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}};
+    cuota::device_buffer<float> a{elements, 1.0F, stream, pool};
+    cuota::device_buffer<float> b{elements, 1.0F, stream, pool};
+};
+
+void kernels_by_pointers(benchmark::State& state) {
+    two_buffers of;
+    auto const from = of.a.read(of.stream);
+    auto const to = of.b.write(of.stream);
+    for (auto _ : state) {
+        for (int i = 0; i != kernels; ++i)
+            cuota::for_each_index(of.stream, elements, add_one{from.span().data(), to.span().data()});
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * kernels);
+}
+BENCHMARK(kernels_by_pointers)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void kernels_by_leases(benchmark::State& state) {
+    two_buffers of;
+    for (auto _ : state) {
+        for (int i = 0; i != kernels; ++i) {
+            auto const from = of.a.read(of.stream);
+            auto const to = of.b.write(of.stream);
+            cuota::for_each_index(of.stream, elements, add_one{from.span().data(), to.span().data()});
+        }
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * kernels);
+}
+BENCHMARK(kernels_by_leases)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// A buffer for each, too, which the next takes again.
+void kernels_with_a_buffer_each(benchmark::State& state) {
+    two_buffers of;
+    for (auto _ : state) {
+        for (int i = 0; i != kernels; ++i) {
+            cuota::device_buffer<float> made{elements, of.stream, of.pool, cuota::no_init};
+            auto const from = of.a.read(of.stream);
+            auto const to = made.write(of.stream);
+            cuota::for_each_index(of.stream, elements, add_one{from.span().data(), to.span().data()});
+        }
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * kernels);
+}
+BENCHMARK(kernels_with_a_buffer_each)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void kernels_with_cudaMallocAsync_each(benchmark::State& state) {
+    two_buffers of;
+    auto const from = of.a.read(of.stream);
+    for (auto _ : state) {
+        for (int i = 0; i != kernels; ++i) {
+            void* to = nullptr;
+            must(cudaMallocAsync(&to, elements * sizeof(float), of.stream.get()), state);
+            cuota::for_each_index(of.stream, elements, add_one{from.span().data(), static_cast<float*>(to)});
+            must(cudaFreeAsync(to, of.stream.get()), state);
+        }
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * kernels);
+}
+BENCHMARK(kernels_with_cudaMallocAsync_each)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// ---- A hundred blocks, each of 8 MiB more than fitted before, and their end. Bytes are what was taken of the device.
+
+constexpr std::size_t blocks = 100;
+[[nodiscard]] std::size_t block_bytes() { return on_a_gpu(8_MiB, 2_MiB); }
+
+template <cuota::pool_growth Growth>
+void pool_that_grows(benchmark::State& state) {
+    cuota::stream const stream;
+    for (auto _ : state) {
+        cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, {.growth = Growth}};
+        void* taken[blocks];
+        for (void*& p : taken) p = pool.allocate(stream, block_bytes());
+        for (void* const p : taken) pool.deallocate(stream, p, block_bytes());
+    }
+    set_bytes(state, blocks * block_bytes());
+}
+BENCHMARK(pool_that_grows<cuota::pool_growth::automatic>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(pool_that_grows<cuota::pool_growth::segments>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void cudaMalloc_each(benchmark::State& state) {
+    for (auto _ : state) {
+        void* taken[blocks]{};
+        for (void*& p : taken) must(cudaMalloc(&p, block_bytes()), state);
+        for (void* const p : taken) must(cudaFree(p), state);
+    }
+    set_bytes(state, blocks * block_bytes());
+}
+BENCHMARK(cudaMalloc_each)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// ---- A step of a hundred small kernels, each into a buffer of its own: step by step, and as a graph. Items are kernels.
+
+constexpr int layers = 100;
+
+void run_layers(cuota::device_buffer<float> const& input, cuota::step_plan& plan,
+                cuota::stream const& stream) {
+    auto const step = plan.begin();
+    std::vector<cuota::device_buffer<float>> outputs;
+    outputs.reserve(layers);
+    for (int i = 0; i != layers; ++i) {
+        outputs.emplace_back(elements, stream, plan.resource(), cuota::no_init);
+        auto const from = (i == 0 ? input : outputs[outputs.size() - 2]).read(stream);
+        auto const to = outputs.back().write(stream);
+        cuota::for_each_index(stream, elements, add_one{from.span().data(), to.span().data()});
+    }
+}
+
+void planned_step(benchmark::State& state) {
+    two_buffers of;
+    cuota::step_plan plan{of.pool};
+    run_layers(of.a, plan, of.stream);
+    for (auto _ : state) {
+        run_layers(of.a, plan, of.stream);
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * layers);
+}
+BENCHMARK(planned_step)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+void planned_step_as_a_graph(benchmark::State& state) {
+    two_buffers of;
+    cuota::step_plan plan{of.pool};
+    run_layers(of.a, plan, of.stream);
+    cuota::graph_exec step = cuota::capture(of.stream, [&] { run_layers(of.a, plan, of.stream); });
+    for (auto _ : state) {
+        step.launch(of.stream);
+        of.stream.synchronize();
+    }
+    state.SetItemsProcessed(state.iterations() * layers);
+}
+BENCHMARK(planned_step_as_a_graph)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+// ---- To 16 bits and back. Bytes are those read and written.
+
+[[nodiscard]] std::size_t numbers() { return on_a_gpu(64 << 20, 1 << 20); }
+
+template <class T>
+void cast_there_and_back(benchmark::State& state) {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}};
+    cuota::device_buffer<float> wide{numbers(), 1.0F, stream, pool};
+    cuota::device_buffer<T> narrow{numbers(), stream, pool, cuota::no_init};
+    for (auto _ : state) {
+        cuota::cast(stream, wide, narrow);
+        cuota::cast(stream, narrow, wide);
+        stream.synchronize();
+    }
+    set_bytes(state, 2 * numbers() * (sizeof(float) + sizeof(T)));
+}
+BENCHMARK(cast_there_and_back<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(cast_there_and_back<cuota::bfloat16>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void copy_on_the_device(benchmark::State& state) {
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}};
+    cuota::device_buffer<float> a{numbers(), 1.0F, stream, pool};
+    cuota::device_buffer<float> b{numbers(), stream, pool, cuota::no_init};
+    auto const from = a.read(stream);
+    auto const to = b.write(stream);
+    for (auto _ : state) {
+        must(cudaMemcpyAsync(to.span().data(), from.span().data(), a.bytes(), cudaMemcpyDeviceToDevice,
+                             stream.get()),
+             state);
+        stream.synchronize();
+    }
+    set_bytes(state, 2 * a.bytes());
+}
+BENCHMARK(copy_on_the_device)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
