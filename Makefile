@@ -161,6 +161,13 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
 
+.PHONY: gpu
+gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that has a GPU and a driver and nothing else
+	@$(SETUP)
+	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
+	    echo 'SKIPPED: make gpu (no nvcc on this machine)'; exit; fi; \
+	$(call build,gpu) && packaging/gpu/pack build/gpu build/cuota-gpu
+
 # Each row of the table is a median of so many turns; ONLY, a regular expression, chooses rows. benchmarks: all of them, as
 # Google Benchmark prints them.
 TURNS ?= 5
