@@ -168,16 +168,21 @@ gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that
 	    echo 'SKIPPED: make gpu (no nvcc on this machine)'; exit; fi; \
 	$(call build,gpu) && packaging/gpu/pack build/gpu build/cuota-gpu
 
-# Each row of the table is a median of so many turns; ONLY, a regular expression, chooses rows. benchmarks: all of them, as
-# Google Benchmark prints them.
+# Each row of the table is a median of so many turns; ONLY, a regular expression, chooses rows. RMM, a folder that has PyPI's
+# librmm and rapids_logger, and RMM_SOURCE, the folder cpp of RMM's repository at that version, add rows beside RMM.
+# benchmarks: all of them, as Google Benchmark prints them.
 TURNS ?= 5
 ONLY ?=
+RMM ?=
+RMM_SOURCE ?=
+beside_rmm = $(if $(RMM),--rmm)
+configure_release = -DCUOTA_BENCH_RMM=$(if $(RMM),ON -DCUOTA_RMM_ROOT=$(RMM) -DCUOTA_RMM_SOURCE=$(RMM_SOURCE),OFF)
 
 .PHONY: bench
 bench: ## what cuota does, what its peers do in the same run, and what was to be reached: one table
 	@$(SETUP) bench
-	@$(call build,release,--target all-benchmarks --target plan_trace)
-	@bench/table.py --build=build/release --json=build/bench.json --turns=$(TURNS) --only='$(ONLY)'
+	@$(call build,release,--target plan_trace $(patsubst %,--target bench-%,$(shell bench/table.py --programs $(beside_rmm) --only='$(ONLY)')))
+	@bench/table.py --build=build/release $(beside_rmm) --json=build/bench.json --turns=$(TURNS) --only='$(ONLY)'
 
 .PHONY: benchmarks
 benchmarks: ## every benchmark, one after the other

@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks and prints one table: what cuota does, what its peers do in the same run, and what was to be reached.
 
-table.py --build=FOLDER [--json=FILE] [--only=REGEX] [--turns=N] [--strict]
+table.py --build=FOLDER [--rmm] [--json=FILE] [--only=REGEX] [--turns=N] [--strict]
 table.py --results=FOLDER [--json=FILE] [--only=REGEX] [--strict]
+table.py --programs [--rmm] [--only=REGEX]
 
-FOLDER is a build of the preset release; or, where run_gpu ran, what it left: the rows are those of a GPU then. Every figure is the median of N turns (5); a row that cannot be measured here says why.
+FOLDER is a build of the preset release, with bench-rmm for --rmm; or, where run_gpu ran, what it left: the rows are those of a
+GPU then. --programs says which programs the rows need. Every figure is the median of N turns (5); a row that cannot be measured
+here says why.
 The status is 0 however the rows come out: machines differ. With --strict it is 1 when one is not met.
 CUOTA_MINIMALLOC, a folder with the eleven *.1048576.csv of the MiniMalloc benchmark, adds a row.
 """
@@ -121,10 +124,16 @@ class Compiler:
     """The compiler's time for one include: the processor's seconds of the compiler that the build has, reading alone."""
 
     def __init__(self, build, turns):
-        self.turns = turns
-        cache = (build / "CMakeCache.txt").read_text()
-        self.cxx = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, flags=re.M)[1]
-        commands = json.loads((build / "compile_commands.json").read_text())
+        self.build, self.turns, self.includes = build, turns, None
+
+    @property
+    def cxx(self):
+        return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", (self.build / "CMakeCache.txt").read_text(), flags=re.M)[1]
+
+    def find_includes(self):
+        if self.includes:
+            return
+        commands = json.loads((self.build / "compile_commands.json").read_text())
         words = next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split()
         self.includes = []
         for at, word in enumerate(words):
@@ -134,6 +143,7 @@ class Compiler:
                 self.includes.append(word)
 
     def time(self, header, *more, precompiled=False):
+        self.find_includes()
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder) / "one.cpp"
             source.write_text(f"#include <{header}>\n")
@@ -358,14 +368,15 @@ def main():
     where = options.add_mutually_exclusive_group(required=True)
     where.add_argument("--build", type=pathlib.Path)
     where.add_argument("--results", type=pathlib.Path)
+    where.add_argument("--programs", action="store_true")
+    options.add_argument("--rmm", action="store_true")
     options.add_argument("--json", type=pathlib.Path)
     options.add_argument("--only", default="")
     options.add_argument("--turns", type=int, default=5)
     options.add_argument("--strict", action="store_true")
     asked = options.parse_args()
     all_rows = rows_of_a_gpu() if asked.results else rows(asked.build, asked.turns)
-    has_rmm = asked.build and (asked.build / "bench/bench-rmm").is_file()
-    if has_rmm:
+    if asked.rmm:
         all_rows += rows_beside_rmm()
     chosen = [row for row in all_rows if re.search(asked.only, row.name)]
 
@@ -373,6 +384,9 @@ def main():
     for row in chosen:
         for figure in row.figures():
             wanted[(figure.program, row.runs)].add(figure.name)
+    if asked.programs:
+        print(*sorted({program for program, _ in wanted}))
+        return 0
     found, why_not = read_results(asked.results) if asked.results else {}, {}
     for (program, runs), names in sorted(wanted.items()) if asked.build else []:
         print(f"measuring {program}: {len(names)} benchmarks", file=sys.stderr, flush=True)
@@ -422,8 +436,8 @@ def main():
     for result in results:
         for name, why in result["absent"].items():
             print(f"not run: {result['row']}{'' if name == 'ours' else ', ' + name}: {why}")
-    if asked.build and not has_rmm:
-        print("not run: the rows beside RMM: bench-rmm was not built (-DCUOTA_BENCH_RMM=ON)")
+    if asked.build and not asked.rmm:
+        print("not run: the rows beside RMM: no RMM was named")
     count = collections.Counter(result["verdict"] for result in results)
     print(f"{count['met']} met, {count['NOT MET']} not met, {count['not run']} not run")
     if asked.json:
