@@ -41,11 +41,22 @@ set_target_properties(${programs} PROPERTIES INSTALL_RPATH "\$ORIGIN/../lib")
 foreach(program IN LISTS programs)
   target_link_options(${program} PRIVATE LINKER:--gc-sections)
 endforeach()
+# The C++ library is inside, too, but for benchmarks, whose framework Debian has as a shared library only. Theirs is the machine's,
+# which suits older glibcs, or that in lib/cxx.
+foreach(program IN LISTS tests examples)
+  target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
+endforeach()
+foreach(name libstdc++.so.6 libgcc_s.so.1)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${name} OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
+  file(REAL_PATH "${path}" path)
+  install(FILES ${path} RENAME ${name} DESTINATION lib/cxx COMPONENT gpu EXCLUDE_FROM_ALL)
+endforeach()
+
 add_custom_target(gpu-programs DEPENDS ${programs})
 install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET cuota-gpu DESTINATION bin COMPONENT gpu EXCLUDE_FROM_ALL)
 # Of glibc nothing: it belongs to the machine's own loader. Of the driver nothing either.
 install(RUNTIME_DEPENDENCY_SET cuota-gpu
-  PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv)\\.so" "^libcuda\\.so" "^libnvidia-"
+  PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|stdc\\+\\+|gcc_s)\\.so" "^libcuda\\.so" "^libnvidia-"
   LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL
   RUNTIME DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
 install(PROGRAMS packaging/gpu/run_gpu bench/table.py DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1])
-TOOLS = "bash basename cat cut date dirname env grep head mkdir nproc sed sleep tail tee timeout tr uname".split()
+TOOLS = "bash basename cat cut date dirname env grep head mkdir nproc sed sleep tail tar tee timeout tr uname gzip".split()
 
 PASSES = "echo 'All tests passed (7 assertions in 3 test cases)'"
 BENCHMARK = """for word; do case $word in --benchmark_out=*) cat > "${word#*=}" <<< '{"benchmarks": [%s]}';; esac; done"""
@@ -81,7 +81,7 @@ def check(what, good, *more):
         print(f"FAILED: {what}", *more, sep="\n")
 
 
-def case(name, arrange, *parts, status=1, says=(), **how):
+def case(name, arrange, *parts, status=1, says=(), errors=False, **how):
     """Runs a folder that `arrange` has changed, and checks the status and what is said."""
     with tempfile.TemporaryDirectory() as root:
         folder = Folder(pathlib.Path(root), **how)
@@ -90,7 +90,7 @@ def case(name, arrange, *parts, status=1, says=(), **how):
         check(f"{name}: the status is {status}", returned == status, returned, out, err)
         for text in says:
             check(f"{name}: it says '{text}'", text in out, out, err)
-        check(f"{name}: nothing on standard error", err == "", err)
+        check(f"{name}: standard error has something only if it should", bool(err) == errors, err)
         results = (folder.root / "out/results.txt").read_text()
         check(f"{name}: results.txt ends as the output does", results.splitlines()[-1:] == out.splitlines()[-1:], results, out)
         return folder, out
@@ -144,6 +144,15 @@ case("a strategy fails", replaced("train", "case \"$*\" in *offload*) exit 1;; e
 case("a benchmark fails", replaced("bench-pool", "exit 1"), "benchmarks", says=("FAILED   bench-pool (status 1)",))
 case("a benchmark says that it failed", replaced("bench-pool", BENCHMARK % json.dumps({"error_occurred": True, "run_name": "pair", "run_type": "x"})),
      "benchmarks", says=("FAILED   bench-pool (a benchmark says that it failed)",))
+
+def packed(folder):
+    subprocess.run(["tar", "-C", folder.gpu, "-czf", folder.gpu / "programs.tar.gz", "bin"], check=True)
+    shutil.rmtree(folder.gpu / "bin")
+
+
+case("the programs are packed", packed, "tests", status=0, says=("passed   test-core", "2 passed, 0 failed, 1 skipped"))
+case("the programs are not there", lambda folder: shutil.rmtree(folder.gpu / "bin"), "tests", errors=True,
+     says=("FAILED   the programs could not be unpacked",))
 
 # ---- The table is of what the programs left.
 pairs = [{"run_name": f"pair<{peer}>/holes:10/bytes:512", "run_type": "iteration", "cpu_time": time, "real_time": time, "time_unit": "ns"}
