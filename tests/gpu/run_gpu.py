@@ -65,9 +65,9 @@ class Folder:
     def program(self, name, body):
         script(self.gpu / "bin" / name, body)
 
-    def run(self, *parts):
+    def run(self, *parts, **environment):
         done = subprocess.run([self.gpu / "run_gpu", "--out", self.root / "out", *parts], cwd=self.root, capture_output=True, text=True,
-                              env={"PATH": str(self.tools), "COMPUTE_SANITIZER": ""})
+                              env={"PATH": str(self.tools), "COMPUTE_SANITIZER": "", **environment})
         return done.returncode, done.stdout, done.stderr
 
 
@@ -81,12 +81,12 @@ def check(what, good, *more):
         print(f"FAILED: {what}", *more, sep="\n")
 
 
-def case(name, arrange, *parts, status=1, says=(), errors=False, **how):
+def case(name, arrange, *parts, status=1, says=(), errors=False, environment={}, **how):
     """Runs a folder that `arrange` has changed, and checks the status and what is said."""
     with tempfile.TemporaryDirectory() as root:
         folder = Folder(pathlib.Path(root), **how)
         arrange(folder)
-        returned, out, err = folder.run(*parts)
+        returned, out, err = folder.run(*parts, **environment)
         check(f"{name}: the status is {status}", returned == status, returned, out, err)
         for text in says:
             check(f"{name}: it says '{text}'", text in out, out, err)
@@ -126,6 +126,8 @@ case("a sanitizer finds something",
      lambda folder: script(folder.tools / "compute-sanitizer",
                            "[ \"$2\" != racecheck ] || { echo '========= RACECHECK SUMMARY: 2 hazards displayed'; exit 86; }"), "sanitizers",
      says=("passed   memcheck of test-pool", "FAILED   racecheck of test-pool (2 hazards displayed)", "3 passed, 1 failed, 0 skipped"))
+case("what is chosen is run, and no more", lambda folder: None, "tests", "sanitizers", status=0,
+     environment={"TOOLS": "memcheck", "PROGRAMS": "pool"}, says=("passed   test-pool", "passed   memcheck of test-pool", "2 passed, 0 failed, 1 skipped"))
 case("no sanitizer", lambda folder: (folder.tools / "compute-sanitizer").unlink(), "sanitizers", status=0, says=(
     *(f"skipped  compute-sanitizer {tool}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")), "0 passed, 0 failed, 4 skipped"))
 
