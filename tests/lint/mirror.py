@@ -34,6 +34,7 @@ NO_TEST = {
     "interop/mpi_call.hpp": "the inside of mpi, tested through it",
     "interop/mpi_line.hpp": "the inside of mpi, tested through it",
     "interop/mpi_sum.hpp": "the inside of mpi, tested through it",
+    "guard/stakeholder.hpp": "an interface, tested with the account that calls it",
     "core/config.hpp": "macros; what they switch is tested where it is used",
     "runtime/capture_scope.hpp": "a capture as the library sees it, tested through graph",
     "resource/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",

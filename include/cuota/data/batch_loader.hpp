@@ -19,16 +19,24 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/data/any_source.hpp>
 #include <cuota/data/element.hpp>
-#include <cuota/data/loader_engine.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/loader_state.hpp>
 #include <cuota/data/loader_stats.hpp>
 #include <cuota/data/progress_line.hpp>
+#include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+class loader_engine;
+}
+#if !CUOTA_DEFINE
+extern template class shared<detail::loader_engine>;
+#endif
 
 /// Samples on the device: one slot of a loader, owned until the batch ends.
 ///
@@ -62,7 +70,7 @@ public:
     [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
                                             place where = place::here()) const& {
         check_alive(where);
-        auto const seen = engine_->contents(slot_).template view<T const>(field, "a batch", where);
+        auto const seen = contents().template view<T const>(field, "a batch", where);
         used_on(s, where);
         return seen;
     }
@@ -93,9 +101,10 @@ public:
 
 private:
     friend class epoch_range;
-    batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept;
+    batch(shared<detail::loader_engine> engine, std::uint32_t slot, std::uint64_t index) noexcept;
 
     void check_alive(place where) const;
+    [[nodiscard]] detail::slot_contents contents() const noexcept;
 
     void release() noexcept;
 
@@ -194,7 +203,7 @@ public:
     /// Takes the memory that `plan` tells and starts the workers; nothing is read yet. The source is kept until its end.
     template <source S>
     batch_loader(S from, options const& how, place where = place::here())
-        : engine_{shared<detail::loader_engine>::make(detail::any_source{std::move(from)}, how, where)} {}
+        : batch_loader{detail::any_source{std::move(from)}, how, where} {}
     /// Epochs and batches go on; every use of the other one is a misuse then.
     batch_loader(batch_loader&& other) noexcept = default;
     /// Ends its own loader first; then as above.
@@ -233,6 +242,7 @@ public:
     [[nodiscard]] std::span<field const> fields(place where = place::here()) const;
 
 private:
+    batch_loader(detail::any_source from, options const& how, place where);
     [[nodiscard]] detail::loader_engine& checked_engine(place where) const;
     void shut_down() noexcept;
     shared<detail::loader_engine> engine_;
@@ -244,7 +254,13 @@ static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterat
 
 #if CUOTA_DEFINE
 
+#include <cuota/data/loader_engine.hpp>
+
 namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::loader_engine>;
+#endif
 
 CUOTA_INLINE batch& batch::operator=(batch&& other) noexcept {
     if (this == &other) return *this;
@@ -258,14 +274,14 @@ CUOTA_INLINE batch& batch::operator=(batch&& other) noexcept {
 CUOTA_INLINE device_span<std::uint64_t const> batch::row_offsets(stream_ref s, std::size_t field,
                                                                  place where) const& {
     check_alive(where);
-    auto const seen = engine_->contents(slot_).row_offsets(field, "a batch", where);
+    auto const seen = contents().row_offsets(field, "a batch", where);
     used_on(s, where);
     return seen;
 }
 
 CUOTA_INLINE std::span<std::uint64_t const> batch::row_offsets(std::size_t field, place where) const& {
     check_alive(where);
-    auto const at = engine_->contents(slot_).ragged_at(field, "a batch", where);
+    auto const at = contents().ragged_at(field, "a batch", where);
     return engine_->slot(slot_).samples.row_offsets[at];
 }
 
@@ -287,13 +303,16 @@ CUOTA_INLINE std::span<field const> batch::fields() const {
     return engine_->delivered_fields();
 }
 
-CUOTA_INLINE batch::batch(shared<detail::loader_engine> engine, detail::batch_line::delivery what) noexcept
-    : engine_{std::move(engine)}, slot_{what.slot}, index_{what.index} {}
+CUOTA_INLINE batch::batch(shared<detail::loader_engine> engine, std::uint32_t slot,
+                          std::uint64_t index) noexcept
+    : engine_{std::move(engine)}, slot_{slot}, index_{index} {}
 
 CUOTA_INLINE void batch::check_alive(place where) const {
     if (!engine_) throw misuse{"a batch was used after it was moved from", where};
     engine_->expect_usable(where);
 }
+
+CUOTA_INLINE detail::slot_contents batch::contents() const noexcept { return engine_->contents(slot_); }
 
 CUOTA_INLINE void batch::release() noexcept {
     detail::loader_engine::let_go(engine_, [this](auto& engine) { engine.release(slot_); });
@@ -321,7 +340,7 @@ CUOTA_INLINE std::optional<batch> epoch_range::next() {
     if (what) progress_.show(facts);
     else progress_.finish(facts);
     if (!what) return std::nullopt;
-    return batch{engine_, *what};
+    return batch{engine_, what->slot, what->index};
 }
 
 CUOTA_INLINE bool epoch_range::wait_for(std::chrono::nanoseconds most) {
@@ -348,6 +367,9 @@ CUOTA_INLINE void epoch_range::advance() {
     current_.reset();
     current_ = next();
 }
+
+CUOTA_INLINE batch_loader::batch_loader(detail::any_source from, options const& how, place where)
+    : engine_{shared<detail::loader_engine>::make(std::move(from), how, where)} {}
 
 CUOTA_INLINE batch_loader& batch_loader::operator=(batch_loader&& other) noexcept {
     if (this != &other) {

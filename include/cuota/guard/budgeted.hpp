@@ -12,6 +12,7 @@
 
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
@@ -23,9 +24,9 @@ template <resource Upstream>
 class budgeted_state final : public stakeholder {
 public:
     budgeted_state(budget b, Upstream upstream) : budget_{std::move(b)}, upstream_{std::move(upstream)} {
-        node().join(*this);
+        join(node(), *this);
     }
-    ~budgeted_state() { node().leave(*this); }
+    ~budgeted_state() { leave(node(), *this); }
 
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {

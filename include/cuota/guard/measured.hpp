@@ -21,6 +21,7 @@
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
