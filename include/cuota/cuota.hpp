@@ -23,8 +23,8 @@
 #include <cuota/core/refusal_text.hpp>
 #include <cuota/core/shared.hpp>
 
+#include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/call.hpp>
-#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
@@ -88,6 +88,7 @@
 #include <cuota/buffer/scratch_arena.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 
+#include <cuota/data/batch.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/bucket_sampler.hpp>

@@ -10,34 +10,22 @@
 #include <type_traits>
 #include <utility>
 
-#include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/device_span.hpp>
-#include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/runtime/simulated.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
+
+class stream_uses;
 
 /// A use of a buffer, from its beginning to its end. Move-only.
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
-    template <std::invocable Memory>
-    borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
-        : uses_{&of}, writes_{writes} {
-        if (!rt::is_order_checked() && of.may_begin_first(s, writes)) [[likely]] {
-            of.begin_first(writes, where);
-            number_ = first;
-            return;
-        }
-        auto const all = memory();
-        begun const now = writes ? begin<true>(of, s, where, all.data(), all.bytes())
-                                 : begin<false>(of, s, where, all.data(), all.bytes());
-        uses_ = now.in;
-        number_ = now.number;
-        checked_ = now.checked;
-    }
+    /// Of that memory, for the simulator to check.
+    CUOTA_ALWAYS_INLINE borrowing(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
+                                  std::size_t bytes);
     borrowing(borrowing&& other) noexcept;
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
@@ -53,17 +41,9 @@ private:
     };
     // `writes` is no argument: all others go in registers.
     template <bool writes>
-    [[nodiscard, gnu::noinline]] static begun begin(stream_uses& of, stream_ref s, place where,
-                                                    void const* at, std::size_t bytes) {
-        stream_uses& in = captured_uses::find(of, s, writes, where);
-        std::uint64_t const number = in.begin(s, writes, where);
-        return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
-    }
-    [[gnu::noinline]] static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked,
-                                      bool writes) noexcept {
-        rt::tell_returned(checked);
-        of.end(number, writes);
-    }
+    [[nodiscard]] static begun begin(stream_uses& of, stream_ref s, place where, void const* at,
+                                     std::size_t bytes);
+    static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked, bool writes) noexcept;
 
     stream_uses* uses_;
     std::uint64_t number_;
@@ -107,15 +87,10 @@ private:
     friend class device_buffer;
     template <class>
     friend class foreign_buffer;
-    // What is not wanted at home is not looked up there.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
-        : use_{of.uses(), s, !std::is_const_v<T>, where, [&] { return elements(of, where); }},
-          span_{elements(of, where)} {}
-    template <class Buffer>
-    [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
-        return {of.data(), of.size(), of.origin(where)};
-    }
+        : use_{of.uses(), s, !std::is_const_v<T>, where, of.data(), of.size() * sizeof(T)},
+          span_{of.data(), of.size(), of.origin(where)} {}
 
     detail::borrowing use_;
     device_span<T> span_;
@@ -125,12 +100,44 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/buffer/captured_uses.hpp>
+#include <cuota/buffer/stream_uses.hpp>
+#include <cuota/runtime/simulated.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
     : uses_{&captured_uses::find(of, s, writes, where)},
       number_{uses_->begin(s, writes, where)},
       writes_{writes} {}
+
+CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
+                                  std::size_t bytes)
+    : uses_{&of}, writes_{writes} {
+    if (!rt::is_order_checked() && of.may_begin_first(s, writes)) [[likely]] {
+        of.begin_first(writes, where);
+        number_ = first;
+        return;
+    }
+    begun const now = writes ? begin<true>(of, s, where, at, bytes) : begin<false>(of, s, where, at, bytes);
+    uses_ = now.in;
+    number_ = now.number;
+    checked_ = now.checked;
+}
+
+template <bool writes>
+[[gnu::noinline]] auto borrowing::begin(stream_uses& of, stream_ref s, place where, void const* at,
+                                        std::size_t bytes) -> begun {
+    stream_uses& in = captured_uses::find(of, s, writes, where);
+    std::uint64_t const number = in.begin(s, writes, where);
+    return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
+}
+
+[[gnu::noinline]] CUOTA_INLINE void borrowing::end(stream_uses& of, std::uint64_t number,
+                                                   std::uint64_t checked, bool writes) noexcept {
+    rt::tell_returned(checked);
+    of.end(number, writes);
+}
 
 CUOTA_INLINE borrowing::borrowing(borrowing&& other) noexcept
     : uses_{std::exchange(other.uses_, nullptr)},

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -68,8 +67,11 @@ static_assert(sizeof(owned_block) <= 40);
 
 #if CUOTA_DEFINE
 
+#include <exception>
+
 #include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_resource.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

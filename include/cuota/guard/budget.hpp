@@ -164,6 +164,7 @@ private:
 #if CUOTA_DEFINE
 
 #include <algorithm>
+#include <vector>
 
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/pressure.hpp>
