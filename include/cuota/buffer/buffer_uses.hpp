@@ -36,9 +36,9 @@ public:
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
     /// The buffer ends.
     [[nodiscard]] stream_uses* take() noexcept;
-    /// The same, for one that ends in order of its home stream.
-    void end_at_home() noexcept;
-    /// The same, for memory of the host.
+    /// What was taken ends in order of its home stream.
+    static void end_at_home(stream_uses& taken) noexcept;
+    /// The buffer ends, of memory of the host.
     void end_on_host() noexcept;
     /// As stream_uses, where there are any. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) const;
@@ -66,10 +66,7 @@ CUOTA_INLINE buffer_uses& buffer_uses::operator=(buffer_uses&& other) noexcept {
     return *this;
 }
 
-CUOTA_INLINE void buffer_uses::end_at_home() noexcept {
-    if (stream_uses* const made = take()) [[unlikely]]
-        made->end_at_home();
-}
+CUOTA_INLINE void buffer_uses::end_at_home(stream_uses& taken) noexcept { taken.end_at_home(); }
 
 CUOTA_INLINE void buffer_uses::end_on_host() noexcept {
     if (stream_uses* const made = take()) made->end_on_host();

@@ -290,7 +290,10 @@ private:
     [[nodiscard]] detail::stream_uses& uses() const {
         return uses_.of([this] { return home(); });
     }
-    void end_uses() noexcept { uses_.end_at_home(); }
+    void end_uses() noexcept {
+        if (auto* const uses = uses_.take()) [[unlikely]]
+            uses_.end_at_home(*uses);
+    }
 
     // With the elements that stay; the others are not filled yet.
     [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {

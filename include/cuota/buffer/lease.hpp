@@ -23,9 +23,21 @@ class stream_uses;
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Of that memory, for the simulator to check.
-    CUOTA_ALWAYS_INLINE borrowing(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
-                                  std::size_t bytes);
+    /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
+    template <std::invocable Memory>
+    borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
+        : uses_{&of}, writes_{writes} {
+        if (begins_first(of, s, writes, where)) [[likely]] {
+            number_ = first;
+            return;
+        }
+        auto const all = memory();
+        begun const now = writes ? begin_to_write(of, s, where, all.data(), all.bytes())
+                                 : begin_to_read(of, s, where, all.data(), all.bytes());
+        uses_ = now.in;
+        number_ = now.number;
+        checked_ = now.checked;
+    }
     borrowing(borrowing&& other) noexcept;
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
@@ -39,9 +51,14 @@ private:
         stream_uses* in;
         std::uint64_t number, checked;
     };
+    CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
+                                                               place where) noexcept;
     // `writes` is no argument: all others go in registers.
-    template <bool writes>
-    [[nodiscard]] static begun begin(stream_uses& of, stream_ref s, place where, void const* at,
+    [[nodiscard]] static begun begin_to_read(stream_uses& of, stream_ref s, place where, void const* at,
+                                             std::size_t bytes);
+    [[nodiscard]] static begun begin_to_write(stream_uses& of, stream_ref s, place where, void const* at,
+                                              std::size_t bytes);
+    [[nodiscard]] static begun begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
                                      std::size_t bytes);
     static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked, bool writes) noexcept;
 
@@ -87,10 +104,15 @@ private:
     friend class device_buffer;
     template <class>
     friend class foreign_buffer;
+    // What is not wanted at home is not looked up there.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
-        : use_{of.uses(), s, !std::is_const_v<T>, where, of.data(), of.size() * sizeof(T)},
-          span_{of.data(), of.size(), of.origin(where)} {}
+        : use_{of.uses(), s, !std::is_const_v<T>, where, [&] { return elements(of, where); }},
+          span_{elements(of, where)} {}
+    template <class Buffer>
+    [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
+        return {of.data(), of.size(), of.origin(where)};
+    }
 
     detail::borrowing use_;
     device_span<T> span_;
@@ -111,23 +133,24 @@ CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, pl
       number_{uses_->begin(s, writes, where)},
       writes_{writes} {}
 
-CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
-                                  std::size_t bytes)
-    : uses_{&of}, writes_{writes} {
-    if (!rt::is_order_checked() && of.may_begin_first(s, writes)) [[likely]] {
-        of.begin_first(writes, where);
-        number_ = first;
-        return;
-    }
-    begun const now = writes ? begin<true>(of, s, where, at, bytes) : begin<false>(of, s, where, at, bytes);
-    uses_ = now.in;
-    number_ = now.number;
-    checked_ = now.checked;
+CUOTA_INLINE bool borrowing::begins_first(stream_uses& of, stream_ref s, bool writes, place where) noexcept {
+    if (rt::is_order_checked() || !of.may_begin_first(s, writes)) return false;
+    of.begin_first(writes, where);
+    return true;
 }
 
-template <bool writes>
-[[gnu::noinline]] auto borrowing::begin(stream_uses& of, stream_ref s, place where, void const* at,
-                                        std::size_t bytes) -> begun {
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_read(stream_uses& of, stream_ref s, place where,
+                                                             void const* at, std::size_t bytes) -> begun {
+    return begin(of, s, false, where, at, bytes);
+}
+
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_write(stream_uses& of, stream_ref s, place where,
+                                                              void const* at, std::size_t bytes) -> begun {
+    return begin(of, s, true, where, at, bytes);
+}
+
+CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
+                                   std::size_t bytes) -> begun {
     stream_uses& in = captured_uses::find(of, s, writes, where);
     std::uint64_t const number = in.begin(s, writes, where);
     return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
