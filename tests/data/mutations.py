@@ -15,8 +15,8 @@ class Mutation:
 
 
 MUTATIONS = []
-STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch_loader.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
-SLOT, RING, EVENT = "data/device_slot.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
+STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
+SLOT, LOADER, RING, STAGING, EVENT = "data/device_slot.hpp", "data/batch_loader.hpp", "buffer/ring_state.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
 LAYOUT, FILE, SOURCE, CALL, ROWS = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp", "data/row_deal.hpp"
 
 
@@ -31,13 +31,13 @@ without("a pinned slot is given out when its last copy is over",
 without("a slot under a copy is not found free",
         (RING, "!slots_[i].copied || slots_[i].copied->is_done()", "(void(i), true)"), "H1")
 without("submitting a lease uses it up",
-        (RING, "fill_lease(fill_lease&& other) noexcept :", "fill_lease(fill_lease const&) = default;\n        fill_lease(fill_lease&& other) noexcept :"),
+        (STAGING, "fill_lease(fill_lease&& other) noexcept :", "fill_lease(fill_lease const&) = default;\n        fill_lease(fill_lease&& other) noexcept :"),
         "H1", by_compiler=True)
 without("a ring's end waits for its copies",
         (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "(void)s;"), "H2")
 without("a stream that works on a batch waits for its copy", (SLOT, "else arriving_->order_before(s);", ""), "H3")
 without("a copy's handle waits for that copy",
-        (RING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
+        (STAGING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
 without("the legacy default stream has no view of a batch",
         (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
 without("an event is recorded when it is made", (EVENT, "    record(s);\n}\n\nCUOTA_INLINE void event::record(", "}\n\nCUOTA_INLINE void event::record("), "H4")
@@ -101,7 +101,7 @@ without("a wait for a failed device is an error", (ENGINE, "                leas
                                                    "                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
 without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())", "wanted < out[k].size())"), "H24")
 without("a copy that does not fit is refused",
-        (RING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
+        (STAGING, "if (bytes > mine.bytes().size() || bytes > to.size())", "if (false)"), "H24")
 without("a sample that is too long is refused", (ROWS, "            if (before + i == 0)\n                throw", "            if (before + i == 0 && lengths[0] == 0)\n                throw"), "H24")
 without("a batch ends before a sample that does not fit", (ROWS, "lengths[i] <= shape_.plan.rows - offsets.back()", "lengths[i] <= 2 * shape_.plan.rows - offsets.back()"), "H24")
 without("a slot has room for a whole batch", (LAYOUT, "f.is_ragged ? rows : batch);", "f.is_ragged ? rows : batch / 2);"), "H24")
@@ -121,7 +121,7 @@ without("workers wait until they are told",
             if (stop.stop_requested()) return std::nullopt;"""), "H11")
 without("a loader's end is told to who waits for a slot", (ENGINE, "lease = memory_->ring().acquire(stop);", "lease = memory_->ring().acquire();"), "H11")
 without("a loader that ends with the statement has no epochs",
-        (BATCH, "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;",
+        (LOADER, "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;",
          "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) &&;"), "H12",
         by_compiler=True)
 without("a batch keeps its slots",

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <cuota/data/raw_source.hpp>
+#include <cuota/data/run_reader.hpp>
 
 #include <cstddef>
 #include <cstdint>

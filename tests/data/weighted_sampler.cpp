@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cuota/data/alias_table.hpp>
 #include <cuota/data/weighted_sampler.hpp>
 
 #include <algorithm>

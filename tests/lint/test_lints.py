@@ -67,6 +67,10 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("umbrella", "an interop header in the umbrella", lambda top: (
         add("include/cuota/interop/x.hpp", "")(top), add("include/cuota/cuota.hpp", "#include <cuota/interop/x.hpp>")(top)),
      r"includes interop/x.hpp 1 times, not 0"),
+    ("umbrella", "a header for other headers in the umbrella",
+     add("include/cuota/cuota.hpp", "#include <cuota/pool/pool_state.hpp>"), r"includes pool/pool_state.hpp 1 times, not 0"),
+    ("umbrella", "a header for other headers that none includes",
+     add("include/cuota/core/x.hpp", "namespace cuota::inline v0::detail {\n}"), r"core/x.hpp is for other headers only"),
     ("spdx", "a file without a licence line", swap("include/cuota/version.hpp", "// SPDX-License.*\n", ""),
      r"version.hpp: no line 'SPDX-License"),
     ("spdx", "a new file with neither line", add("packaging/tool", "echo"), r"packaging/tool: no line 'SPDX-FileCopyrightText"),

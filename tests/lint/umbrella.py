@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """Every header is in its umbrella once: those of report/ and training/ in the one of that name, all others in cuota.hpp, but the
-interop, the simulator and the opt-in ones below."""
+interop, the simulator and the opt-in ones below. One that declares nothing outside of namespace detail is in none: whoever
+needs it includes it."""
 import collections
 import re
 
@@ -14,22 +15,31 @@ OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs n
           "report/nvtx.hpp": "needs NVTX"}
 
 UMBRELLAS = ("cuota.hpp", "report.hpp", "training.hpp")
+NAMESPACE = re.compile(r"^namespace (.+?) *{", re.M)
+INCLUDE = re.compile(r"^\s*#\s*include\s*<cuota/([^>]+)>", re.M)
+
+
+def is_inside(text):
+    """Whether a header has no names for programs: all are in namespace detail."""
+    opened = NAMESPACE.findall(text.partition("#if CUOTA_DEFINE\n")[0])
+    return bool(opened) and all(re.search(r"::detail\b", name) for name in opened)
 
 
 def umbrella_of(name):
     """Nothing for a header that is in none."""
     folder = name.split("/")[0]
-    if name in UMBRELLAS or folder in ("interop", "simulator") or name in OPT_IN:
+    if name in UMBRELLAS or folder in ("interop", "simulator") or name in OPT_IN or name in inside:
         return None
     return f"{folder}.hpp" if f"{folder}.hpp" in UMBRELLAS else "cuota.hpp"
 
 
 root = _lint.root()
-public = set(_lint.headers(root))
+texts = {name: (root / "include" / "cuota" / name).read_text() for name in _lint.headers(root)}
+public = set(texts)
+inside = {name for name, text in texts.items() if is_inside(text)}
 findings = []
 for umbrella in UMBRELLAS:
-    text = (root / "include" / "cuota" / umbrella).read_text()
-    included = collections.Counter(re.findall(r"^\s*#\s*include\s*<cuota/([^>]+)>", text, flags=re.M))
+    included = collections.Counter(INCLUDE.findall(texts[umbrella]))
     if umbrella != "cuota.hpp" and included.pop("cuota.hpp", 0) != 1:
         findings.append(f"{umbrella} does not include cuota.hpp once")
     for name in sorted(public | set(included)):
@@ -38,5 +48,7 @@ for umbrella in UMBRELLAS:
             findings.append(f"{umbrella} includes {name}, which is not there")
         elif included[name] != wanted:
             findings.append(f"{umbrella} includes {name} {included[name]} times, not {wanted}")
+needed = {name for text in texts.values() for name in INCLUDE.findall(text)}
+findings += [f"{name} is for other headers only, and none includes it" for name in sorted(inside - needed - OPT_IN.keys())]
 findings += [f"umbrella.py lists {name} as opt-in, which is not there" for name in OPT_IN if name not in public]
 _lint.finish(findings)

@@ -7,10 +7,13 @@
 #include <atomic>
 #include <memory>
 
-#include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
+
+class stream_uses;
 
 /// The uses of a buffer, made with the first. Moves with the buffer.
 /// Threads: `of` from any, the rest from one at a time.
@@ -33,11 +36,17 @@ public:
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
     /// The buffer ends.
     [[nodiscard]] stream_uses* take() noexcept;
+    /// What was taken ends in order of its home stream.
+    static void end_at_home(stream_uses& taken) noexcept;
+    /// The buffer ends, of memory of the host.
+    void end_on_host() noexcept;
+    /// As stream_uses, where there are any. Throws: cuda_error.
+    void wait_on_host(bool for_writers_only) const;
+    /// Likewise. Throws: misuse.
+    void refuse_while_borrowed(char const* done, place where, bool to_write = false) const;
 
 private:
-    [[nodiscard, gnu::noinline]] stream_uses& made_for(stream_ref home) {
-        return keep(std::make_unique<stream_uses>(home));
-    }
+    [[nodiscard]] stream_uses& made_for(stream_ref home);
     // Of two threads that come first, one keeps what it made.
     [[nodiscard]] stream_uses& keep(std::unique_ptr<stream_uses> fresh) noexcept;
 
@@ -48,11 +57,31 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/buffer/stream_uses.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE buffer_uses& buffer_uses::operator=(buffer_uses&& other) noexcept {
     made_.store(other.take(), std::memory_order_relaxed);
     return *this;
+}
+
+CUOTA_INLINE void buffer_uses::end_at_home(stream_uses& taken) noexcept { taken.end_at_home(); }
+
+CUOTA_INLINE void buffer_uses::end_on_host() noexcept {
+    if (stream_uses* const made = take()) made->end_on_host();
+}
+
+CUOTA_INLINE void buffer_uses::wait_on_host(bool for_writers_only) const {
+    if (stream_uses* const made = if_any()) made->wait_on_host(for_writers_only);
+}
+
+CUOTA_INLINE void buffer_uses::refuse_while_borrowed(char const* done, place where, bool to_write) const {
+    if (stream_uses* const made = if_any()) made->refuse_while_borrowed(done, where, to_write);
+}
+
+[[gnu::noinline]] CUOTA_INLINE stream_uses& buffer_uses::made_for(stream_ref home) {
+    return keep(std::make_unique<stream_uses>(home));
 }
 
 CUOTA_INLINE stream_uses& buffer_uses::of_host_memory() {

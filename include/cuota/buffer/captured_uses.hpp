@@ -9,6 +9,7 @@
 
 #include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -292,7 +292,7 @@ private:
     }
     void end_uses() noexcept {
         if (auto* const uses = uses_.take()) [[unlikely]]
-            uses->end_at_home();
+            uses_.end_at_home(*uses);
     }
 
     // With the elements that stay; the others are not filled yet.
@@ -306,11 +306,9 @@ private:
     [[nodiscard]] tag or_mine(tag name) const noexcept { return name.is_empty() ? name_ : name; }
     void replace_by(device_buffer next) noexcept { *this = std::move(next); }
 
-    void check_not_borrowed(char const* done, place where) const {
-        if (auto* const uses = uses_.if_any()) uses->refuse_while_borrowed(done, where);
-    }
+    void check_not_borrowed(char const* done, place where) const { uses_.refuse_while_borrowed(done, where); }
     void check_not_written(char const* done, place where) const {
-        if (auto* const uses = uses_.if_any()) uses->refuse_while_borrowed(done, where, true);
+        uses_.refuse_while_borrowed(done, where, true);
     }
     void check_part(std::size_t offset, std::size_t count, place where) const {
         if (offset > size() || count > size() - offset)

@@ -10,13 +10,14 @@
 #include <type_traits>
 #include <utility>
 
-#include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/device_span.hpp>
-#include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/runtime/simulated.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
+
+class stream_uses;
 
 /// A use of a buffer, from its beginning to its end. Move-only.
 class borrowing {
@@ -26,14 +27,13 @@ public:
     template <std::invocable Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
-        if (!rt::is_order_checked() && of.may_begin_first(s, writes)) [[likely]] {
-            of.begin_first(writes, where);
+        if (begins_first(of, s, writes, where)) [[likely]] {
             number_ = first;
             return;
         }
         auto const all = memory();
-        begun const now = writes ? begin<true>(of, s, where, all.data(), all.bytes())
-                                 : begin<false>(of, s, where, all.data(), all.bytes());
+        begun const now = writes ? begin_to_write(of, s, where, all.data(), all.bytes())
+                                 : begin_to_read(of, s, where, all.data(), all.bytes());
         uses_ = now.in;
         number_ = now.number;
         checked_ = now.checked;
@@ -51,19 +51,16 @@ private:
         stream_uses* in;
         std::uint64_t number, checked;
     };
+    CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
+                                                               place where) noexcept;
     // `writes` is no argument: all others go in registers.
-    template <bool writes>
-    [[nodiscard, gnu::noinline]] static begun begin(stream_uses& of, stream_ref s, place where,
-                                                    void const* at, std::size_t bytes) {
-        stream_uses& in = captured_uses::find(of, s, writes, where);
-        std::uint64_t const number = in.begin(s, writes, where);
-        return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
-    }
-    [[gnu::noinline]] static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked,
-                                      bool writes) noexcept {
-        rt::tell_returned(checked);
-        of.end(number, writes);
-    }
+    [[nodiscard]] static begun begin_to_read(stream_uses& of, stream_ref s, place where, void const* at,
+                                             std::size_t bytes);
+    [[nodiscard]] static begun begin_to_write(stream_uses& of, stream_ref s, place where, void const* at,
+                                              std::size_t bytes);
+    [[nodiscard]] static begun begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
+                                     std::size_t bytes);
+    static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked, bool writes) noexcept;
 
     stream_uses* uses_;
     std::uint64_t number_;
@@ -125,12 +122,45 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/buffer/captured_uses.hpp>
+#include <cuota/buffer/stream_uses.hpp>
+#include <cuota/runtime/simulated.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
     : uses_{&captured_uses::find(of, s, writes, where)},
       number_{uses_->begin(s, writes, where)},
       writes_{writes} {}
+
+CUOTA_INLINE bool borrowing::begins_first(stream_uses& of, stream_ref s, bool writes, place where) noexcept {
+    if (rt::is_order_checked() || !of.may_begin_first(s, writes)) return false;
+    of.begin_first(writes, where);
+    return true;
+}
+
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_read(stream_uses& of, stream_ref s, place where,
+                                                             void const* at, std::size_t bytes) -> begun {
+    return begin(of, s, false, where, at, bytes);
+}
+
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_write(stream_uses& of, stream_ref s, place where,
+                                                              void const* at, std::size_t bytes) -> begun {
+    return begin(of, s, true, where, at, bytes);
+}
+
+CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
+                                   std::size_t bytes) -> begun {
+    stream_uses& in = captured_uses::find(of, s, writes, where);
+    std::uint64_t const number = in.begin(s, writes, where);
+    return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
+}
+
+[[gnu::noinline]] CUOTA_INLINE void borrowing::end(stream_uses& of, std::uint64_t number,
+                                                   std::uint64_t checked, bool writes) noexcept {
+    rt::tell_returned(checked);
+    of.end(number, writes);
+}
 
 CUOTA_INLINE borrowing::borrowing(borrowing&& other) noexcept
     : uses_{std::exchange(other.uses_, nullptr)},

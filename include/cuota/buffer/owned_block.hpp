@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -14,10 +13,65 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/pool/graph_blocks.hpp>
-#include <cuota/pool/pool_resource.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/resource_ref.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Bytes of a resource, on the stream that they are given back on; or none of them.
+///
+/// Either the bytes keep the resource and the stream (kept_by_blocks), or this does. Of the two a buffer that comes and
+/// goes on a warm pool is the first, and counts nothing.
+/// Moved-from has no bytes, and the same resource and stream. Threads: one at a time.
+/// Cost:    of what a pool's thread holds ready no more than the pool's: no indirect call, no copy of the label.
+class owned_block {
+public:
+    /// Throws: what the resource throws; misuse when kernels could not reach the bytes. Nothing is taken then.
+    CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
+                                    label who);
+    // Of two handles where there was one, that of whom has the bytes counts for nothing if they keep what it leads to.
+    owned_block(owned_block&& other) noexcept;
+    owned_block& operator=(owned_block&& other) noexcept;
+    ~owned_block();
+
+    [[nodiscard]] void* at() const noexcept { return at_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }
+
+private:
+    // Takes the label by value: who does not come here never writes it down.
+    void take(stream_ref home, any_resource const& memory, label who);
+    void give() noexcept;
+    // In a capture by the home stream. Pools and step plans do that by themselves, and use the bytes again in the capture.
+    [[nodiscard]] bool give_to_graph() noexcept;
+
+    void keep(stream_ref home, any_resource const& memory) noexcept;
+    void drop() noexcept;
+    // The bytes do.
+    void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
+
+    void* at_ = nullptr;
+    std::size_t bytes_;
+    union {
+        any_resource memory_;
+    };
+    union {
+        stream_share home_;
+    };
+};
+
+static_assert(sizeof(owned_block) <= 40);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+#include <exception>
+
+#include <cuota/pool/graph_blocks.hpp>
+#include <cuota/pool/pool_resource.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -43,88 +97,6 @@ private:
     std::optional<stream_share> last_;  // that the graph was launched on
 };
 
-/// Bytes of a resource, on the stream that they are given back on; or none of them.
-///
-/// Either the bytes keep the resource and the stream (kept_by_blocks), or this does. Of the two a buffer that comes and
-/// goes on a warm pool is the first, and counts nothing.
-/// Moved-from has no bytes, and the same resource and stream. Threads: one at a time.
-/// Cost:    of what a pool's thread holds ready no more than the pool's: no indirect call, no copy of the label.
-class owned_block {
-public:
-    /// Throws: what the resource throws; misuse when kernels could not reach the bytes. Nothing is taken then.
-    [[gnu::always_inline]] owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
-                                       label who)
-        : bytes_{bytes} {
-        if (auto const* const pool = memory.inside_.if_holds<pool_resource>();
-            pool && pool->kind() != memory_kind::pinned) [[likely]] {
-            at_ = pool->take_ready(home, bytes, who.name, who.where);
-            if (at_) [[likely]] {
-                keep_nothing(home, memory.inside_);
-                return;
-            }
-        }
-        take(home, memory.inside_, who);
-    }
-    // Of two handles where there was one, that of whom has the bytes counts for nothing if they keep what it leads to.
-    owned_block(owned_block&& other) noexcept;
-    owned_block& operator=(owned_block&& other) noexcept;
-    ~owned_block();
-
-    [[nodiscard]] void* at() const noexcept { return at_; }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }
-
-private:
-    // Takes the label by value: who does not come here never writes it down.
-    [[gnu::noinline]] void take(stream_ref home, any_resource const& memory, label who) {
-        if (memory.kind() == memory_kind::pinned)
-            throw misuse{"a device_buffer was to be made of host memory", who.where};
-        if (memory.is_kept_by_blocks()) {
-            keep_nothing(home, memory);
-            at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
-            if (!at_) keep(home, memory);
-            return;
-        }
-        keep(home, memory);
-        try {
-            at_ = memory_.allocate(home_, bytes_, default_alignment, who);
-        } catch (...) {
-            drop();
-            throw;
-        }
-    }
-    [[gnu::noinline]] void give() noexcept {
-        bool const keeps = !at_ || !memory_.is_kept_by_blocks();
-        if (at_ && !(capture_scope::here() && give_to_graph())) memory_.deallocate(home_, at_, bytes_);
-        if (keeps) drop();
-    }
-    // In a capture by the home stream. Pools and step plans do that by themselves, and use the bytes again in the capture.
-    [[nodiscard]] bool give_to_graph() noexcept;
-
-    void keep(stream_ref home, any_resource const& memory) noexcept;
-    void drop() noexcept;
-    // The bytes do.
-    void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
-
-    void* at_ = nullptr;
-    std::size_t bytes_;
-    union {
-        any_resource memory_;
-    };
-    union {
-        stream_share home_;
-    };
-};
-
-static_assert(sizeof(owned_block) <= 40);
-
-}  // namespace cuota::inline v0::detail
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0::detail {
-
 CUOTA_INLINE memory_in_graph::~memory_in_graph() {
     if (last_) wait_for_launches(*last_);
     for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
@@ -133,6 +105,20 @@ CUOTA_INLINE memory_in_graph::~memory_in_graph() {
 CUOTA_INLINE void memory_in_graph::keep(any_resource const& memory, stream_ref home, void* at,
                                         std::size_t bytes) {
     all_.push_back({memory, home, at, bytes});
+}
+
+CUOTA_INLINE owned_block::owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
+                                      label who)
+    : bytes_{bytes} {
+    if (auto const* const pool = memory.inside_.if_holds<pool_resource>();
+        pool && pool->kind() != memory_kind::pinned) [[likely]] {
+        at_ = pool->take_ready(home, bytes, who.name, who.where);
+        if (at_) [[likely]] {
+            keep_nothing(home, memory.inside_);
+            return;
+        }
+    }
+    take(home, memory.inside_, who);
 }
 
 CUOTA_INLINE owned_block::owned_block(owned_block&& other) noexcept
@@ -155,6 +141,31 @@ CUOTA_INLINE owned_block::~owned_block() {
             if (pool->put_ready(home_, at_, bytes_)) [[likely]]
                 return;
     give();
+}
+
+[[gnu::noinline]] CUOTA_INLINE void owned_block::take(stream_ref home, any_resource const& memory,
+                                                      label who) {
+    if (memory.kind() == memory_kind::pinned)
+        throw misuse{"a device_buffer was to be made of host memory", who.where};
+    if (memory.is_kept_by_blocks()) {
+        keep_nothing(home, memory);
+        at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
+        if (!at_) keep(home, memory);
+        return;
+    }
+    keep(home, memory);
+    try {
+        at_ = memory_.allocate(home_, bytes_, default_alignment, who);
+    } catch (...) {
+        drop();
+        throw;
+    }
+}
+
+[[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
+    bool const keeps = !at_ || !memory_.is_kept_by_blocks();
+    if (at_ && !(capture_scope::here() && give_to_graph())) memory_.deallocate(home_, at_, bytes_);
+    if (keeps) drop();
 }
 
 CUOTA_INLINE bool owned_block::give_to_graph() noexcept {

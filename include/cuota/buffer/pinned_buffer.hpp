@@ -88,12 +88,12 @@ public:
 
     /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.
     [[nodiscard]] std::span<T const> read() const {
-        if (auto* const uses = uses_.if_any()) uses->wait_on_host(true);
+        uses_.wait_on_host(true);
         return {data_, count_};
     }
     /// The elements, to change: waits until no copy into or out of them is under way. Throws: cuda_error.
     [[nodiscard]] std::span<T> write() {
-        if (auto* const uses = uses_.if_any()) uses->wait_on_host(false);
+        uses_.wait_on_host(false);
         return {data_, count_};
     }
 
@@ -122,7 +122,7 @@ private:
     }
 
     void release() noexcept {
-        if (auto* const uses = uses_.take()) uses->end_on_host();
+        uses_.end_on_host();
         if (data_) memory_.deallocate_sync(std::exchange(data_, nullptr), bytes());
         count_ = 0;
     }

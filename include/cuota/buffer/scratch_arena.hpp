@@ -4,7 +4,6 @@
 /// Memory that the threads of a kernel take piece by piece, and give back all at once: what malloc in kernels is not.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -134,6 +133,8 @@ private:
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <optional>
 #include <string>
@@ -102,6 +101,8 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <cstdio>
 
 namespace cuota::inline v0 {
 

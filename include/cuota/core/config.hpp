@@ -88,3 +88,11 @@
 #else
 #define CUOTA_INLINE inline
 #endif
+
+/// CUOTA_ALWAYS_INLINE stands before declarations of those that programs call all the time: part of the caller, but where
+/// definitions are apart.
+#if CUOTA_SEPARATE
+#define CUOTA_ALWAYS_INLINE
+#else
+#define CUOTA_ALWAYS_INLINE [[gnu::always_inline]]
+#endif

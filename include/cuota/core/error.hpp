@@ -4,18 +4,15 @@
 /// The errors of the library: five types, each with the facts a program or a person can act on.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/core/refusal_text.hpp>
 
 namespace cuota::inline v0 {
 
@@ -38,29 +35,8 @@ private:
 };
 
 namespace detail {
-
-/// The facts of a refusal, and the text that is made of them when somebody asks for it first.
-class refusal_state {
-public:
-    refusal_state(char const* type, char const* in_need, refusal facts) noexcept
-        : type_{type}, in_need_{in_need}, facts_{std::move(facts)} {}
-    refusal_state(refusal_state const&) = delete;
-    refusal_state& operator=(refusal_state const&) = delete;
-    ~refusal_state() { delete text_.load(std::memory_order_acquire); }
-
-    [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
-
-    /// Threads: any. Those that come first together each make the text; one of them is kept, and all are told that one.
-    [[nodiscard]] char const* text() const noexcept;
-
-private:
-    char const* type_;
-    char const* in_need_;
-    refusal facts_;
-    mutable std::atomic<std::string const*> text_ = nullptr;
-};
-
-}  // namespace detail
+class refusal_state;
+}
 
 /// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
 /// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
@@ -72,9 +48,9 @@ public:
     explicit out_of_memory(refusal facts);
 
     /// Bytes asked, held, limit, holders: as of the refusal. Lives as long as a copy of the error does.
-    [[nodiscard]] refusal const& facts() const noexcept { return state_->facts(); }
+    [[nodiscard]] refusal const& facts() const noexcept;
     /// refusal_text of the facts. Made by the first call, which costs microseconds: who only catches pays nothing.
-    [[nodiscard]] char const* what() const noexcept override { return state_->text(); }
+    [[nodiscard]] char const* what() const noexcept override;
 
 protected:
     /// For a type of its own: its name, and a text for when no host memory is left, both literals. Throws: std::bad_alloc.
@@ -134,6 +110,11 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <atomic>
+#include <utility>
+
+#include <cuota/core/refusal_text.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why, place where)
@@ -150,6 +131,27 @@ CUOTA_INLINE std::string cuda_error::suffix(place where) {
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
+
+/// The facts of a refusal, and the text that is made of them when somebody asks for it first.
+class refusal_state {
+public:
+    refusal_state(char const* type, char const* in_need, refusal facts) noexcept
+        : type_{type}, in_need_{in_need}, facts_{std::move(facts)} {}
+    refusal_state(refusal_state const&) = delete;
+    refusal_state& operator=(refusal_state const&) = delete;
+    ~refusal_state() { delete text_.load(std::memory_order_acquire); }
+
+    [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
+
+    /// Threads: any. Those that come first together each make the text; one of them is kept, and all are told that one.
+    [[nodiscard]] char const* text() const noexcept;
+
+private:
+    char const* type_;
+    char const* in_need_;
+    refusal facts_;
+    mutable std::atomic<std::string const*> text_ = nullptr;
+};
 
 CUOTA_INLINE char const* refusal_state::text() const noexcept {
     if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
@@ -172,6 +174,10 @@ CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
 
 CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
     : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
+
+CUOTA_INLINE refusal const& out_of_memory::facts() const noexcept { return state_->facts(); }
+
+CUOTA_INLINE char const* out_of_memory::what() const noexcept { return state_->text(); }
 
 CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
     : out_of_memory{"budget_exceeded", "cuota::budget_exceeded: refused, and no host memory left to say more",

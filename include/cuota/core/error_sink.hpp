@@ -4,7 +4,6 @@
 /// Where errors go that nobody can catch: those of destructors and of releases.
 #pragma once
 
-#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -83,6 +82,8 @@ bool report_failure_of(Step&& step) noexcept {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <cstdio>
 
 namespace cuota::inline v0::detail {
 

@@ -6,8 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -99,6 +97,9 @@ template <class T>
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <mutex>
+#include <set>
 
 namespace cuota::inline v0 {
 

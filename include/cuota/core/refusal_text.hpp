@@ -4,7 +4,6 @@
 /// A refusal as one screen of text: twelve lines at most, whatever the numbers and the names.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -73,6 +72,8 @@ struct headline_room {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

@@ -41,6 +41,8 @@ private:
 };
 
 /// An owner among several of a T that derives from ref_counted. Eight bytes; copies share, the last one deletes.
+/// T may be incomplete where handles are declared; a file that copies or drops them knows it, or that
+/// `template class shared<T>` is instantiated in cuota.cpp.
 /// Threads: as std::shared_ptr: different handles on one object from any thread.
 /// Cost: a copy is an atomic addition; a move is none. Example: tests/core/shared.cpp
 template <class T>
@@ -48,9 +50,7 @@ class shared {
 public:
     constexpr shared() noexcept = default;
     /// One more owner of the same object.
-    shared(shared const& other) noexcept : object_{other.object_} {
-        if (object_) object_->add_owner();
-    }
+    shared(shared const& other) noexcept;
     /// Takes it over: other is empty then.
     shared(shared&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
     /// Owns the same as other; what it owned before is dropped.
@@ -58,9 +58,7 @@ public:
         std::swap(object_, other.object_);
         return *this;
     }
-    ~shared() {
-        if (object_ && object_->drop_owner()) delete object_;
-    }
+    ~shared();
 
     /// Makes the object, with one owner. Throws: std::bad_alloc, what its constructor throws.
     template <class... Args>
@@ -74,10 +72,7 @@ public:
         return result;
     }
     /// One more owner of an object that somebody owns already.
-    [[nodiscard]] static shared of(T& object) noexcept {
-        object.add_owner();
-        return adopt(&object);
-    }
+    [[nodiscard]] static shared of(T& object) noexcept;
     /// Gives the count up to the caller.
     [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
 
@@ -91,6 +86,24 @@ public:
 private:
     T* object_ = nullptr;
 };
+
+// Not inline where definitions are apart: then who says `extern template class shared<T>` needs no more of T than its name.
+
+template <class T>
+CUOTA_INLINE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {
+    if (object_) object_->add_owner();
+}
+
+template <class T>
+CUOTA_INLINE shared<T>::~shared() {
+    if (object_ && object_->drop_owner()) delete object_;
+}
+
+template <class T>
+CUOTA_INLINE shared<T> shared<T>::of(T& object) noexcept {
+    object.add_owner();
+    return adopt(&object);
+}
 
 }  // namespace cuota::inline v0
 

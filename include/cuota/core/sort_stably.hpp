@@ -4,7 +4,6 @@
 /// A stable sort that is compiled once, whatever is sorted: std::stable_sort costs the compiler a tenth of a second for each.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <type_traits>
@@ -53,6 +52,8 @@ void sort_stably(std::vector<T>& all, Less less = {}, Key key = {}) {
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

@@ -4,7 +4,6 @@
 /// What is still alive when its scope ends, for a person to read.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -54,6 +53,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -86,6 +85,8 @@ void see_section_end(thread_record const& other) noexcept;
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <mutex>
 
 namespace cuota::inline v0::detail {
 

@@ -4,7 +4,6 @@
 /// What is one thread's own until it is called in: how the two see each other, and whether it pays.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include <cuota/core/config.hpp>
@@ -50,6 +49,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

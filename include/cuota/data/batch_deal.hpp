@@ -4,7 +4,6 @@
 /// Which positions of an epoch stand in which batch, of which process.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -72,6 +71,8 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

@@ -9,16 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
-#include <cuota/data/permutation.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
 
@@ -35,8 +29,8 @@ template <source S>
     for (std::size_t done = 0; done != lengths.size();) {
         std::size_t const now = std::min(samples.size(), lengths.size() - done);
         for (std::size_t i = 0; i != now; ++i) samples[i] = done + i;
-        from.lengths(field, std::span<std::uint64_t const>{samples}.first(now),
-                     std::span{lengths}.subspan(done, now));
+        from.lengths(field, std::span<std::uint64_t const>{samples.data(), now},
+                     std::span<std::uint64_t>{lengths.data() + done, now});
         done += now;
     }
     return lengths;
@@ -64,7 +58,42 @@ public:
     /// A lock, held while a window is sorted if it is not one of those drawn from lately.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of seed, lengths, window and bucket.
-    [[nodiscard]] std::uint64_t fingerprint() const noexcept { return shared_->fingerprint; }
+    [[nodiscard]] std::uint64_t fingerprint() const noexcept;
+
+private:
+    struct facts;
+    std::shared_ptr<facts> shared_;
+};
+
+static_assert(sampler<bucket_sampler>);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <cuota/core/error.hpp>
+#include <cuota/data/permutation.hpp>
+
+namespace cuota::inline v0 {
+
+struct bucket_sampler::facts {
+    facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,
+          std::uint64_t bucket_);
+
+    // Under the lock.
+    [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number);
+
+    std::uint64_t const seed;
+    std::vector<std::uint64_t> const lengths;
+    std::uint64_t const window;
+    std::uint64_t const bucket;
+    std::uint64_t fingerprint;
+    std::mutex guard;
 
 private:
     struct entry {
@@ -80,38 +109,13 @@ private:
         std::vector<std::uint64_t> samples{};
     };
 
-    struct facts {
-        facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,
-              std::uint64_t bucket_);
+    void order(std::uint64_t key, std::uint64_t number, std::vector<std::uint64_t>& samples);
+    void append(std::vector<std::uint64_t>& samples, std::uint64_t at, std::uint64_t count,
+                std::uint64_t key) const;
 
-        // Under the lock.
-        [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number);
-
-        std::uint64_t const seed;
-        std::vector<std::uint64_t> const lengths;
-        std::uint64_t const window;
-        std::uint64_t const bucket;
-        std::uint64_t fingerprint;
-        std::mutex guard;
-
-    private:
-        void order(std::uint64_t key, std::uint64_t number, std::vector<std::uint64_t>& samples);
-        void append(std::vector<std::uint64_t>& samples, std::uint64_t at, std::uint64_t count,
-                    std::uint64_t key) const;
-
-        std::array<window_order, 2> lately_;
-        std::vector<entry> sorted_;
-    };
-    std::shared_ptr<facts> shared_;
+    std::array<window_order, 2> lately_;
+    std::vector<entry> sorted_;
 };
-
-static_assert(sampler<bucket_sampler>);
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0 {
 
 CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths,
                                             std::uint64_t window, std::uint64_t bucket)
@@ -137,6 +141,8 @@ CUOTA_INLINE void bucket_sampler::draw(std::uint64_t, std::uint64_t epoch, std::
         out = out.subspan(n);
     }
 }
+
+CUOTA_INLINE std::uint64_t bucket_sampler::fingerprint() const noexcept { return shared_->fingerprint; }
 
 CUOTA_INLINE bucket_sampler::facts::facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_,
                                           std::uint64_t window_, std::uint64_t bucket_)

@@ -16,7 +16,6 @@
 #include <cuota/data/concat_source.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
-#include <cuota/data/raw_source.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
@@ -27,7 +26,43 @@ enum class cifar_set {
     cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
 };
 
-namespace detail {
+/// The files of a set, as they are downloaded, one after the other. A label is one u8; an image is u8[3, 32, 32]: its
+/// red, green and blue, each by rows.
+///
+///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
+///
+/// Throws: data_error, which names the file, when its size is no whole number of records; misuse for no files.
+///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
+///         class of the set. Every label that is handed out is one.
+/// Cost:   that of a raw_source for each file, and a look at each label.
+/// Threads: as any source.
+class cifar_source {
+public:
+    /// By path, in the order of their samples.
+    cifar_source(cifar_set set, std::vector<std::string> const& paths);
+    /// Of files that are open; the last copy closes them.
+    cifar_source(cifar_set set, std::span<file const> files);
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
+    /// The labels, then "image".
+    [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
+    [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
+
+    /// As a source, one read for a run in a file. Throws: misuse; data_error, also for a label: see above.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
+
+private:
+    concat_source files_;
+};
+static_assert(source<cifar_source>);
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <cuota/data/raw_source.hpp>
+
+namespace cuota::inline v0::detail {
 
 /// A label is the index into somebody's array: one that is no class would be an access out of its bounds.
 struct label_field {
@@ -59,51 +94,13 @@ private:
 };
 static_assert(source<cifar_file>);
 
-}  // namespace detail
-
-/// The files of a set, as they are downloaded, one after the other. A label is one u8; an image is u8[3, 32, 32]: its
-/// red, green and blue, each by rows.
-///
-///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
-///
-/// Throws: data_error, which names the file, when its size is no whole number of records; misuse for no files.
-///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
-///         class of the set. Every label that is handed out is one.
-/// Cost:   that of a raw_source for each file, and a look at each label.
-/// Threads: as any source.
-class cifar_source {
-public:
-    /// By path, in the order of their samples.
-    cifar_source(cifar_set set, std::vector<std::string> const& paths);
-    /// Of files that are open; the last copy closes them.
-    cifar_source(cifar_set set, std::span<file const> files);
-
-    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
-    /// The labels, then "image".
-    [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
-    [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
-
-    /// As a source, one read for a run in a file. Throws: misuse; data_error, also for a label: see above.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-
-private:
-    template <class Files>
-    static std::vector<detail::cifar_file> parts_of(cifar_set set, Files const& files) {
-        std::vector<detail::cifar_file> parts;
-        parts.reserve(std::size(files));
-        for (auto const& each : files) parts.emplace_back(set, file{each});
-        return parts;
-    }
-
-    concat_source files_;
-};
-static_assert(source<cifar_source>);
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0::detail {
+template <class Files>
+[[nodiscard]] std::vector<cifar_file> cifar_parts(cifar_set set, Files const& files) {
+    std::vector<cifar_file> parts;
+    parts.reserve(std::size(files));
+    for (auto const& each : files) parts.emplace_back(set, file{each});
+    return parts;
+}
 
 CUOTA_INLINE std::span<label_field const> labels_of(cifar_set set) noexcept {
     static constexpr label_field of_10[] = {{"label", 10}};
@@ -138,10 +135,10 @@ CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k
 namespace cuota::inline v0 {
 
 CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::vector<std::string> const& paths)
-    : files_{parts_of(set, paths)} {}
+    : files_{detail::cifar_parts(set, paths)} {}
 
 CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::span<file const> files)
-    : files_{parts_of(set, files)} {}
+    : files_{detail::cifar_parts(set, files)} {}
 
 CUOTA_INLINE void cifar_source::gather(std::span<std::uint64_t const> samples,
                                        std::span<std::span<std::byte> const> out) const {

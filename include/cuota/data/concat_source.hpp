@@ -4,8 +4,6 @@
 /// Several sources one after the other as one: the files that a set comes in.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -38,24 +34,19 @@ public:
     /// Two or more, of any types.
     template <class... Sources>
         requires(sizeof...(Sources) > 1 && (source<Sources> && ...))
-    explicit concat_source(Sources... parts) {
-        auto made = std::make_shared<state>();
-        (made->add(detail::any_source{std::move(parts)}), ...);
-        state_ = std::move(made);
+    explicit concat_source(Sources... parts) : concat_source{sizeof...(Sources)} {
+        (add(detail::any_source{std::move(parts)}), ...);
     }
     /// One or more, of one type.
     template <source S>
-    explicit concat_source(std::vector<S> parts) {
-        auto made = std::make_shared<state>();
-        for (S& part : parts) made->add(detail::any_source{std::move(part)});
-        if (made->parts.empty()) throw misuse{"a concat_source of no sources has no fields"};
-        state_ = std::move(made);
+    explicit concat_source(std::vector<S> parts) : concat_source{parts.size()} {
+        for (S& part : parts) add(detail::any_source{std::move(part)});
     }
 
     /// Samples of all parts.
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->ends.back(); }
+    [[nodiscard]] std::uint64_t size() const noexcept;
     /// The first part's.
-    [[nodiscard]] std::span<field const> fields() const { return state_->parts.front().fields(); }
+    [[nodiscard]] std::span<field const> fields() const;
     /// "a.npy and 4 more".
     [[nodiscard]] std::string name() const;
 
@@ -66,27 +57,14 @@ public:
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
 private:
-    struct state {
-        void add(detail::any_source part);
-        void check_fields(detail::any_source const& part) const;
-        static std::string text(std::span<field const> fields);
+    struct state;
+    struct run;
 
-        std::vector<detail::any_source> parts{};
-        std::vector<std::uint64_t> ends{};  // of each part, as this source counts
-    };
-
-    /// The first of the asked samples, and those behind it that lie in the same part, as that part counts them.
-    struct run {
-        run(state const& from, std::span<std::uint64_t const> asked);
-        [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;
-        std::size_t part;
-        std::size_t count = 0;
-        std::array<std::uint64_t, 1024> samples;
-    };
-
+    explicit concat_source(std::size_t parts);  // that are to be added
+    void add(detail::any_source part);
     [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const;
 
-    std::shared_ptr<state const> state_;
+    std::shared_ptr<state> state_;
 };
 static_assert(source<concat_source>);
 
@@ -94,7 +72,41 @@ static_assert(source<concat_source>);
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <array>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+
 namespace cuota::inline v0 {
+
+struct concat_source::state {
+    void add(detail::any_source part);
+    void check_fields(detail::any_source const& part) const;
+    static std::string text(std::span<field const> fields);
+
+    std::vector<detail::any_source> parts{};
+    std::vector<std::uint64_t> ends{};  // of each part, as this source counts
+};
+
+/// The first of the asked samples, and those behind it that lie in the same part, as that part counts them.
+struct concat_source::run {
+    run(state const& from, std::span<std::uint64_t const> asked);
+    [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;
+    std::size_t part;
+    std::size_t count = 0;
+    std::array<std::uint64_t, 1024> samples;
+};
+
+CUOTA_INLINE concat_source::concat_source(std::size_t parts) : state_{std::make_shared<state>()} {
+    if (parts == 0) throw misuse{"a concat_source of no sources has no fields"};
+}
+
+CUOTA_INLINE void concat_source::add(detail::any_source part) { state_->add(std::move(part)); }
+
+CUOTA_INLINE std::uint64_t concat_source::size() const noexcept { return state_->ends.back(); }
+
+CUOTA_INLINE std::span<field const> concat_source::fields() const { return state_->parts.front().fields(); }
 
 CUOTA_INLINE std::string concat_source::name() const {
     std::size_t const more = state_->parts.size() - 1;

@@ -4,7 +4,6 @@
 /// Numbers of one type as numbers of another.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -77,12 +76,27 @@ template <class To, class From>
 /// What becomes of each of these fields: nothing, or a conversion of those wanted. The fields then have its type.
 /// Throws: misuse for a field that there is not, one that is named twice, or a type that nothing converts to. `whose`
 ///         they are, is said.
-[[nodiscard]] inline std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
-                                                                           std::span<conversion const> wanted,
-                                                                           std::string const& whose) {
+[[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
+                                                                    std::span<conversion const> wanted,
+                                                                    std::string const& whose);
+
+}  // namespace detail
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
+                                                                   std::span<conversion const> wanted,
+                                                                   std::string const& whose) {
     std::vector<std::optional<conversion>> steps(fields.size());
     for (conversion const& c : wanted) {
-        auto const found = std::ranges::find(fields, c.field, &field::name);
+        auto const found =
+            std::find_if(fields.begin(), fields.end(), [&](field const& f) { return f.name == c.field; });
         if (found == fields.end()) throw misuse{whose + " has no field " + c.field + " to convert"};
         std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
         if (step) throw misuse{whose + ": field " + c.field + " is to be converted twice"};
@@ -97,6 +111,6 @@ template <class To, class From>
     return steps;
 }
 
-}  // namespace detail
+}  // namespace cuota::inline v0::detail
 
-}  // namespace cuota::inline v0
+#endif

@@ -81,6 +81,41 @@ private:
     std::vector<std::unique_ptr<gather_scratch>> free_;
 };
 
+/// What becomes of each field of a source, some samples at a time.
+class conversion_steps {
+public:
+    /// Throws: misuse for a ragged field, or a conversion that cannot be.
+    conversion_steps(std::span<field const> from, std::vector<conversion> const& wanted,
+                     std::string const& whose);
+
+    [[nodiscard]] std::span<field const> fields() const noexcept;  ///< as converted
+    [[nodiscard]] std::size_t samples_at_once() const noexcept { return samples_at_once_; }
+    [[nodiscard]] std::size_t scratch_bytes() const noexcept { return samples_at_once_ * sample_bytes_; }
+
+    /// Where `now` samples from the one at `done` on are to be read: to the scratch, and to their places what stays as it is.
+    [[nodiscard]] std::span<std::span<std::byte> const> rooms(
+        gather_scratch& scratch, std::size_t done, std::size_t now,
+        std::span<std::span<std::byte> const> out) const noexcept;
+    /// From the scratch to their places.
+    void convert(gather_scratch const& scratch, std::size_t done, std::size_t now,
+                 std::span<std::span<std::byte> const> out) const noexcept;
+
+private:
+    struct step {
+        convert_function convert = nullptr;  // null: as it is
+        std::size_t bytes = 0;               // of a sample in the source
+        std::size_t count = 0;
+        std::size_t to_bytes = 0;  // of an element
+        double scale = 1;
+        double shift = 0;
+    };
+
+    std::vector<field> fields_;
+    std::vector<step> steps_{};
+    std::size_t sample_bytes_ = 0;  // of what is converted
+    std::size_t samples_at_once_ = 1;
+};
+
 }  // namespace detail
 
 /// The samples of a source, with some of its fields in other numbers: floats as half or bfloat16, bytes as floats.
@@ -100,74 +135,33 @@ public:
     converted_source(S from, std::vector<conversion> const& wanted)
         : state_{std::make_shared<state>(std::move(from), wanted)} {}
 
-    [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }                 ///< samples
-    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< as converted
-    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }      ///< the source's
+    [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }  ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept {
+        return state_->steps.fields();
+    }                                                                                    ///< as converted
+    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the source's
 
     /// As a source. Throws: misuse, what the source throws, std::bad_alloc for a thread's first scratch.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
+        detail::conversion_steps const& steps = state_->steps;
         detail::scratch_shelf::lent const lent{state_->shelf};
-        auto& [scratch, part] = *lent;
         for (std::size_t done = 0; done != samples.size();) {
-            std::size_t const now = std::min(samples.size() - done, state_->samples_at_once);
-            std::size_t used = 0;
-            for (std::size_t k = 0; k != out.size(); ++k) {
-                step const& s = state_->steps[k];
-                std::size_t const bytes = s.bytes * now;
-                part[k] = s.convert ? std::span{scratch}.subspan(used, bytes)
-                                    : out[k].subspan(done * s.bytes, bytes);
-                if (s.convert) used += bytes;
-            }
-            state_->from.gather(samples.subspan(done, now), part);
-            for (std::size_t k = 0; k != out.size(); ++k)
-                if (step const& s = state_->steps[k]; s.convert)
-                    s.convert(part[k].data(), out[k].data() + done * s.count * s.to_bytes, now * s.count,
-                              s.scale, s.shift);
+            std::size_t const now = std::min(samples.size() - done, steps.samples_at_once());
+            state_->from.gather(samples.subspan(done, now), steps.rooms(*lent, done, now, out));
+            steps.convert(*lent, done, now, out);
             done += now;
         }
     }
 
 private:
-    struct step {
-        detail::convert_function convert = nullptr;  // null: as it is
-        std::size_t bytes = 0;                       // of a sample in the source
-        std::size_t count = 0;
-        std::size_t to_bytes = 0;  // of an element
-        double scale = 1;
-        double shift = 0;
-    };
-
     struct state {
         state(S source_of, std::vector<conversion> const& wanted)
-            : from{std::move(source_of)}, shelf{plan(wanted), fields.size()} {}
-
-        // Fills all but the shelf; returns the bytes of a scratch.
-        std::size_t plan(std::vector<conversion> const& wanted) {
-            std::span<field const> const all = from.fields();
-            detail::expect_no_ragged(all, "a converted_source of " + std::string{from.name()});
-            fields.assign(all.begin(), all.end());
-            std::size_t a_sample = 0;
-            for (field const& f : fields)
-                steps.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
-            auto const becomes = detail::convert_fields(fields, wanted, std::string{from.name()});
-            for (std::size_t k = 0; k != steps.size(); ++k) {
-                if (!becomes[k]) continue;
-                step& s = steps[k];
-                s.convert = detail::converter(all[k].type, becomes[k]->to);
-                s.to_bytes = element_bytes(becomes[k]->to);
-                s.scale = becomes[k]->scale;
-                s.shift = becomes[k]->shift;
-                a_sample += s.bytes;
-            }
-            constexpr std::size_t in_the_cache = std::size_t{256} << 10;
-            samples_at_once = std::max<std::size_t>(in_the_cache / std::max<std::size_t>(a_sample, 1), 1);
-            return samples_at_once * a_sample;
-        }
+            : from{std::move(source_of)},
+              steps{from.fields(), wanted, std::string{from.name()}},
+              shelf{steps.scratch_bytes(), steps.fields().size()} {}
         S from;
-        std::vector<field> fields{};
-        std::vector<step> steps{};
-        std::size_t samples_at_once = 1;
+        detail::conversion_steps steps;
         detail::scratch_shelf shelf;
     };
 
@@ -189,6 +183,51 @@ CUOTA_INLINE convert_function converter(element_type from, element_type to) noex
         });
     });
     return found;
+}
+
+CUOTA_INLINE conversion_steps::conversion_steps(std::span<field const> from,
+                                                std::vector<conversion> const& wanted,
+                                                std::string const& whose)
+    : fields_{from.begin(), from.end()} {
+    expect_no_ragged(from, "a converted_source of " + whose);
+    for (field const& f : from)
+        steps_.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
+    auto const becomes = convert_fields(fields_, wanted, whose);
+    for (std::size_t k = 0; k != steps_.size(); ++k) {
+        if (!becomes[k]) continue;
+        step& s = steps_[k];
+        s.convert = converter(from[k].type, becomes[k]->to);
+        s.to_bytes = element_bytes(becomes[k]->to);
+        s.scale = becomes[k]->scale;
+        s.shift = becomes[k]->shift;
+        sample_bytes_ += s.bytes;
+    }
+    constexpr std::size_t in_the_cache = std::size_t{256} << 10;
+    samples_at_once_ = std::max<std::size_t>(in_the_cache / std::max<std::size_t>(sample_bytes_, 1), 1);
+}
+
+CUOTA_INLINE std::span<field const> conversion_steps::fields() const noexcept { return fields_; }
+
+CUOTA_INLINE std::span<std::span<std::byte> const> conversion_steps::rooms(
+    gather_scratch& scratch, std::size_t done, std::size_t now,
+    std::span<std::span<std::byte> const> out) const noexcept {
+    std::size_t used = 0;
+    for (std::size_t k = 0; k != out.size(); ++k) {
+        step const& s = steps_[k];
+        std::size_t const bytes = s.bytes * now;
+        scratch.parts[k] =
+            s.convert ? std::span{scratch.bytes}.subspan(used, bytes) : out[k].subspan(done * s.bytes, bytes);
+        if (s.convert) used += bytes;
+    }
+    return scratch.parts;
+}
+
+CUOTA_INLINE void conversion_steps::convert(gather_scratch const& scratch, std::size_t done, std::size_t now,
+                                            std::span<std::span<std::byte> const> out) const noexcept {
+    for (std::size_t k = 0; k != out.size(); ++k)
+        if (step const& s = steps_[k]; s.convert)
+            s.convert(scratch.parts[k].data(), out[k].data() + done * s.count * s.to_bytes, now * s.count,
+                      s.scale, s.shift);
 }
 
 CUOTA_INLINE std::unique_ptr<gather_scratch> scratch_shelf::take() {

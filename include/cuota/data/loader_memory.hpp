@@ -24,6 +24,7 @@
 #include <cuota/data/sample_list.hpp>
 #include <cuota/data/use_count.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/pressure.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/runtime/stream.hpp>
 

@@ -4,7 +4,6 @@
 /// What a loader will hold, byte for byte, before it takes anything.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -151,6 +150,8 @@ template <source S>
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

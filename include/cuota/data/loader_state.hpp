@@ -4,7 +4,6 @@
 /// Where a loader is, to be saved beside a checkpoint.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -34,6 +33,8 @@ struct loader_state {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <charconv>
 
 namespace cuota::inline v0 {
 

@@ -4,12 +4,9 @@
 /// Where a loader's time goes, and which stage the others wait for.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -94,6 +91,10 @@ namespace detail {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 namespace cuota::inline v0 {
 

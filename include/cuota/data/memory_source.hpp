@@ -101,16 +101,10 @@ private:
     template <class T>
     memory_source(std::string name, std::shared_ptr<void const> owner, std::span<T const> values,
                   std::vector<std::size_t> shape)
-        : owner_{std::move(owner)},
-          field_{std::make_shared<field const>(field{std::move(name), element_of<T>(), std::move(shape)})},
-          at_{reinterpret_cast<std::byte const*>(values.data())},
-          bytes_{field_->bytes()} {
-        if (bytes_ == 0) throw misuse{field_->name + ": a sample of " + field_text(*field_) + " is empty"};
-        if (values.size_bytes() % bytes_ != 0)
-            throw misuse{field_->name + ": " + std::to_string(values.size()) +
-                         " values are no whole number of samples of " + field_text(*field_)};
-        size_ = values.size_bytes() / bytes_;
-    }
+        : memory_source{std::move(name), std::move(owner), element_of<T>(),
+                        values.data(),   values.size(),    std::move(shape)} {}
+    memory_source(std::string name, std::shared_ptr<void const> owner, element_type type, void const* values,
+                  std::size_t count, std::vector<std::size_t> shape);
 
     std::shared_ptr<void const> owner_;  // null: the caller
     std::shared_ptr<field const> field_;
@@ -167,6 +161,21 @@ CUOTA_INLINE void record_gatherer::fetch(std::uint64_t sample, std::size_t count
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void const> owner,
+                                          element_type type, void const* values, std::size_t count,
+                                          std::vector<std::size_t> shape)
+    : owner_{std::move(owner)},
+      field_{std::make_shared<field const>(field{std::move(name), type, std::move(shape)})},
+      at_{static_cast<std::byte const*>(values)},
+      bytes_{field_->bytes()} {
+    if (bytes_ == 0) throw misuse{field_->name + ": a sample of " + field_text(*field_) + " is empty"};
+    std::size_t const all = count * element_bytes(type);
+    if (all % bytes_ != 0)
+        throw misuse{field_->name + ": " + std::to_string(count) +
+                     " values are no whole number of samples of " + field_text(*field_)};
+    size_ = all / bytes_;
+}
 
 CUOTA_INLINE void memory_source::gather(std::span<std::uint64_t const> samples,
                                         std::span<std::span<std::byte> const> out) const {

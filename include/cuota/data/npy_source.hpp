@@ -6,7 +6,6 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -128,6 +127,8 @@ static_assert(source<npy_source>);
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <charconv>
 
 namespace cuota::inline v0::detail {
 

@@ -4,7 +4,6 @@
 /// How far an epoch is, on one line of a terminal.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +68,8 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0 {
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/conversion.hpp>
@@ -24,6 +25,37 @@
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+
+/// Fields of rows as those of samples that have some each. Throws: misuse when one is ragged already.
+[[nodiscard]] std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name);
+
+/// Throws: misuse unless they are one field of one number.
+void expect_offsets(std::span<field const> fields, std::string const& name);
+[[noreturn]] void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted);
+
+/// What is wrong with the offsets of so many rows; empty when nothing is.
+[[nodiscard]] std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows);
+
+/// Room for rows, of each field, that is filled from its begin. Allocates nothing up to 16 fields.
+class rows_room {
+public:
+    rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out);
+    rows_room(rows_room const&) = delete;
+    rows_room& operator=(rows_room const&) = delete;
+
+    /// That of the next ones.
+    [[nodiscard]] std::span<std::span<std::byte> const> next(std::size_t rows) noexcept;
+
+private:
+    std::span<field const> fields_;
+    std::array<std::span<std::byte>, 32> few_;
+    std::vector<std::span<std::byte>> many_{};
+    std::span<std::span<std::byte>> now_, left_;  // of each field: what is read next, and all that is to be
+};
+
+}  // namespace detail
 
 /// The rows of a source, cut into samples: sample i has the rows [offsets[i], offsets[i + 1]), as Arrow's lists and
 /// PyTorch's jagged tensors have them. All fields of the source become ragged, of the same lengths: words and their labels.
@@ -80,43 +112,27 @@ public:
 
 private:
     struct state {
-        state(Rows of, std::vector<std::uint64_t> from) : rows{std::move(of)}, offsets{std::move(from)} {
-            name = std::string{rows.name()};
-            std::span<field const> const all = rows.fields();
-            detail::expect_no_ragged(all, "the rows of a ragged_source, " + name + ',');
-            fields.assign(all.begin(), all.end());
-            for (field& f : fields) f.is_ragged = true;
-        }
+        state(Rows of, std::vector<std::uint64_t> from)
+            : rows{std::move(of)},
+              offsets{std::move(from)},
+              name{rows.name()},
+              fields{detail::ragged_fields(rows.fields(), name)} {}
         // What is wrong with the offsets; empty when nothing is.
         [[nodiscard]] std::string complaint() const {
-            if (offsets.empty()) return "no offsets: there is one more than there are samples";
-            auto const down = std::ranges::is_sorted_until(offsets);
-            if (down != offsets.end())
-                return "offset " + std::to_string(down - offsets.begin()) + " is " + std::to_string(*down) +
-                       ", below the one before it";
-            if (offsets.back() > rows.size())
-                return "the last offset is " + std::to_string(offsets.back()) + ", beyond the " +
-                       std::to_string(rows.size()) + " rows";
-            return {};
+            return detail::offsets_complaint(offsets, rows.size());
         }
 
         Rows rows;
         std::vector<std::uint64_t> offsets;
-        std::string name{};
-        std::vector<field> fields{};
+        std::string name;
+        std::vector<field> fields;
     };
 
     /// Reads runs of rows one behind the other, many at once.
     class row_reader {
     public:
         row_reader(Rows const& from, std::span<std::span<std::byte> const> out)
-            : from_{from}, fields_{from.fields()} {
-            if (2 * out.size() > few_.size()) many_.resize(2 * out.size());
-            auto const both = many_.empty() ? std::span{few_}.first(2 * out.size()) : std::span{many_};
-            now_ = both.first(out.size());
-            left_ = both.subspan(out.size());
-            std::ranges::copy(out, left_.begin());
-        }
+            : from_{from}, room_{from.fields(), out} {}
         void read(std::uint64_t row, std::uint64_t end) {
             if constexpr (detail::reads_runs<Rows>) {
                 if (used_ == waiting_.size()) flush();
@@ -133,13 +149,9 @@ private:
         }
         void flush() {
             if (used_ == 0) return;
-            for (std::size_t k = 0; k != now_.size(); ++k) {
-                now_[k] = left_[k].first(rows_ * fields_[k].bytes());
-                left_[k] = left_[k].subspan(now_[k].size());
-            }
-            auto const all = std::span<waiting const>{waiting_}.first(used_);
-            if constexpr (detail::reads_runs<Rows>) from_.gather_runs(all, now_);
-            else from_.gather(all, now_);
+            std::span<waiting const> const all{waiting_.data(), used_};
+            if constexpr (detail::reads_runs<Rows>) from_.gather_runs(all, room_.next(rows_));
+            else from_.gather(all, room_.next(rows_));
             used_ = rows_ = 0;
         }
 
@@ -147,11 +159,7 @@ private:
         using waiting = std::conditional_t<detail::reads_runs<Rows>, sample_run, std::uint64_t>;
 
         Rows const& from_;
-        std::span<field const> fields_;
-        std::array<std::span<std::byte>, 32> few_;
-        std::vector<std::span<std::byte>> many_{};
-        std::span<std::span<std::byte>> now_,
-            left_;  // of each field: what is read next, and all that is to be
+        detail::rows_room room_;
         std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
         std::size_t used_ = 0;  // of those
         std::size_t rows_ = 0;  // that they are
@@ -178,16 +186,12 @@ private:
     template <source Offsets>
     [[nodiscard]] static std::vector<std::uint64_t> all_of(Offsets const& from) {
         std::span<field const> const fields = from.fields();
-        if (fields.size() != 1 || fields[0].count() != 1 || fields[0].is_ragged)
-            throw misuse{std::string{from.name()} + ": " + fields_text(fields) +
-                         " are no offsets, which are one whole number each"};
+        detail::expect_offsets(fields, std::string{from.name()});
         std::vector<std::uint64_t> numbers(static_cast<std::size_t>(from.size()));
         detail::with_element(fields[0].type, [&](auto type) {
             using number = typename decltype(type)::type;
             if constexpr (std::is_integral_v<number>) read_into<number>(from, numbers);
-            else
-                throw misuse{std::string{from.name()} + ": " + field_text(fields[0]) +
-                             " are no offsets, which are whole numbers"};
+            else detail::refuse_offsets(fields, std::string{from.name()}, "whole numbers");
         });
         return numbers;
     }
@@ -215,3 +219,58 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name) {
+    expect_no_ragged(of_rows, "the rows of a ragged_source, " + name + ',');
+    std::vector<field> fields{of_rows.begin(), of_rows.end()};
+    for (field& f : fields) f.is_ragged = true;
+    return fields;
+}
+
+CUOTA_INLINE void expect_offsets(std::span<field const> fields, std::string const& name) {
+    if (fields.size() != 1 || fields[0].count() != 1 || fields[0].is_ragged)
+        refuse_offsets(fields, name, "one whole number each");
+}
+
+CUOTA_INLINE void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted) {
+    throw misuse{name + ": " + fields_text(fields) + " are no offsets, which are " + wanted};
+}
+
+CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows) {
+    if (offsets.empty()) return "no offsets: there is one more than there are samples";
+    auto const down = std::is_sorted_until(offsets.begin(), offsets.end());
+    if (down != offsets.end())
+        return "offset " + std::to_string(down - offsets.begin()) + " is " + std::to_string(*down) +
+               ", below the one before it";
+    if (offsets.back() > rows)
+        return "the last offset is " + std::to_string(offsets.back()) + ", beyond the " +
+               std::to_string(rows) + " rows";
+    return {};
+}
+
+CUOTA_INLINE rows_room::rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out)
+    : fields_{fields} {
+    if (2 * out.size() > few_.size()) many_.resize(2 * out.size());
+    auto const both = many_.empty() ? std::span{few_}.first(2 * out.size()) : std::span{many_};
+    now_ = both.first(out.size());
+    left_ = both.subspan(out.size());
+    std::copy(out.begin(), out.end(), left_.begin());
+}
+
+CUOTA_INLINE std::span<std::span<std::byte> const> rows_room::next(std::size_t rows) noexcept {
+    for (std::size_t k = 0; k != now_.size(); ++k) {
+        now_[k] = left_[k].first(rows * fields_[k].bytes());
+        left_[k] = left_[k].subspan(now_[k].size());
+    }
+    return now_;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -4,19 +4,14 @@
 /// Fixed-size records, one after the other: the fastest thing to read, and what other formats turn into.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/source.hpp>
@@ -30,45 +25,6 @@ struct raw_layout {
     std::vector<field> fields{};  ///< in the order they have inside a record, without gaps
 };
 
-namespace detail {
-
-/// Joins pieces that follow each other in a file into few reads: one for a run of samples, however many
-/// fields the run is dealt out to. `read(offset, parts)` does a read, of one part as a span of bytes.
-template <class Read>
-class run_reader {
-public:
-    explicit run_reader(Read read) : read_{std::move(read)} {}
-
-    void add(std::uint64_t offset, std::span<std::byte> to) {
-        if (offset != end_) flush();
-        bool const extends = used_ != 0 && end_of(parts_[used_ - 1]) == to.data();
-        if (!extends && used_ == parts_.size()) flush();
-        if (used_ == 0) begin_ = offset;
-        if (extends) parts_[used_ - 1].iov_len += to.size();
-        else parts_[used_++] = {to.data(), to.size()};
-        end_ = offset + to.size();
-    }
-
-    void flush() {
-        std::size_t const used = std::exchange(used_, 0);
-        if (used == 1)
-            read_(begin_, std::span{static_cast<std::byte*>(parts_[0].iov_base), parts_[0].iov_len});
-        else if (used != 0) read_(begin_, std::span{parts_.data(), used});
-    }
-
-private:
-    static std::byte* end_of(iovec const& part) noexcept {
-        return static_cast<std::byte*>(part.iov_base) + part.iov_len;
-    }
-    Read read_;
-    std::array<iovec, 256> parts_;
-    std::size_t used_ = 0;
-    std::uint64_t begin_ = 0;
-    std::uint64_t end_ = 0;
-};
-
-}  // namespace detail
-
 /// A file of records of equal size after an optional header; a record is one sample's fields, back to back.
 ///
 /// Throws: data_error when the file does not hold a whole number of records; misuse when the layout
@@ -80,16 +36,16 @@ private:
 class raw_source {
 public:
     /// Opens the file and looks at its size.
-    raw_source(std::string path, raw_layout layout) : raw_source{file{std::move(path)}, std::move(layout)} {}
+    raw_source(std::string path, raw_layout layout);
     /// Of a file that is open.
     raw_source(file from, raw_layout layout);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
     /// Of each record.
-    [[nodiscard]] std::span<field const> fields() const noexcept { return layout_->fields; }
+    [[nodiscard]] std::span<field const> fields() const noexcept;
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
     /// Where its records stand in the file.
-    [[nodiscard]] raw_layout const& layout() const noexcept { return *layout_; }
+    [[nodiscard]] raw_layout const& layout() const noexcept;
 
     /// As a source. Throws: misuse before anything is written; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
@@ -99,40 +55,16 @@ public:
 private:
     // `each` adds runs of n records, from a sample on, as the i-th to be read and those behind it.
     template <class Each>
-    void read_records(std::span<std::span<std::byte> const> out, Each each) const {
-        detail::run_reader reader{
-            [this](std::uint64_t offset, auto where_to) { this->read(offset, where_to); }};
-        each([&](std::uint64_t sample, std::size_t i, std::size_t n) {
-            std::uint64_t offset = layout_->header + sample * layout_->record;
-            for (std::size_t k = 0; k != out.size(); ++k) {
-                std::size_t const bytes = layout_->widths[k];
-                reader.add(offset, out[k].subspan(i * bytes, n * bytes));
-                offset += bytes;
-            }
-        });
-        reader.flush();
-    }
+    void read_records(std::span<std::span<std::byte> const> out, Each each) const;
     static std::size_t record_bytes(std::string const& name, raw_layout const& layout);
 
     static std::uint64_t count_records(file const& from, raw_layout const& layout);
 
     template <class Where>
-    void read(std::uint64_t offset, Where where_to) const {
-        try {
-            from_.read_exact(offset, where_to);
-        } catch (data_error const& error) {
-            std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
-            throw data_error{name(), error.offset(),
-                             "sample " + std::to_string(at / layout_->record) +
-                                 " cannot be read: " + error.why()};
-        }
-    }
+    void read(std::uint64_t offset, Where where_to) const;
 
     file from_;
-    struct known_layout : raw_layout {
-        explicit known_layout(raw_layout l);
-        std::vector<std::size_t> widths{};  // bytes of each field
-    };
+    struct known_layout;
     std::shared_ptr<known_layout const> layout_;
     std::uint64_t size_ = 0;
 };
@@ -142,12 +74,57 @@ static_assert(source<raw_source>);
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <utility>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/run_reader.hpp>
+
 namespace cuota::inline v0 {
+
+struct raw_source::known_layout : raw_layout {
+    explicit known_layout(raw_layout l);
+    std::vector<std::size_t> widths{};  // bytes of each field
+};
+
+CUOTA_INLINE raw_source::raw_source(std::string path, raw_layout layout)
+    : raw_source{file{std::move(path)}, std::move(layout)} {}
 
 CUOTA_INLINE raw_source::raw_source(file from, raw_layout layout) : from_{std::move(from)} {
     layout.record = record_bytes(from_.name(), layout);
     size_ = count_records(from_, layout);
     layout_ = std::make_shared<known_layout const>(std::move(layout));
+}
+
+CUOTA_INLINE std::span<field const> raw_source::fields() const noexcept { return layout_->fields; }
+
+CUOTA_INLINE raw_layout const& raw_source::layout() const noexcept { return *layout_; }
+
+template <class Each>
+void raw_source::read_records(std::span<std::span<std::byte> const> out, Each each) const {
+    detail::run_reader reader{[this](std::uint64_t offset, auto where_to) { this->read(offset, where_to); }};
+    each([&](std::uint64_t sample, std::size_t i, std::size_t n) {
+        std::uint64_t offset = layout_->header + sample * layout_->record;
+        for (std::size_t k = 0; k != out.size(); ++k) {
+            std::size_t const bytes = layout_->widths[k];
+            reader.add(offset, out[k].subspan(i * bytes, n * bytes));
+            offset += bytes;
+        }
+    });
+    reader.flush();
+}
+
+template <class Where>
+void raw_source::read(std::uint64_t offset, Where where_to) const {
+    try {
+        from_.read_exact(offset, where_to);
+    } catch (data_error const& error) {
+        std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
+        throw data_error{name(), error.offset(),
+                         "sample " + std::to_string(at / layout_->record) +
+                             " cannot be read: " + error.why()};
+    }
 }
 
 CUOTA_INLINE void raw_source::gather(std::span<std::uint64_t const> samples,

@@ -4,10 +4,8 @@
 /// Data that fits the device crosses the link once.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,21 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/data/batch_loader.hpp>
-#include <cuota/data/callable_source.hpp>
 #include <cuota/data/device_transform.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/loader_plan.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/data/source.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/guard/budgeted.hpp>
-#include <cuota/resource/any_resource.hpp>
-#include <cuota/resource/device_memory.hpp>
-#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -68,17 +59,6 @@ void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows,
 void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, std::uint64_t const* rows,
                     std::byte* to, std::size_t count);
 
-/// What is read instead of the samples: which they are.
-[[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
-    return callable_source{
-        name,
-        size,
-        {{"sample", element_type::u64, {}}},
-        [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
-            if (!samples.empty()) std::memcpy(out[0].data(), samples.data(), samples.size_bytes());
-        }};
-}
-
 }  // namespace detail
 
 /// All samples of a source in device memory: its loaders send 8 bytes a sample, and gather there.
@@ -97,17 +77,17 @@ public:
     /// Throws: budget_exceeded, out_of_memory, and what reading throws; nothing is held then.
     template <source S>
     resident_data(S from, loader_options const& how, place where = place::here())
-        : state_{std::make_shared<state>(std::string{from.name()}, from.size(), from.fields(), how, where)} {
-        loader_options const in_order = to_read(from, how, state_->layout.sample_bytes);
-        batch_loader reads{std::move(from), in_order, where};
-        state_->fill(reads);
+        : resident_data{std::string{from.name()}, from.size(), from.fields(), how, where} {
+        loader_options const whole = to_read(from, how, sample_bytes());
+        batch_loader reads{std::move(from), whole, where};
+        fill(reads);
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
+    [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
     /// Of each sample.
-    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
-    [[nodiscard]] std::string const& name() const noexcept { return state_->name; }    ///< the source's
-    [[nodiscard]] std::size_t bytes() const noexcept { return state_->layout.bytes; }  ///< on the device
+    [[nodiscard]] std::span<field const> fields() const noexcept;
+    [[nodiscard]] std::string const& name() const noexcept;  ///< the source's
+    [[nodiscard]] std::size_t bytes() const noexcept;        ///< on the device
 
     /// A loader of these samples, on the device that has them. A transform gets them as it would from the source.
     /// Throws: as batch_loader; misuse while another device is current.
@@ -122,61 +102,43 @@ public:
         slot_layout const all = layout_of(fields, from.size(), name);
         if (how.batch == automatic_batch) how.batch = 1;  // it takes what is left
         std::size_t const reading = plan_loader(from, to_read(from, how, all.sample_bytes)).device_bytes;
-        how.transform = gathered({}, {fields.begin(), fields.end()}, name, std::move(how.transform));
-        std::size_t const loading = plan_loader(detail::sample_numbers(name, from.size()), how).device_bytes;
-        return slot_layout::or_too_large(checked_add(all.bytes, std::max(reading, loading)), name);
+        return bytes_with(all.bytes, reading, fields, from.size(), name, std::move(how));
     }
 
 private:
-    struct state {
-        state(std::string whose, std::uint64_t samples, std::span<field const> of, loader_options const& how,
-              place here);
-        state(state const&) = delete;
-        state& operator=(state const&) = delete;
-        ~state() { memory.deallocate_sync(at, layout.bytes); }
+    struct state;
 
-        void fill(batch_loader& reads);
-
-        std::string name;
-        std::uint64_t size;
-        std::vector<field> fields;
-        slot_layout layout;
-        device where = device::current();
-        any_resource memory;
-        std::byte* at = nullptr;
-    };
+    resident_data(std::string name, std::uint64_t samples, std::span<field const> fields,
+                  loader_options const& how, place where);
+    void fill(batch_loader& reads);
+    [[nodiscard]] std::size_t sample_bytes() const noexcept;
 
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
                                                std::string const& name);
 
     // In order, whole, as it is; and no more at once than keeps a link busy.
     template <source S>
-    [[nodiscard]] static loader_options to_read(S const& from, loader_options how, std::size_t sample_bytes) {
-        how.seed.reset();
-        how.sampler.reset();
-        how.transform.reset();
-        how.part = {};
-        how.last = last_batch::partial;
-        how.reclaim_priority.reset();
-        if (how.batch == automatic_batch) how.batch = plan_loader(from, how).batch;
-        constexpr std::size_t enough = std::size_t{32} << 20;
-        how.batch =
-            std::min(how.batch, std::max<std::size_t>(enough / std::max<std::size_t>(sample_bytes, 1), 1));
-        return how;
+    [[nodiscard]] static loader_options to_read(S const& from, loader_options const& how,
+                                                std::size_t sample_bytes) {
+        loader_options whole = in_order(how);
+        if (how.batch == automatic_batch) whole.batch = plan_loader(from, whole).batch;
+        whole.batch = enough_at_once(whole.batch, sample_bytes);
+        return whole;
     }
+    [[nodiscard]] static loader_options in_order(loader_options how);
+    // The more of while it is read and after, with a loader of what is on the device then.
+    [[nodiscard]] static std::size_t bytes_with(std::size_t all, std::size_t reading,
+                                                std::span<field const> fields, std::uint64_t samples,
+                                                std::string const& name, loader_options how);
+    [[nodiscard]] static std::size_t enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept;
 
     // Gathers them into the batch, or for another transform into its scratch.
     [[nodiscard]] static device_transform gathered(std::shared_ptr<state const> from,
-                                                   std::vector<field> fields, std::string const& name,
+                                                   std::span<field const> fields, std::string const& name,
                                                    std::optional<device_transform> then);
 
     template <class Room>
-    static void gather(state const& from, transform_job const& job, Room room_for) {
-        std::uint64_t const* const rows = job.in<std::uint64_t>().data();
-        for (std::size_t k = 0; k != from.fields.size(); ++k)
-            detail::gather_rows_of(from.fields[k].bytes(), job.stream(), from.at + from.layout.offsets[k],
-                                   rows, room_for(k).data(), job.size());
-    }
+    static void gather(state const& from, transform_job const& job, Room room_for);
 
     std::shared_ptr<state> state_;
 };
@@ -210,7 +172,29 @@ template <source S>
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <cstring>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/callable_source.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/copy.hpp>
+
 namespace cuota::inline v0::detail {
+
+/// What is read instead of the samples: which they are.
+[[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
+    return callable_source{
+        name,
+        size,
+        {{"sample", element_type::u64, {}}},
+        [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
+            if (!samples.empty()) std::memcpy(out[0].data(), samples.data(), samples.size_bytes());
+        }};
+}
 
 CUOTA_INLINE void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from,
                                  std::uint64_t const* rows, std::byte* to, std::size_t count) {
@@ -222,6 +206,49 @@ CUOTA_INLINE void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte 
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+struct resident_data::state {
+    state(std::string whose, std::uint64_t samples, std::span<field const> of, loader_options const& how,
+          place here);
+    state(state const&) = delete;
+    state& operator=(state const&) = delete;
+    ~state() { memory.deallocate_sync(at, layout.bytes); }
+
+    void fill(batch_loader& reads);
+
+    std::string name;
+    std::uint64_t size;
+    std::vector<field> fields;
+    slot_layout layout;
+    device where = device::current();
+    any_resource memory;
+    std::byte* at = nullptr;
+};
+
+template <class Room>
+void resident_data::gather(state const& from, transform_job const& job, Room room_for) {
+    std::uint64_t const* const rows = job.in<std::uint64_t>().data();
+    for (std::size_t k = 0; k != from.fields.size(); ++k)
+        detail::gather_rows_of(from.fields[k].bytes(), job.stream(), from.at + from.layout.offsets[k], rows,
+                               room_for(k).data(), job.size());
+}
+
+CUOTA_INLINE resident_data::resident_data(std::string name, std::uint64_t samples,
+                                          std::span<field const> fields, loader_options const& how,
+                                          place where)
+    : state_{std::make_shared<state>(std::move(name), samples, fields, how, where)} {}
+
+CUOTA_INLINE void resident_data::fill(batch_loader& reads) { state_->fill(reads); }
+
+CUOTA_INLINE std::uint64_t resident_data::size() const noexcept { return state_->size; }
+
+CUOTA_INLINE std::span<field const> resident_data::fields() const noexcept { return state_->fields; }
+
+CUOTA_INLINE std::string const& resident_data::name() const noexcept { return state_->name; }
+
+CUOTA_INLINE std::size_t resident_data::bytes() const noexcept { return state_->layout.bytes; }
+
+CUOTA_INLINE std::size_t resident_data::sample_bytes() const noexcept { return state_->layout.sample_bytes; }
 
 CUOTA_INLINE batch_loader resident_data::loader(loader_options how, place where) const {
     if (device const here = device::current(); here != state_->where)
@@ -263,9 +290,33 @@ CUOTA_INLINE slot_layout resident_data::layout_of(std::span<field const> fields,
     return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
 }
 
+CUOTA_INLINE loader_options resident_data::in_order(loader_options how) {
+    how.seed.reset();
+    how.sampler.reset();
+    how.transform.reset();
+    how.part = {};
+    how.last = last_batch::partial;
+    how.reclaim_priority.reset();
+    return how;
+}
+
+CUOTA_INLINE std::size_t resident_data::bytes_with(std::size_t all, std::size_t reading,
+                                                   std::span<field const> fields, std::uint64_t samples,
+                                                   std::string const& name, loader_options how) {
+    how.transform = gathered({}, fields, name, std::move(how.transform));
+    std::size_t const loading = plan_loader(detail::sample_numbers(name, samples), how).device_bytes;
+    return slot_layout::or_too_large(checked_add(all, std::max(reading, loading)), name);
+}
+
+CUOTA_INLINE std::size_t resident_data::enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept {
+    constexpr std::size_t enough = std::size_t{32} << 20;
+    return std::min(batch, std::max<std::size_t>(enough / std::max<std::size_t>(sample_bytes, 1), 1));
+}
+
 CUOTA_INLINE device_transform resident_data::gathered(std::shared_ptr<state const> from,
-                                                      std::vector<field> fields, std::string const& name,
+                                                      std::span<field const> of, std::string const& name,
                                                       std::optional<device_transform> then) {
+    std::vector<field> fields{of.begin(), of.end()};
     if (!then)
         return {std::move(fields),
                 [from](transform_job const& job) {

@@ -4,21 +4,13 @@
 /// Which samples stand in which batch, when their rows decide.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 
 #include <cuota/core/config.hpp>
-#include <cuota/data/any_source.hpp>
-#include <cuota/data/batch_deal.hpp>
-#include <cuota/data/element.hpp>
-#include <cuota/data/loader_memory.hpp>
-#include <cuota/data/sample_list.hpp>
 
 namespace cuota::inline v0 {
 
@@ -39,6 +31,11 @@ private:
 };
 
 namespace detail {
+
+class any_source;
+struct dealt_batch;
+struct loader_shape;
+struct sample_list;
 
 /// An epoch dealt out by rows: each batch has as many samples, in the epoch's order, as fit loader_options::batch and
 /// ::rows. So where it ends depends on where it begins, and on nothing else: a position is all that is needed to go on.
@@ -74,6 +71,17 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/batch_deal.hpp>
+#include <cuota/data/element.hpp>
+#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/sample_list.hpp>
 
 namespace cuota::inline v0 {
 

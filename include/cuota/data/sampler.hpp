@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -175,6 +174,8 @@ static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <numeric>
 
 namespace cuota::inline v0 {
 

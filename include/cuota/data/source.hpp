@@ -82,7 +82,7 @@ template <tells_lengths S>
     std::array<std::uint64_t, 128> lengths;
     while (!samples.empty()) {
         std::span<std::uint64_t const> const now = samples.first(std::min(samples.size(), lengths.size()));
-        from.lengths(field, now, std::span{lengths}.first(now.size()));
+        from.lengths(field, now, std::span<std::uint64_t>{lengths.data(), now.size()});
         for (std::size_t i = 0; i != now.size(); ++i) sum = saturating_add(sum, lengths[i]);
         samples = samples.subspan(now.size());
     }

@@ -67,8 +67,7 @@ private:
         std::array<std::uint64_t, 1024> few;
         std::vector<std::uint64_t> many;
         if (samples.size() > few.size()) many.resize(samples.size());
-        std::span<std::uint64_t> const moved =
-            many.empty() ? std::span{few}.first(samples.size()) : std::span{many};
+        std::span<std::uint64_t> const moved{many.empty() ? few.data() : many.data(), samples.size()};
         for (std::size_t i = 0; i != samples.size(); ++i) moved[i] = first_ + samples[i];
         use(moved);
     }

@@ -4,7 +4,6 @@
 /// Budgets: how many bytes a part of a program may hold, asked before any is taken.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -13,12 +12,22 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/guard/device_limit.hpp>
-#include <cuota/guard/pressure.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0 {
 
 class reservation;
+
+namespace detail {
+class ledger;
+class prepayment;
+}  // namespace detail
+#if !CUOTA_DEFINE
+extern template class shared<detail::ledger>;
+extern template class shared<detail::prepayment>;
+#endif
 
 /// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget; one that was moved
 /// from may only be destroyed or assigned to.
@@ -39,12 +48,10 @@ class reservation;
 class budget {
 public:
     /// limit: bytes, inclusive; `unlimited` counts without refusing.
-    budget(std::string name, std::size_t limit)
-        : node_{shared<detail::ledger>::make(std::move(name), limit, shared<detail::ledger>{})} {}
+    budget(std::string name, std::size_t limit);
 
     /// A budget inside another: what is charged here is charged there too.
-    budget(std::string name, std::size_t limit, budget const& parent)
-        : node_{shared<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
+    budget(std::string name, std::size_t limit, budget const& parent);
 
     /// A budget over a device: `share` (0 to 1) of its memory, but never more than its driver can still give, less
     /// `keep_free` bytes: other programs, the CUDA context and libraries count as they come and go.
@@ -67,7 +74,7 @@ public:
     void charge(std::size_t bytes, tag name = {}, place where = place::here());
 
     /// As charge, but answers instead of throwing, at once and without reclaiming anything.
-    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
+    [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
     /// Gives back bytes that were charged here. More than is still charged here (what budgets inside it hold is
     /// theirs) is a misuse that goes to the error sink, and changes nothing.
@@ -79,21 +86,21 @@ public:
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
     /// As given; of a budget of a device "device 0", of a reservation its tag. Lives as long as the budget.
-    [[nodiscard]] std::string const& name() const noexcept { return node_->name(); }
+    [[nodiscard]] std::string const& name() const noexcept;
     /// Bytes, inclusive. As of the last look at the driver for a budget of a device; of a reservation what is reserved.
-    [[nodiscard]] std::size_t limit() const { return node_->now().limit; }
+    [[nodiscard]] std::size_t limit() const;
     /// Bytes charged here and in budgets inside. While other threads charge, each one's part is of a moment of its own.
-    [[nodiscard]] std::size_t held() const { return node_->now().held; }
+    [[nodiscard]] std::size_t held() const;
     /// The most that was held at one instant since the start or `reset_peak`. Exact.
-    [[nodiscard]] std::size_t peak() const { return node_->now().peak; }
+    [[nodiscard]] std::size_t peak() const;
     /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
-    [[nodiscard]] std::size_t room() const noexcept { return node_->room(); }
+    [[nodiscard]] std::size_t room() const noexcept;
     /// Name, limit, held and peak of one moment, and whether it is a reservation's.
-    [[nodiscard]] budget_facts now() const { return node_->now(); }
+    [[nodiscard]] budget_facts now() const;
     /// The peak is what is held now, and rises from there. Of this budget alone.
-    void reset_peak() noexcept { node_->reset_peak(); }
+    void reset_peak() noexcept;
     /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
-    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const { return node_->last_refusal(); }
+    [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
     /// The one that it is inside of; nothing for a root.
     [[nodiscard]] std::optional<budget> parent() const;
 
@@ -114,7 +121,55 @@ struct budget_access {
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
 };
 
-namespace detail {
+/// Bytes of a budget that are taken in advance. Spend them through `as_budget()`.
+///
+/// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
+/// until it is refunded, and nothing more can be spent.
+/// Units:   bytes.
+/// Threads: what is spent through its budget, any; the reservation itself, one at a time.
+/// Throws:  budget_exceeded where it takes bytes; misuse when it was moved from.
+/// Cost:    to make, grow and shrink it the lock of the tree; to spend of it as any budget.
+/// Example: tests/guard/budget.cpp
+class reservation {
+public:
+    reservation(reservation&&) noexcept = default;  ///< takes over what is reserved; budgets of it stay good
+    /// Ends what it was, and takes over the other.
+    reservation& operator=(reservation&& other) noexcept;
+    ~reservation() { end(); }
+
+    /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
+    [[nodiscard]] budget as_budget() const;
+    /// What is reserved, spent or not. Throws: misuse on a moved-from reservation, as all that follows.
+    [[nodiscard]] std::size_t bytes() const;
+
+    /// Takes `more` bytes, as a charge to the budget it came from: may give back caches first.
+    /// Throws: budget_exceeded; unchanged then.
+    void grow(std::size_t more, place where = place::here());
+
+    /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
+    void shrink(std::size_t less, place where = place::here());
+
+private:
+    friend class budget;
+    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who);
+    [[nodiscard]] detail::prepayment& state() const;
+
+    void end() noexcept;
+
+    shared<detail::prepayment> state_;
+};
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <vector>
+
+#include <cuota/guard/device_limit.hpp>
+#include <cuota/guard/pressure.hpp>
+
+namespace cuota::inline v0::detail {
 
 /// What a reservation shares with the account: who holds what it has not spent.
 class prepayment final : public stakeholder {
@@ -139,51 +194,15 @@ private:
     bool ended_ = false;
 };
 
-}  // namespace detail
-
-/// Bytes of a budget that are taken in advance. Spend them through `as_budget()`.
-///
-/// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
-/// until it is refunded, and nothing more can be spent.
-/// Units:   bytes.
-/// Threads: what is spent through its budget, any; the reservation itself, one at a time.
-/// Throws:  budget_exceeded where it takes bytes; misuse when it was moved from.
-/// Cost:    to make, grow and shrink it the lock of the tree; to spend of it as any budget.
-/// Example: tests/guard/budget.cpp
-class reservation {
-public:
-    reservation(reservation&&) noexcept = default;  ///< takes over what is reserved; budgets of it stay good
-    /// Ends what it was, and takes over the other.
-    reservation& operator=(reservation&& other) noexcept;
-    ~reservation() { end(); }
-
-    /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
-    [[nodiscard]] budget as_budget() const { return budget{state().node()}; }
-    /// What is reserved, spent or not. Throws: misuse on a moved-from reservation, as all that follows.
-    [[nodiscard]] std::size_t bytes() const { return state().node()->limit(); }
-
-    /// Takes `more` bytes, as a charge to the budget it came from: may give back caches first.
-    /// Throws: budget_exceeded; unchanged then.
-    void grow(std::size_t more, place where = place::here()) { state().fund(more, where); }
-
-    /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
-    void shrink(std::size_t less, place where = place::here());
-
-private:
-    friend class budget;
-    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who);
-    [[nodiscard]] detail::prepayment& state() const;
-
-    void end() noexcept;
-
-    shared<detail::prepayment> state_;
-};
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
+}  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE budget::budget(std::string name, std::size_t limit)
+    : node_{shared<detail::ledger>::make(std::move(name), limit, shared<detail::ledger>{})} {}
+
+CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& parent)
+    : node_{shared<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
 
 CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
                                       std::chrono::nanoseconds good_for) {
@@ -208,6 +227,8 @@ CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
     detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
 }
 
+CUOTA_INLINE bool budget::try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
+
 CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
     if (node_->try_refund(bytes)) [[likely]]
         return;
@@ -217,6 +238,22 @@ CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
                      where};
     });
 }
+
+CUOTA_INLINE std::string const& budget::name() const noexcept { return node_->name(); }
+
+CUOTA_INLINE std::size_t budget::limit() const { return node_->now().limit; }
+
+CUOTA_INLINE std::size_t budget::held() const { return node_->now().held; }
+
+CUOTA_INLINE std::size_t budget::peak() const { return node_->now().peak; }
+
+CUOTA_INLINE std::size_t budget::room() const noexcept { return node_->room(); }
+
+CUOTA_INLINE budget_facts budget::now() const { return node_->now(); }
+
+CUOTA_INLINE void budget::reset_peak() noexcept { node_->reset_peak(); }
+
+CUOTA_INLINE std::optional<budget_exceeded> budget::last_refusal() const { return node_->last_refusal(); }
 
 CUOTA_INLINE std::optional<budget> budget::parent() const {
     if (!node_->parent()) return std::nullopt;
@@ -253,6 +290,11 @@ CUOTA_INLINE void prepayment::holdings(std::vector<holding>& into) const {
 
 namespace cuota::inline v0 {
 
+#if CUOTA_SEPARATE
+template class shared<detail::ledger>;
+template class shared<detail::prepayment>;
+#endif
+
 CUOTA_INLINE reservation& reservation::operator=(reservation&& other) noexcept {
     if (this != &other) {
         end();
@@ -260,6 +302,12 @@ CUOTA_INLINE reservation& reservation::operator=(reservation&& other) noexcept {
     }
     return *this;
 }
+
+CUOTA_INLINE budget reservation::as_budget() const { return budget{state().node()}; }
+
+CUOTA_INLINE std::size_t reservation::bytes() const { return state().node()->limit(); }
+
+CUOTA_INLINE void reservation::grow(std::size_t more, place where) { state().fund(more, where); }
 
 CUOTA_INLINE void reservation::shrink(std::size_t less, place where) {
     budget const prepaid = as_budget();

@@ -5,13 +5,17 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
-#include <unordered_map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
@@ -19,30 +23,56 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-template <resource Upstream>
-class budgeted_state final : public stakeholder {
+/// What a budgeted resource holds of its budget, whatever the upstream. Threads: any.
+class budgeted_books : public stakeholder {
 public:
-    budgeted_state(budget b, Upstream upstream) : budget_{std::move(b)}, upstream_{std::move(upstream)} {
-        node().join(*this);
-    }
-    ~budgeted_state() { node().leave(*this); }
+    explicit budgeted_books(budget b);
+    ~budgeted_books();
+
+    /// Throws: budget_exceeded.
+    void charge(std::size_t cost, charge_request const& request);
+    void refund(std::size_t cost) noexcept { budget_.refund(cost); }
+    /// Throws: std::bad_alloc.
+    void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
+    /// Takes p off the books and returns its charge; none when that cannot be right, which is reported and changes nothing.
+    [[nodiscard]] std::optional<std::size_t> forget(void* p, std::size_t bytes) noexcept;
+
+    // Everything here is in use.
+    std::size_t reclaim(std::size_t) noexcept override { return 0; }
+    [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
+    [[nodiscard]] std::string title() const override;
+    void holdings(std::vector<holding>& into) const override;
+
+    [[nodiscard]] budget const& account() const noexcept { return budget_; }
+
+private:
+    struct table;
+
+    budget budget_;
+    std::unique_ptr<table> live_;
+};
+
+template <resource Upstream>
+class budgeted_state final : public budgeted_books {
+public:
+    budgeted_state(budget b, Upstream upstream)
+        : budgeted_books{std::move(b)}, upstream_{std::move(upstream)} {}
 
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         if (bytes == 0) return nullptr;
         std::size_t const cost = round_up(bytes, upstream_.granule());
-        charge_request request{bytes, upstream_.granule(), who, std::nullopt};
+        charge_request request{bytes, upstream_.granule(), who, {}};
         if constexpr (knows_device<Upstream>) request.on = upstream_.device();
-        charge(node(), cost, request);
+        charge(cost, request);
 
         void* p = nullptr;
         try {
             p = order.take(upstream_, bytes, alignment, who);
-            std::scoped_lock const lock{guard_};
-            live_.emplace(p, entry{bytes, {who.name, who.where, cost}});
+            enter(p, bytes, cost, who);
         } catch (...) {
             if (p) order.give(upstream_, p, bytes, alignment);
-            budget_.refund(cost);
+            refund(cost);
             throw;
         }
         return p;
@@ -50,54 +80,16 @@ public:
 
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        std::size_t cost = 0;
-        if (!report_failure_of([&] { cost = forget(p, bytes); })) return;
+        auto const cost = forget(p, bytes);
+        if (!cost) return;
         order.give(upstream_, p, bytes, alignment);
-        budget_.refund(cost);
+        refund(*cost);
     }
 
-    // Everything here is in use.
-    std::size_t reclaim(std::size_t) noexcept override { return 0; }
-    [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
-    [[nodiscard]] std::string title() const override { return "budget " + budget_.name(); }
-
-    void holdings(std::vector<holding>& into) const override {
-        std::scoped_lock const lock{guard_};
-        for (auto const& [p, e] : live_) into.push_back(e.held);
-    }
-
-    [[nodiscard]] budget const& account() const noexcept { return budget_; }
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    struct entry {
-        std::size_t asked;
-        holding held;
-    };
-
-    [[nodiscard]] ledger& node() const noexcept { return budget_access::node(budget_); }
-
-    // Takes p off the books and returns its charge. Throws: misuse; the books are unchanged then.
-    [[nodiscard]] std::size_t forget(void* p, std::size_t bytes) {
-        std::scoped_lock const lock{guard_};
-        auto const found = live_.find(p);
-        if (found == live_.end())
-            throw misuse{"budget " + budget_.name() +
-                         ": a pointer was given back that it does not hold (given back twice, or another's)"};
-        entry const& e = found->second;
-        if (e.asked != bytes)
-            throw misuse{"budget " + budget_.name() + ": " + bytes_text(bytes) +
-                             " were given back of an allocation of " + bytes_text(e.asked),
-                         e.held.where};
-        std::size_t const cost = e.held.bytes;
-        live_.erase(found);
-        return cost;
-    }
-
-    budget budget_;
     Upstream upstream_;
-    mutable std::mutex guard_;
-    std::unordered_map<void*, entry> live_;
 };
 
 }  // namespace detail
@@ -141,3 +133,76 @@ static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budg
 static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <mutex>
+#include <unordered_map>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+
+namespace cuota::inline v0::detail {
+
+struct budgeted_books::table {
+    struct entry {
+        std::size_t asked;
+        holding held;
+    };
+    // Throws: misuse; unchanged then.
+    [[nodiscard]] std::size_t forget(void* p, std::size_t bytes, std::string const& of);
+
+    std::mutex guard{};
+    std::unordered_map<void*, entry> live{};
+};
+
+CUOTA_INLINE budgeted_books::budgeted_books(budget b)
+    : budget_{std::move(b)}, live_{std::make_unique<table>()} {
+    join(budget_access::node(budget_), *this);
+}
+
+CUOTA_INLINE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
+
+CUOTA_INLINE void budgeted_books::charge(std::size_t cost, charge_request const& request) {
+    detail::charge(budget_access::node(budget_), cost, request);
+}
+
+CUOTA_INLINE void budgeted_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
+    std::scoped_lock const lock{live_->guard};
+    live_->live.emplace(p, table::entry{bytes, {who.name, who.where, cost}});
+}
+
+CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::size_t bytes) noexcept {
+    std::optional<std::size_t> cost;
+    (void)report_failure_of([&] {
+        std::scoped_lock const lock{live_->guard};
+        cost = live_->forget(p, bytes, budget_.name());
+    });
+    return cost;
+}
+
+CUOTA_INLINE std::string budgeted_books::title() const { return "budget " + budget_.name(); }
+
+CUOTA_INLINE void budgeted_books::holdings(std::vector<holding>& into) const {
+    std::scoped_lock const lock{live_->guard};
+    for (auto const& [p, e] : live_->live) into.push_back(e.held);
+}
+
+CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t bytes, std::string const& of) {
+    auto const found = live.find(p);
+    if (found == live.end())
+        throw misuse{"budget " + of +
+                     ": a pointer was given back that it does not hold (given back twice, or another's)"};
+    entry const& e = found->second;
+    if (e.asked != bytes)
+        throw misuse{"budget " + of + ": " + bytes_text(bytes) + " were given back of an allocation of " +
+                         bytes_text(e.asked),
+                     e.held.where};
+    std::size_t const cost = e.held.bytes;
+    live.erase(found);
+    return cost;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

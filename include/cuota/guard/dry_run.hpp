@@ -4,7 +4,6 @@
 /// What a piece of code needs at its peak, found by running it, on addresses without memory or on real memory.
 #pragma once
 
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -164,6 +163,8 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <bit>
 
 namespace cuota::inline v0 {
 

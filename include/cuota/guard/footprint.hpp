@@ -4,9 +4,7 @@
 /// What a program will hold, added up before it runs, and the largest batch that a budget can give.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -182,6 +180,9 @@ namespace detail {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <cstdio>
 
 namespace cuota::inline v0 {
 

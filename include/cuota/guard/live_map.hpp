@@ -4,7 +4,6 @@
 /// Blocks that are alive, by their first byte, and those that went last.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -78,6 +77,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <bit>
 
 namespace cuota::inline v0::detail {
 

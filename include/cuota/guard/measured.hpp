@@ -4,20 +4,15 @@
 /// A resource that counts: the peak, what made it up, and what was not given back.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
-#include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
@@ -57,9 +52,31 @@ struct usage_report {
 namespace detail {
 
 /// The largest at the peak of all first, then by their own, then by name.
-void sort_by_peak(std::vector<tag_usage>& tags);
+/// What a measured resource has seen, whatever the upstream. Bytes in multiples of its granule. Threads: any.
+class measured_books {
+public:
+    measured_books();
+    ~measured_books();
 
-// All of it in a template: its tables cost nothing where nobody measures.
+    struct entry {
+        std::size_t asked;
+        holding held;
+        void* of_tag;
+    };
+
+    /// Throws: std::bad_alloc; nothing is counted then.
+    void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
+    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out. What
+    /// cannot be right is reported, and changes nothing.
+    [[nodiscard]] std::optional<entry> forget(void* p, std::size_t bytes) noexcept;
+    void count_out(entry const& e) noexcept;
+    [[nodiscard]] usage_report report(std::size_t granule) const;
+
+private:
+    struct tables;
+    std::unique_ptr<tables> tables_;
+};
+
 template <resource Upstream>
 class measured_state final : public ref_counted {
 public:
@@ -71,7 +88,7 @@ public:
         void* const p = order.take(upstream_, bytes, alignment, who);
         if (!p) return nullptr;
         try {
-            enter(p, bytes, who);
+            books_.enter(p, bytes, round_up(bytes, upstream_.granule()), who);
         } catch (...) {
             order.give(upstream_, p, bytes, alignment);
             throw;
@@ -80,89 +97,18 @@ public:
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        std::optional<entry> known;
-        if (!report_failure_of([&] { known = forget(p, bytes); })) return;
+        auto const known = books_.forget(p, bytes);
+        if (!known) return;
         order.give(upstream_, p, bytes, alignment);
-        count_out(*known);
+        books_.count_out(*known);
     }
 
-    [[nodiscard]] usage_report report() const {
-        std::scoped_lock const lock{guard_};
-        usage_report r{upstream_.granule(), peak_, 0, releases_, {}, {}};
-        for (auto const& [name, books] : tags_) {
-            if (books.seen.allocations == 0) continue;  // its first one failed to be entered
-            r.by_tag.push_back(books.seen);
-            if (is_at_peak_) r.by_tag.back().at_peak = books.live;
-            r.allocations += books.seen.allocations;
-        }
-        for (auto const& [p, e] : live_) r.alive.push_back(e.held);
-        sum_up(r.alive);
-        sort_by_peak(r.by_tag);
-        return r;
-    }
-
+    [[nodiscard]] usage_report report() const { return books_.report(upstream_.granule()); }
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    struct tag_books {
-        tag_usage seen;
-        std::size_t live = 0;
-    };
-    struct entry {
-        std::size_t asked;
-        holding held;
-        tag_books* books;
-    };
-
-    // Throws: std::bad_alloc; nothing is counted then.
-    void enter(void* p, std::size_t bytes, label const& who) {
-        std::size_t const cost = round_up(bytes, upstream_.granule());
-        std::scoped_lock const lock{guard_};
-        tag_books& books = tags_[who.name.text()];
-        books.seen.name = who.name;
-        live_.emplace(p, entry{bytes, {who.name, who.where, cost}, &books});
-        books.live += cost;
-        books.seen.peak = std::max(books.seen.peak, books.live);
-        ++books.seen.allocations;
-        live_bytes_ += cost;
-        if (live_bytes_ <= peak_) return;
-        peak_ = live_bytes_;
-        is_at_peak_ = true;
-    }
-    // Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
-    // Throws: misuse; nothing is changed then.
-    [[nodiscard]] entry forget(void* p, std::size_t bytes) {
-        std::scoped_lock const lock{guard_};
-        auto const found = live_.find(p);
-        if (found == live_.end())
-            throw misuse{
-                "measured memory: a pointer was given back that it does not hold (given back twice, or "
-                "another's)"};
-        entry const e = found->second;
-        if (e.asked != bytes)
-            throw misuse{"measured memory: " + bytes_text(bytes) + " were given back of an allocation of " +
-                             bytes_text(e.asked),
-                         e.held.where};
-        live_.erase(found);
-        return e;
-    }
-    void count_out(entry const& e) noexcept {
-        std::scoped_lock const lock{guard_};
-        if (std::exchange(is_at_peak_, false))
-            for (auto& [name, books] : tags_) books.seen.at_peak = books.live;
-        e.books->live -= e.held.bytes;
-        live_bytes_ -= e.held.bytes;
-        ++releases_;
-    }
-
     Upstream upstream_;
-    mutable std::mutex guard_;
-    std::unordered_map<void*, entry> live_;
-    std::unordered_map<std::string_view, tag_books> tags_;  // its entries stay where they are
-    std::size_t live_bytes_ = 0;
-    std::size_t peak_ = 0;
-    std::size_t releases_ = 0;
-    bool is_at_peak_ = false;  // then what the tags have at the peak is what they have now
+    measured_books books_;
 };
 
 }  // namespace detail
@@ -206,9 +152,106 @@ static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/stakeholder.hpp>
+
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void sort_by_peak(std::vector<tag_usage>& tags) {
+struct measured_books::tables {
+    struct of_tag {
+        tag_usage seen;
+        std::size_t live = 0;
+    };
+
+    static void sort_by_peak(std::vector<tag_usage>& tags);
+    // Throws: misuse; nothing is changed then.
+    [[nodiscard]] entry forget(void* p, std::size_t bytes);
+
+    std::mutex guard{};
+    std::unordered_map<void*, entry> live{};
+    std::unordered_map<std::string_view, of_tag> tags{};  // its entries stay where they are
+    std::size_t live_bytes = 0;
+    std::size_t peak = 0;
+    std::size_t releases = 0;
+    bool is_at_peak = false;  // then what the tags have at the peak is what they have now
+};
+
+CUOTA_INLINE measured_books::measured_books() : tables_{std::make_unique<tables>()} {}
+
+CUOTA_INLINE measured_books::~measured_books() = default;
+
+CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
+    tables& all = *tables_;
+    std::scoped_lock const lock{all.guard};
+    tables::of_tag& of_tag = all.tags[who.name.text()];
+    of_tag.seen.name = who.name;
+    all.live.emplace(p, entry{bytes, {who.name, who.where, cost}, &of_tag});
+    of_tag.live += cost;
+    of_tag.seen.peak = std::max(of_tag.seen.peak, of_tag.live);
+    ++of_tag.seen.allocations;
+    all.live_bytes += cost;
+    if (all.live_bytes <= all.peak) return;
+    all.peak = all.live_bytes;
+    all.is_at_peak = true;
+}
+
+CUOTA_INLINE std::optional<measured_books::entry> measured_books::forget(void* p,
+                                                                         std::size_t bytes) noexcept {
+    std::optional<entry> known;
+    (void)report_failure_of([&] {
+        std::scoped_lock const lock{tables_->guard};
+        known = tables_->forget(p, bytes);
+    });
+    return known;
+}
+
+CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
+    tables& all = *tables_;
+    std::scoped_lock const lock{all.guard};
+    if (std::exchange(all.is_at_peak, false))
+        for (auto& [name, of_tag] : all.tags) of_tag.seen.at_peak = of_tag.live;
+    static_cast<tables::of_tag*>(e.of_tag)->live -= e.held.bytes;
+    all.live_bytes -= e.held.bytes;
+    ++all.releases;
+}
+
+CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
+    tables& all = *tables_;
+    std::scoped_lock const lock{all.guard};
+    usage_report r{granule, all.peak, 0, all.releases, {}, {}};
+    for (auto const& [name, of_tag] : all.tags) {
+        if (of_tag.seen.allocations == 0) continue;  // its first one failed to be entered
+        r.by_tag.push_back(of_tag.seen);
+        if (all.is_at_peak) r.by_tag.back().at_peak = of_tag.live;
+        r.allocations += of_tag.seen.allocations;
+    }
+    for (auto const& [p, e] : all.live) r.alive.push_back(e.held);
+    sum_up(r.alive);
+    tables::sort_by_peak(r.by_tag);
+    return r;
+}
+
+CUOTA_INLINE measured_books::entry measured_books::tables::forget(void* p, std::size_t bytes) {
+    auto const found = live.find(p);
+    if (found == live.end())
+        throw misuse{"measured memory: a pointer was given back that it does not hold (given back twice, or "
+                     "another's)"};
+    entry const e = found->second;
+    if (e.asked != bytes)
+        throw misuse{"measured memory: " + bytes_text(bytes) + " were given back of an allocation of " +
+                         bytes_text(e.asked),
+                     e.held.where};
+    live.erase(found);
+    return e;
+}
+
+CUOTA_INLINE void measured_books::tables::sort_by_peak(std::vector<tag_usage>& tags) {
     std::sort(tags.begin(), tags.end(), [](tag_usage const& a, tag_usage const& b) {
         if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
         if (a.peak != b.peak) return a.peak > b.peak;

@@ -20,46 +20,10 @@
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
-/// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
-class stakeholder : public ref_counted {
-public:
-    virtual ~stakeholder() = default;
-
-    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns what
-    /// it really gave back.
-    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
-
-    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
-    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
-
-    /// Who is asked first: the higher; among equals, who gives back least more than is missing.
-    [[nodiscard]] virtual int priority() const noexcept { return 0; }
-
-    /// For messages.
-    [[nodiscard]] virtual std::string title() const = 0;
-
-    /// Appends what is held, by tag and place, and what is cached.
-    virtual void holdings(std::vector<holding>& into) const = 0;
-
-    /// Tells somebody new what it holds in pieces of its own, as budget_observer::holds.
-    virtual void tell(budget_observer&) const noexcept {}
-
-    /// The largest request that needs no further charge; 0 when there is no such thing.
-    [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
-};
-
-/// What a charge says about itself, for the refusal it may become.
-struct charge_request {
-    std::size_t asked = 0;
-    std::size_t granule = 1;
-    label who{};
-    std::optional<device> on{};
-};
 
 template <class Concerns>
 std::vector<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
@@ -103,9 +67,6 @@ private:
 
     candidates left_;
 };
-
-/// Holdings of one tag and place in one, the largest first.
-void sum_up(std::vector<holding>& holders);
 
 /// Who could give back to a node, and how much each of them says.
 [[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to);
@@ -168,7 +129,6 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     }
 }
 
-void charge(ledger& node, std::size_t bytes, charge_request const& request);
 template <class Add>
 void charge(ledger& node, std::size_t bytes, charge_request const& request, Add add) {
     if (node.try_charge_alone(bytes)) [[likely]]
@@ -328,6 +288,10 @@ CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& tol
     for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
     r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
+
+CUOTA_INLINE void join(ledger& node, stakeholder& s) { node.join(s); }
+
+CUOTA_INLINE void leave(ledger& node, stakeholder& s) noexcept { node.leave(s); }
 
 CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& request) {
     charge(node, bytes, request, nothing_to_add{});

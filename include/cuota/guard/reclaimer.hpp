@@ -6,49 +6,20 @@
 
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/guard/budget.hpp>
 
 namespace cuota::inline v0 {
 
 namespace detail {
-
-class registered_cache final : public stakeholder {
-public:
-    using estimate = std::function<std::size_t(std::size_t)>;
-
-    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
-    ~registered_cache() { node_->leave(*this); }
-
-    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
-    [[nodiscard]] int priority() const noexcept override { return priority_; }
-    [[nodiscard]] std::string title() const override;
-    void holdings(std::vector<holding>& into) const override;
-
-    /// No call of it is running in another thread afterwards, and none will.
-    void end() noexcept;
-
-private:
-    // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
-    // is waited for: the other might wait for us.
-    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept;
-
-    shared<ledger> node_;
-    label const who_;
-    int const priority_;
-    estimate const could_;
-    estimate const give_;
-    mutable std::recursive_mutex calling_;  // a cache may end its registration from within
-    bool ended_ = false;
-};
-
-}  // namespace detail
+class registered_cache;
+}
+#if !CUOTA_DEFINE
+extern template class shared<detail::registered_cache>;
+#endif
 
 /// Registers a cache of the program's own with the budget that its memory is charged to, for as long as this lives.
 ///
@@ -86,7 +57,43 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <cuota/guard/pressure.hpp>
+
 namespace cuota::inline v0::detail {
+
+class registered_cache final : public stakeholder {
+public:
+    using estimate = std::function<std::size_t(std::size_t)>;
+
+    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
+    ~registered_cache() { node_->leave(*this); }
+
+    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
+    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] int priority() const noexcept override { return priority_; }
+    [[nodiscard]] std::string title() const override;
+    void holdings(std::vector<holding>& into) const override;
+
+    /// No call of it is running in another thread afterwards, and none will.
+    void end() noexcept;
+
+private:
+    // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
+    // is waited for: the other might wait for us.
+    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept;
+
+    shared<ledger> node_;
+    label const who_;
+    int const priority_;
+    estimate const could_;
+    estimate const give_;
+    mutable std::recursive_mutex calling_;  // a cache may end its registration from within
+    bool ended_ = false;
+};
 
 CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const& who, int priority,
                                                 estimate could, estimate give)
@@ -129,6 +136,10 @@ CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, std::si
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::registered_cache>;
+#endif
 
 CUOTA_INLINE reclaimer::reclaimer(budget const& account, tag name,
                                   std::function<std::size_t(std::size_t)> could,

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -42,6 +40,9 @@ public:
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
     [[nodiscard]] std::vector<tracked_block> blocks(std::uint64_t& next) const;
+    /// What came and went since `then`, when `next` was the next number.
+    [[nodiscard]] tracked_diff since(std::uint64_t next, tracked_report const& then,
+                                     tracked_order first) const;
 
 private:
     [[nodiscard]] static tracked_block block_of(live_record const& r, std::uint64_t next);
@@ -196,16 +197,7 @@ public:
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner()) throw misuse{"a snapshot was compared with what it was not taken of"};
-        std::uint64_t next = 0;
-        std::vector<tracked_block> taken = books().blocks(next);
-        std::set<std::pair<std::uint64_t, void const*>> still;
-        std::erase_if(taken, [&](tracked_block const& b) {
-            if (b.number < since.next_) still.emplace(b.number, b.at);
-            return b.number < since.next_;
-        });
-        std::vector<tracked_block> gone = since.live_.blocks;
-        std::erase_if(gone, [&](tracked_block const& b) { return still.contains({b.number, b.at}); });
-        return {detail::report_of(std::move(taken), first), detail::report_of(std::move(gone), first)};
+        return books().since(since.next_, since.live_, first);
     }
 
     /// Begins a step that should leave no more behind than it found. Throws, cost: as live.
@@ -243,6 +235,9 @@ static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_me
 
 #if CUOTA_DEFINE
 
+#include <optional>
+#include <set>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& next) const {
@@ -252,6 +247,20 @@ CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& nex
         live_.for_each([&](live_record const& r) { all.push_back(block_of(r, next)); });
     });
     return all;
+}
+
+CUOTA_INLINE tracked_diff tracked_books::since(std::uint64_t next, tracked_report const& then,
+                                               tracked_order first) const {
+    std::uint64_t now = 0;
+    std::vector<tracked_block> taken = blocks(now);
+    std::set<std::pair<std::uint64_t, void const*>> still;
+    std::erase_if(taken, [&](tracked_block const& b) {
+        if (b.number < next) still.emplace(b.number, b.at);
+        return b.number < next;
+    });
+    std::vector<tracked_block> gone = then.blocks;
+    std::erase_if(gone, [&](tracked_block const& b) { return still.contains({b.number, b.at}); });
+    return {report_of(std::move(taken), first), report_of(std::move(gone), first)};
 }
 
 CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::uint64_t next) {

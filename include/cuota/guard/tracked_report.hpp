@@ -4,10 +4,8 @@
 /// What tracked memory knows of its blocks, for programs and for people.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -90,6 +88,9 @@ namespace detail {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <map>
 
 namespace cuota::inline v0 {
 

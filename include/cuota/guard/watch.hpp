@@ -4,24 +4,18 @@
 /// Watches: who is told when a budget fills up, before anything is refused.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <concepts>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error_sink.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/guard/growth.hpp>
 #include <cuota/guard/watch_event.hpp>
 
 namespace cuota::inline v0 {
@@ -65,6 +59,66 @@ struct watch_options {
 };
 
 namespace detail {
+class watch_state;
+}
+#if !CUOTA_DEFINE
+extern template class shared<detail::watch_state>;
+#endif
+
+/// Calls when what a budget holds rises to a threshold: one call per crossing.
+///
+/// A threshold is crossed when a charge, or a moved limit, leaves `held() >= threshold`; and again only after
+/// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
+/// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
+/// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
+/// the limit is never reached. What a device's driver still has is seen when a charge asks it.
+///
+/// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
+///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
+///          never one within another: who is delivering also delivers what others cross meanwhile, and what the callback
+///          crosses itself, after it returned. The last 64 crossings wait; of older ones `missed` tells the number.
+///          What a callback throws goes to the error sink; no charge or refund throws or allocates for a watch.
+/// Ends:    with its scope: no call is under way then in another thread, and none follows. So do not end it under a
+///          lock that the callback takes, nor two watches in each other's callbacks.
+/// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
+///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
+/// Threads: any, but one at a time for one object.
+/// Throws:  on construction only, and with the reason.
+/// Example: tests/guard/watch.cpp
+class watch {
+public:
+    /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
+    /// do not ascend, mix shares and bytes, or are shares over 1 or of no limit; a hysteresis that is 0, over the lowest
+    /// threshold, or of the other kind; times that are not above 0; an empty callback. std::bad_alloc.
+    [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
+                        watch_callback callback, watch_options const& options = {});
+    watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
+    /// Takes over the other, then ends what it was.
+    watch& operator=(watch&& other) noexcept;
+    ~watch();
+
+private:
+    explicit watch(shared<detail::watch_state> state) noexcept : state_{std::move(state)} {}
+
+    shared<detail::watch_state> state_;
+};
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/growth.hpp>
+#include <cuota/guard/ledger.hpp>
+#include <cuota/guard/onlooker.hpp>
+
+namespace cuota::inline v0::detail {
 
 void check_watch(std::string const& name, std::size_t limit, std::vector<watch_level> const& levels,
                  watch_level hysteresis, watch_options const& options);
@@ -117,49 +171,7 @@ private:
     watch_callback callback_;   // who is in it uses it without the lock
 };
 
-}  // namespace detail
-
-/// Calls when what a budget holds rises to a threshold: one call per crossing.
-///
-/// A threshold is crossed when a charge, or a moved limit, leaves `held() >= threshold`; and again only after
-/// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
-/// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
-/// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
-/// the limit is never reached. What a device's driver still has is seen when a charge asks it.
-///
-/// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
-///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
-///          never one within another: who is delivering also delivers what others cross meanwhile, and what the callback
-///          crosses itself, after it returned. The last 64 crossings wait; of older ones `missed` tells the number.
-///          What a callback throws goes to the error sink; no charge or refund throws or allocates for a watch.
-/// Ends:    with its scope: no call is under way then in another thread, and none follows. So do not end it under a
-///          lock that the callback takes, nor two watches in each other's callbacks.
-/// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
-///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
-/// Threads: any, but one at a time for one object.
-/// Throws:  on construction only, and with the reason.
-/// Example: tests/guard/watch.cpp
-class watch {
-public:
-    /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
-    /// do not ascend, mix shares and bytes, or are shares over 1 or of no limit; a hysteresis that is 0, over the lowest
-    /// threshold, or of the other kind; times that are not above 0; an empty callback. std::bad_alloc.
-    [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
-                        watch_callback callback, watch_options const& options = {});
-    watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
-    /// Takes over the other, then ends what it was.
-    watch& operator=(watch&& other) noexcept;
-    ~watch();
-
-private:
-    explicit watch(shared<detail::watch_state> state) noexcept : state_{std::move(state)} {}
-
-    shared<detail::watch_state> state_;
-};
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
+}  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
 
@@ -325,6 +337,10 @@ CUOTA_INLINE std::optional<watch_event> watch_state::take_out() noexcept {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::watch_state>;
+#endif
 
 CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                           watch_callback callback, watch_options const& options) {

@@ -4,7 +4,6 @@
 /// What a watch saw, as data and as a line of JSON; and the callback that writes that line to standard error.
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -88,6 +87,8 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
 
 namespace cuota::inline v0 {
 

@@ -16,6 +16,7 @@
 
 #include <cuota/buffer/buffer_uses.hpp>
 #include <cuota/buffer/lease.hpp>
+#include <cuota/buffer/stream_uses.hpp>
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>

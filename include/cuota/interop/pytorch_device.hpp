@@ -17,6 +17,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/event.hpp>
 

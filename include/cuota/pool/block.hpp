@@ -16,6 +16,7 @@
 #include <cuota/core/sync.hpp>
 #include <cuota/pool/lifespan.hpp>
 #include <cuota/pool/wait_set.hpp>
+#include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -36,7 +37,7 @@ struct alignas(64) block_note {
 /// four or five of them, and in a large pool none of those is at hand.
 struct alignas(64) block {
     /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
-    static constexpr std::size_t granule = 256;
+    static constexpr std::size_t granule = default_alignment;
 
     /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
     /// the lock, and who has made it `held` has to himself what was asked for, and the note. A `hole` has addresses, and

@@ -8,10 +8,18 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/pool/frame_state.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/pool/pool_resource.hpp>
 #include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+class frame_state;
+}
+#if !CUOTA_DEFINE
+extern template class shared<detail::frame_state>;
+#endif
 
 /// A frame as a resource: an eight-byte handle. What is taken through it has an owner, who gives it back before the
 /// frame ends. Keeps the memory valid, not the frame open.
@@ -29,14 +37,13 @@ public:
     /// For when all work on it was seen to end; free for others at the end of the frame.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
     /// As the pool: 256 bytes.
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::pool_state::granule; }
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->kind(); }  ///< the pool's source's
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< the pool's source's
     /// Whether both are one frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
 private:
     friend class frame;
-    static constexpr auto owned = detail::frame_entry::state::owned;
     explicit frame_resource(shared<detail::frame_state> state) noexcept : state_{std::move(state)} {}
     shared<detail::frame_state> state_;
 };
@@ -67,11 +74,11 @@ class frame {
 public:
     frame(frame const&) = delete;  // a scope is one place; hand on resource() instead
     frame& operator=(frame const&) = delete;
-    ~frame() { state_->end(); }
+    ~frame();
 
     /// The frame for those who take a resource.
     [[nodiscard]] frame_resource resource() const noexcept { return frame_resource{state_}; }
-    operator any_resource() const { return resource(); }  ///< the same
+    operator any_resource() const;  ///< the same
 
     /// For this frame only: nobody has to give it back. Valid in s from here on. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
@@ -80,12 +87,11 @@ public:
     void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept;
 
     /// A frame inside this one. Throws: std::bad_alloc.
-    [[nodiscard]] frame inner(place where = place::here()) const { return frame{state_->pool(), where}; }
+    [[nodiscard]] frame inner(place where = place::here()) const;
 
 private:
     friend class scoped_pool;
-    frame(shared<detail::pool_state> const& pool, place where)
-        : state_{shared<detail::frame_state>::make(pool, where)} {}
+    frame(shared<detail::pool_state> const& pool, place where);
 
     shared<detail::frame_state> state_;
 };
@@ -94,11 +100,17 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/pool/frame_state.hpp>
+
 namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::frame_state>;
+#endif
 
 CUOTA_INLINE void* frame_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                             label const& who) {
-    return state_->allocate(&s, bytes, alignment, who, owned);
+    return state_->allocate(&s, bytes, alignment, who, detail::frame_entry::state::owned);
 }
 
 CUOTA_INLINE void frame_resource::deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t) noexcept {
@@ -106,12 +118,18 @@ CUOTA_INLINE void frame_resource::deallocate(stream_ref s, void* p, std::size_t 
 }
 
 CUOTA_INLINE void* frame_resource::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-    return state_->allocate(nullptr, bytes, alignment, who, owned);
+    return state_->allocate(nullptr, bytes, alignment, who, detail::frame_entry::state::owned);
 }
 
 CUOTA_INLINE void frame_resource::deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
     state_->deallocate(nullptr, p, bytes, {});
 }
+
+CUOTA_INLINE memory_kind frame_resource::kind() const noexcept { return state_->kind(); }
+
+CUOTA_INLINE frame::~frame() { state_->end(); }
+
+CUOTA_INLINE frame::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE void* frame::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
                                    place where) {
@@ -121,6 +139,11 @@ CUOTA_INLINE void* frame::allocate(stream_ref s, std::size_t bytes, std::size_t 
 CUOTA_INLINE void frame::deallocate(stream_ref s, void* p, std::size_t bytes, place where) noexcept {
     state_->deallocate(&s, p, bytes, where);
 }
+
+CUOTA_INLINE frame frame::inner(place where) const { return frame{state_->pool(), where}; }
+
+CUOTA_INLINE frame::frame(shared<detail::pool_state> const& pool, place where)
+    : state_{shared<detail::frame_state>::make(pool, where)} {}
 
 }  // namespace cuota::inline v0
 

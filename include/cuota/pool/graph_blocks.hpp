@@ -17,6 +17,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {

@@ -4,10 +4,8 @@
 /// Blocks of memory by when they live: what a plan of their offsets is made of, before it is made.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,6 +82,9 @@ struct lifetime_edge {
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <numeric>
 
 namespace cuota::inline v0::detail {
 

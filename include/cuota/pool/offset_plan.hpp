@@ -4,13 +4,9 @@
 /// Offsets for blocks whose lifetimes are known, in one slab that is as small as can be.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -21,9 +17,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/pool/greedy_offsets.hpp>
 #include <cuota/pool/lifetimes.hpp>
-#include <cuota/pool/offset_search.hpp>
 
 namespace cuota::inline v0 {
 
@@ -85,7 +79,27 @@ struct offset_conflict {
                                                            offset_plan const& plan,
                                                            place where = place::here());
 
-namespace detail {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+#include <cuota/pool/greedy_offsets.hpp>
+#include <cuota/pool/offset_search.hpp>
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE double offset_plan::ratio() const noexcept {
+    return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
 
 /// When to end: by the clock, or by somebody's wish.
 class plan_deadline {
@@ -153,27 +167,6 @@ private:
     std::span<std::size_t const> offsets_;
     std::map<std::size_t, std::size_t> alive_;
 };
-
-}  // namespace detail
-
-offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options, place where);
-
-std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks, offset_plan const& plan,
-                                             place where);
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0 {
-
-CUOTA_INLINE double offset_plan::ratio() const noexcept {
-    return lower_bound == 0 ? 1 : static_cast<double>(peak) / static_cast<double>(lower_bound);
-}
-
-}  // namespace cuota::inline v0
-
-namespace cuota::inline v0::detail {
 
 CUOTA_INLINE bool plan_deadline::is_over() const {
     return stop_.stop_requested() || std::chrono::steady_clock::now() - start_ >= limit_;

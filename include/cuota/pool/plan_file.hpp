@@ -4,23 +4,12 @@
 /// Planned steps as text: readable, and checked when they are read.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/pool/planned_step.hpp>
 
 namespace cuota::inline v0 {
@@ -47,7 +36,24 @@ void save_plan(planned_step const& step, std::string const& path);
 /// Reads what save_plan wrote. Throws: data_error with the line and the reason, or the system's reason.
 [[nodiscard]] planned_step load_plan(std::string const& path);
 
-namespace detail {
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0::detail {
 
 inline constexpr std::string_view plan_title = "# cuota step plan ";
 inline constexpr std::string_view plan_columns = "id,lower,upper,size,offset";
@@ -103,22 +109,6 @@ struct file_closer {
 using plan_stream = std::unique_ptr<std::FILE, file_closer>;
 
 [[noreturn]] void fail_on(std::string const& path, std::uint64_t offset, char const* what);
-
-}  // namespace detail
-
-std::string plan_text(planned_step const& step);
-
-planned_step parse_plan(std::string_view text, std::string const& name);
-
-void save_plan(planned_step const& step, std::string const& path);
-
-planned_step load_plan(std::string const& path);
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0::detail {
 
 CUOTA_INLINE planned_step plan_parser::parse() {
     planned_step step;

@@ -4,17 +4,14 @@
 /// What one step of a program asks for, in its order, and where in one slab each request goes.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/pool/block.hpp>
 #include <cuota/pool/offset_plan.hpp>
 
 namespace cuota::inline v0 {
@@ -88,6 +85,13 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <iterator>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/pool/block.hpp>
 
 namespace cuota::inline v0 {
 

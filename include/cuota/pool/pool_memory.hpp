@@ -15,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/pressure.hpp>
 #include <cuota/pool/block_pool.hpp>
 #include <cuota/pool/growing_range.hpp>
 #include <cuota/resource/any_resource.hpp>

@@ -18,6 +18,7 @@
 #include <cuota/pool/pool_growth.hpp>
 #include <cuota/pool/pool_memory.hpp>
 #include <cuota/pool/pool_release.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

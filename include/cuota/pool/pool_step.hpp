@@ -44,11 +44,9 @@ public:
 
     /// The step for those who take a resource. May outlive it; requests while no step is open are misuse.
     [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept;
-    operator any_resource() const { return resource(); }  ///< the same
+    operator any_resource() const;  ///< the same
     /// The same, for the length of a call.
-    operator resource_ref() const noexcept {
-        return resource_ref::of_uncounted(pool_resource_for<lifespan::step>::uncounted(*state_));
-    }
+    operator resource_ref() const noexcept;
 
     /// As scoped_pool::allocate, for this step: to be given back before it ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
@@ -69,6 +67,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/pool/pool_state.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE pool_step::~pool_step() {
@@ -81,6 +81,12 @@ CUOTA_INLINE pool_step::~pool_step() {
 
 CUOTA_INLINE pool_resource_for<lifespan::step> pool_step::resource() const noexcept {
     return pool_resource_for<lifespan::step>{state_};
+}
+
+CUOTA_INLINE pool_step::operator any_resource() const { return resource(); }
+
+CUOTA_INLINE pool_step::operator resource_ref() const noexcept {
+    return resource_ref::of_uncounted(pool_resource_for<lifespan::step>::uncounted(*state_));
 }
 
 CUOTA_INLINE void* pool_step::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,7 @@
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/pool/frame.hpp>
 #include <cuota/pool/pool_resource.hpp>
-#include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/pool_stats.hpp>
 #include <cuota/pool/pool_step.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -23,6 +25,7 @@
 namespace cuota::inline v0 {
 
 namespace detail {
+class page_range;
 struct pool_on_pages;  // makes a pool on pages of another kind; the library has none
 }
 
@@ -106,11 +109,9 @@ public:
 
     /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
-    operator any_resource() const { return resource(); }  ///< the same
+    operator any_resource() const;  ///< the same
     /// The same, for the length of a call: it counts as no owner.
-    operator resource_ref() const noexcept {
-        return resource_ref::of_uncounted(pool_resource::uncounted(*state_));
-    }
+    operator resource_ref() const noexcept;
 
     /// The pool for memory that outlives steps: kept apart, so that steps leave one hole behind and not many.
     [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept;
@@ -124,27 +125,27 @@ public:
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here());
     /// In order of s: work that was enqueued on it before may still use the memory. Null does nothing.
-    void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept { state_->deallocate(s, p, bytes); }
+    void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
     /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
     /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
-    std::size_t trim(std::size_t keep = 0) noexcept { return state_->trim(keep); }
+    std::size_t trim(std::size_t keep = 0) noexcept;
 
     /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
     /// served while the budget has room, or pages lie free elsewhere in the pool. Cost: as stats.
-    [[nodiscard]] std::size_t largest_free() const noexcept { return state_->largest_free(); }
+    [[nodiscard]] std::size_t largest_free() const noexcept;
     /// All of one instant. Cost: the lock, and calls in what threads hold ready for themselves.
-    [[nodiscard]] pool_stats stats() const noexcept { return state_->stats(); }
+    [[nodiscard]] pool_stats stats() const noexcept;
     /// What is live, by tag, most bytes first. Throws: std::bad_alloc. Cost: a look at each live block, under the lock.
-    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const { return state_->blocks().stats_by_tag(); }
+    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
     /// The account that pages and segments are charged to: the budget, or the cap inside it.
-    [[nodiscard]] budget const& account() const noexcept { return state_->account(); }
+    [[nodiscard]] budget const& account() const noexcept;
 
 private:
     friend struct detail::pool_on_pages;
     friend struct pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where, std::unique_ptr<detail::page_range> pages = nullptr);
+                place where, std::unique_ptr<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
     static std::string title(options const& wanted);
@@ -165,6 +166,8 @@ struct pool_access {
 
 #if CUOTA_DEFINE
 
+#include <cuota/pool/pool_state.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, place where)
@@ -178,7 +181,7 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, pla
                       : nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, options wanted, place where)
-    : scoped_pool{account, std::move(source), std::nullopt, wanted, where} {}
+    : scoped_pool{account, std::move(source), std::nullopt, wanted, where, nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only source, options wanted,
                                       place where)
@@ -191,7 +194,8 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only sour
                                                           : nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place where)
-    : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where} {}
+    : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where, nullptr} {
+}
 
 CUOTA_INLINE scoped_pool::~scoped_pool() {
     state_->close_to_requests();
@@ -203,6 +207,12 @@ CUOTA_INLINE void scoped_pool::close() {
     throw_if_alive("was closed");
     state_->close_to_requests();
     state_->trim(0);
+}
+
+CUOTA_INLINE scoped_pool::operator any_resource() const { return resource(); }
+
+CUOTA_INLINE scoped_pool::operator resource_ref() const noexcept {
+    return resource_ref::of_uncounted(pool_resource::uncounted(*state_));
 }
 
 CUOTA_INLINE pool_resource_for<lifespan::persistent> scoped_pool::persistent() const noexcept {
@@ -217,6 +227,22 @@ CUOTA_INLINE void* scoped_pool::allocate(stream_ref s, std::size_t bytes, std::s
                                          place where) {
     return state_->allocate(s, bytes, alignment, {name, where});
 }
+
+CUOTA_INLINE void scoped_pool::deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
+    state_->deallocate(s, p, bytes);
+}
+
+CUOTA_INLINE std::size_t scoped_pool::trim(std::size_t keep) noexcept { return state_->trim(keep); }
+
+CUOTA_INLINE std::size_t scoped_pool::largest_free() const noexcept { return state_->largest_free(); }
+
+CUOTA_INLINE pool_stats scoped_pool::stats() const noexcept { return state_->stats(); }
+
+CUOTA_INLINE std::vector<tag_stats> scoped_pool::stats_by_tag() const {
+    return state_->blocks().stats_by_tag();
+}
+
+CUOTA_INLINE budget const& scoped_pool::account() const noexcept { return state_->account(); }
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, std::optional<device> on,
                                       options wanted, place where, std::unique_ptr<detail::page_range> pages)

@@ -15,6 +15,7 @@
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/planned_slabs.hpp>
 #include <cuota/pool/step_router.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

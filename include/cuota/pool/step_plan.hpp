@@ -11,10 +11,19 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/pool/plan_file.hpp>
-#include <cuota/pool/step_state.hpp>
+#include <cuota/pool/step_plan_stats.hpp>
+#include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+class step_state;
+}
+#if !CUOTA_DEFINE
+extern template class shared<detail::step_state>;
+#endif
 
 /// A step plan as a resource: an eight-byte handle. Keeps the slab valid, not the plan's scope open.
 /// Order, threads, throws, cost: those of `step_plan`. Example: tests/pool/step_plan.cpp
@@ -35,9 +44,9 @@ public:
     /// For when all work on it was seen to end.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     /// Bytes: 256.
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return detail::block::granule; }
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
     /// That of what the plan stands on.
-    [[nodiscard]] memory_kind kind() const noexcept { return state_->server().kind(); }
+    [[nodiscard]] memory_kind kind() const noexcept;
     /// Whether both are one plan.
     friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
 
@@ -60,7 +69,7 @@ public:
     ~step_scope() { end(); }
 
     /// True for a step that is recorded, and served by what the plan stands on.
-    [[nodiscard]] bool is_recorded() const noexcept { return state_ && state_->is_recording(); }
+    [[nodiscard]] bool is_recorded() const noexcept;
 
 private:
     friend class step_plan;
@@ -103,30 +112,29 @@ public:
 
     /// A plan over a resource, which serves what is recorded and what deviates, and gives the slab.
     /// Takes nothing yet. Throws: std::bad_alloc.
-    explicit step_plan(any_resource upstream, options wanted = {})
-        : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
+    explicit step_plan(any_resource upstream, options wanted = {});
     step_plan(step_plan const&) = delete;  // a scope is one place; hand on resource() instead
     step_plan& operator=(step_plan const&) = delete;
-    ~step_plan() { state_->close(); }
+    ~step_plan();
 
     /// Begins a step, which ends with the scope. The first one is recorded; the next one plans it and takes the slab.
     /// A recorded step that an exception ends is forgotten, and the next one recorded instead.
     /// Throws: misuse when a step is open; cuda_error; std::bad_alloc: no step has begun then.
     [[nodiscard]] step_scope begin(place where = place::here());
     /// The next step is recorded and planned anew. Throws: misuse in a step.
-    void record_again(place where = place::here()) { state_->record_again(where); }
+    void record_again(place where = place::here());
     /// Plans the recorded step if it is not, and takes the slab if that is missing: what `begin` does otherwise.
     /// Throws: out_of_memory when the slab is refused; misuse in a step, or without a recorded one; cuda_error. The
     ///         recorded step is kept.
-    void prepare(place where = place::here()) { state_->prepare(where); }
+    void prepare(place where = place::here());
 
     /// The planned step, a copy; empty before the first is planned. Throws: std::bad_alloc.
-    [[nodiscard]] planned_step planned() const { return state_->planned(); }
+    [[nodiscard]] planned_step planned() const;
     /// Saves the planned step. Throws: misuse when there is none; data_error when the file cannot be written.
     void save(std::string const& path, place where = place::here()) const;
     /// Takes a saved plan in place of a recorded step. Throws: data_error with line and reason; misuse in a step.
     /// Nothing has changed then.
-    void load(std::string const& path, place where = place::here()) { state_->use(load_plan(path), where); }
+    void load(std::string const& path, place where = place::here());
     /// Takes a step whose requests are known, as `plan_requests` lists and plans them, in place of a recorded one: not even the
     /// first step needs more than the slab. Throws: as plan_requests; misuse in a step. Nothing has changed then.
     void expect(std::span<lifetime const> requests, plan_options const& how = {},
@@ -134,13 +142,13 @@ public:
 
     /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
-    operator any_resource() const { return resource(); }  ///< the same
+    operator any_resource() const;  ///< the same
 
     /// All of one instant.
-    [[nodiscard]] step_plan_stats stats() const { return state_->stats(); }
+    [[nodiscard]] step_plan_stats stats() const;
     /// What is alive of steps before this one: those with a place in the slab now, and, as they were then, those that
     /// the recorded step left alive. Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<holding> survivors() const { return state_->survivors(); }
+    [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
     shared<detail::step_state> state_;
@@ -150,7 +158,13 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/pool/step_state.hpp>
+
 namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::step_state>;
+#endif
 
 CUOTA_INLINE void* step_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who) {
@@ -172,6 +186,8 @@ CUOTA_INLINE void step_resource::deallocate_sync(void* p, std::size_t bytes, std
     state_->server().deallocate_sync(p, bytes, alignment);
 }
 
+CUOTA_INLINE memory_kind step_resource::kind() const noexcept { return state_->server().kind(); }
+
 CUOTA_INLINE step_scope& step_scope::operator=(step_scope&& other) noexcept {
     if (this != &other) {
         end();
@@ -180,23 +196,46 @@ CUOTA_INLINE step_scope& step_scope::operator=(step_scope&& other) noexcept {
     return *this;
 }
 
+CUOTA_INLINE bool step_scope::is_recorded() const noexcept { return state_ && state_->is_recording(); }
+
 CUOTA_INLINE void step_scope::end() noexcept {
     if (auto const ending = std::exchange(state_, {})) ending->end_step();
 }
+
+CUOTA_INLINE step_plan::step_plan(any_resource upstream, options wanted)
+    : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
+
+CUOTA_INLINE step_plan::~step_plan() { state_->close(); }
 
 CUOTA_INLINE step_scope step_plan::begin(place where) {
     state_->begin_step(where);
     return step_scope{state_};
 }
 
+CUOTA_INLINE void step_plan::record_again(place where) { state_->record_again(where); }
+
+CUOTA_INLINE void step_plan::prepare(place where) { state_->prepare(where); }
+
+CUOTA_INLINE planned_step step_plan::planned() const { return state_->planned(); }
+
 CUOTA_INLINE void step_plan::save(std::string const& path, place where) const {
     save_plan(state_->planned_or_throw(where), path);
+}
+
+CUOTA_INLINE void step_plan::load(std::string const& path, place where) {
+    state_->use(load_plan(path), where);
 }
 
 CUOTA_INLINE void step_plan::expect(std::span<lifetime const> requests, plan_options const& how,
                                     place where) {
     state_->use(plan_requests(requests, how, where), where);
 }
+
+CUOTA_INLINE step_plan::operator any_resource() const { return resource(); }
+
+CUOTA_INLINE step_plan_stats step_plan::stats() const { return state_->stats(); }
+
+CUOTA_INLINE std::vector<holding> step_plan::survivors() const { return state_->survivors(); }
 
 }  // namespace cuota::inline v0
 

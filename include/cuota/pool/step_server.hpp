@@ -14,6 +14,7 @@
 #include <cuota/core/tenured_lock.hpp>
 #include <cuota/pool/step_router.hpp>
 #include <cuota/resource/any_resource.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {

@@ -15,6 +15,7 @@
 #include <cuota/core/survivors.hpp>
 #include <cuota/pool/step_in_graph.hpp>
 #include <cuota/pool/step_server.hpp>
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -13,6 +13,8 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/pressure.hpp>
+#include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/report/memory_snapshot.hpp>
 #include <cuota/report/pool_view.hpp>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -164,6 +163,8 @@ static_assert(labelled_resource<any_resource> && device_resource<any_resource> &
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <cstring>
 
 namespace cuota::inline v0 {
 

@@ -4,10 +4,8 @@
 /// Whole pages of host memory, straight from the system.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include <sys/mman.h>
@@ -36,6 +34,9 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <algorithm>
+#include <thread>
 
 namespace cuota::inline v0::detail {
 

@@ -11,8 +11,6 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/runtime/capture_scope.hpp>
-#include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/simulated.hpp>
 
 /// The thin door to CUDA: each function one call or a few, its result looked at. Raw pointers, no accounts; for the library.
@@ -45,6 +43,9 @@ bool give_back(char const* name, Call call) noexcept {
 }  // namespace cuota::inline v0::rt
 
 #if CUOTA_DEFINE
+
+#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/kernel_misuse.hpp>
 
 namespace cuota::inline v0::rt {
 

@@ -24,12 +24,9 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/thread_record.hpp>
+#include <cuota/fwd.hpp>
 
-namespace cuota::inline v0 {
-
-class stream_ref;
-
-namespace detail {
+namespace cuota::inline v0::detail {
 
 /// Something that a graph uses at each launch, and keeps until it ends.
 ///
@@ -149,43 +146,7 @@ private:
     static inline constinit std::atomic<std::uint64_t> begun_ = 0;
 };
 
-}  // namespace detail
-
-namespace rt {
-
-/// While one lives, this thread's calls that no capture could take in, such as cudaMalloc, leave its capture alone: the library
-/// makes them where they are no part of what is captured. Nothing where the thread captures nothing.
-/// Threads: the one that made it.
-/// Throws:  nothing; what fails makes the capture fail.
-/// Cost:    a load; in a capture a CUDA call at its begin and one at its end.
-class beside_capture {
-public:
-    beside_capture() noexcept;
-    beside_capture(beside_capture const&) = delete;
-    beside_capture& operator=(beside_capture const&) = delete;
-    ~beside_capture();
-
-private:
-    // Asked for once more: a mode that stays would be the thread's after the capture.
-    [[gnu::noinline]] void swap() noexcept {
-        cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
-        if (code == cudaSuccess) return;
-        bool const is_swapped = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
-        (void)cudaGetLastError();
-        try {
-            throw cuda_error{static_cast<int>(code), "cudaThreadExchangeStreamCaptureMode",
-                             cudaGetErrorName(code), place{}};
-        } catch (...) { scope_->fail(std::current_exception()); }
-        if (!is_swapped) scope_ = nullptr;
-    }
-
-    cuota::detail::capture_scope* scope_;
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-}  // namespace rt
-
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
 
@@ -239,19 +200,5 @@ CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
 }
 
 }  // namespace cuota::inline v0::detail
-
-namespace cuota::inline v0::rt {
-
-CUOTA_INLINE beside_capture::beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
-    if (scope_) [[unlikely]]
-        swap();
-}
-
-CUOTA_INLINE beside_capture::~beside_capture() {
-    if (scope_) [[unlikely]]
-        swap();
-}
-
-}  // namespace cuota::inline v0::rt
 
 #endif

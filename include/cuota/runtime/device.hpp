@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -73,6 +71,9 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <map>
+#include <mutex>
 
 namespace cuota::inline v0 {
 

@@ -94,17 +94,20 @@ private:
 
 namespace detail {
 
+/// As captured_streams::begun.
+[[nodiscard]] std::uint64_t captures_begun() noexcept;
+
 /// Records, by record(), where a stream is, for others to wait for; false when `capture` captures it: then all that it ran is
 /// over, and what was recorded, if anything was, is of no use. Whoever captures may begin to meanwhile.
 /// Throws: what record throws; as is_captured.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
     for (;;) {
-        std::uint64_t const begun = captured_streams::begun();
+        std::uint64_t const begun = captures_begun();
         if (is_captured(s)) [[unlikely]]
             return false;
         record();
-        if (captured_streams::begun() == begun) [[likely]]
+        if (captures_begun() == begun) [[likely]]
             return true;
     }
 }
@@ -122,7 +125,12 @@ bool drain(event const& e) noexcept;
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/capture_scope.hpp>
+
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::uint64_t captures_begun() noexcept { return captured_streams::begun(); }
 
 CUOTA_INLINE void event_traits::close(type e) noexcept {
     rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });

@@ -4,22 +4,20 @@
 /// CUDA graphs: work that is captured once and launched again and again, and what keeps its memory for it.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <initializer_list>
-#include <optional>
+#include <memory>
 #include <span>
-#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
-#include <cuota/runtime/event.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
 
@@ -37,8 +35,12 @@ struct graph_exec_traits {
 };
 
 class capture_session;
+class graph_use;
 
 }  // namespace detail
+#if !CUOTA_DEFINE
+extern template class shared<detail::graph_use>;
+#endif
 
 /// Work of a capture, ready to be launched, and all that the library knows it to use. What `capture` returns.
 ///
@@ -54,13 +56,13 @@ class capture_session;
 /// Example: examples/replay_graph.cpp
 class graph_exec {
 public:
-    graph_exec(graph_exec&&) noexcept = default;  ///< takes over the graph and what it keeps
+    graph_exec(graph_exec&& other) noexcept;  ///< takes over the graph and what it keeps
     /// As the end of what it was, and takes over the other.
     graph_exec& operator=(graph_exec&& other) noexcept;
     graph_exec(graph_exec const&) =
         delete;  // two launches of one graph come one after the other, whoever has it
     graph_exec& operator=(graph_exec const&) = delete;
-    ~graph_exec() { exec_.reset(); }  // before what it uses
+    ~graph_exec();
 
     /// Enqueues all of the work on s, which need not be a stream of the capture, in order of what is there.
     /// Order:  after all earlier uses of what it uses, and before all later ones; launches of one graph go one after the other.
@@ -74,14 +76,130 @@ public:
 
 private:
     friend class detail::capture_session;
-    graph_exec(cudaGraphExec_t native, std::vector<shared<detail::graph_use>> uses) noexcept
-        : uses_{std::move(uses)}, exec_{native} {}
+    graph_exec(cudaGraphExec_t native, std::vector<shared<detail::graph_use>> uses) noexcept;
 
     std::vector<shared<detail::graph_use>> uses_;
     unique_handle<detail::graph_exec_traits> exec_;
 };
 
 namespace detail {
+
+/// Calls work(of) in a capture of the streams, as `capture` says.
+[[nodiscard]] graph_exec captured(std::span<stream_ref const> streams, void (*work)(void*), void* of,
+                                  place where);
+
+}  // namespace detail
+
+/// Captures what f enqueues on the streams, which runs only when the graph is launched. All of the streams go into the graph:
+/// the first is where it begins and ends, the others branch off at the beginning and come together at the end.
+///
+/// Waits first, on the host, for what the streams were given before. Work of other streams goes on, and may be enqueued by f;
+/// it is no part of the graph.
+/// In f, on the streams, by this thread:
+/// - leases of buffers, and kernels and copies with them, as ever. What other streams do with the buffers is waited for by each
+///   launch. Leases must end before f does.
+/// - memory of a step_plan in a planned step: the same addresses at each launch. What deviates from the plan is misuse.
+/// - memory of a scoped_pool and of device_memory: it stays the graph's until that ends, also when it is given back in f.
+/// - what waits on the host is misuse: copies to and from host memory that is not pinned, synchronize, a loader's views.
+/// A misuse is thrown before the call is made that would spoil the capture; who catches it in f goes on.
+///
+/// The capture is of this thread (thread-local, as CUDA calls it): what other threads do spoils nothing, and what f calls itself
+/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. Of what others capture, by
+/// cudaStreamBeginCapture, the library knows nothing.
+///
+/// Throws: what f throws, and nothing comes of the capture; misuse; cuda_error, which names the call that spoiled the capture if
+///         it is known. The streams are as before then.
+/// Threads: the one that calls it must be the only one that works on the streams.
+/// Example: examples/replay_graph.cpp
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
+    using called = std::remove_reference_t<F>;
+    return detail::captured(
+        streams, [](void* of) { std::forward<F> (*static_cast<called*>(of))(); },
+        const_cast<void*>(static_cast<void const*>(std::addressof(f))), where);
+}
+/// The same, of `{a, b}`. Throws: as it.
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
+                                 place where = place::here()) {
+    return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
+}
+/// The same, of one stream. Throws: as it.
+template <std::invocable F>
+[[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
+    return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);
+}
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void graph_traits::close(type g) noexcept {
+    rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
+}
+
+CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
+    rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+#if CUOTA_SEPARATE
+template class shared<detail::graph_use>;
+#endif
+
+CUOTA_INLINE graph_exec::graph_exec(graph_exec&& other) noexcept = default;
+
+CUOTA_INLINE graph_exec::graph_exec(cudaGraphExec_t native,
+                                    std::vector<shared<detail::graph_use>> uses) noexcept
+    : uses_{std::move(uses)}, exec_{native} {}
+
+CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before what it uses
+
+CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
+    if (this == &other) return *this;
+    graph_exec const before{std::move(*this)};
+    exec_ = std::move(other.exec_);
+    uses_ = std::move(other.uses_);
+    return *this;
+}
+
+CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
+    if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
+    if (detail::is_captured(s) || s.is_capturing())
+        throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
+                     where};
+    std::size_t begun = 0;
+    struct ending {
+        graph_exec& of;
+        stream_ref s;
+        std::size_t& begun;
+        ~ending() {
+            while (begun != 0) of.uses_[--begun]->end_launch(s);
+        }
+    } const end_all{*this, s, begun};
+    for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
+    rt::on_behalf_of(where);
+    rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
 
 /// A capture from its begin to its end, which its destructor brings about when nobody else has: then nothing comes of it.
 class capture_session {
@@ -121,95 +239,12 @@ private:
     bool is_open_ = false;
 };
 
-}  // namespace detail
-
-/// Captures what f enqueues on the streams, which runs only when the graph is launched. All of the streams go into the graph:
-/// the first is where it begins and ends, the others branch off at the beginning and come together at the end.
-///
-/// Waits first, on the host, for what the streams were given before. Work of other streams goes on, and may be enqueued by f;
-/// it is no part of the graph.
-/// In f, on the streams, by this thread:
-/// - leases of buffers, and kernels and copies with them, as ever. What other streams do with the buffers is waited for by each
-///   launch. Leases must end before f does.
-/// - memory of a step_plan in a planned step: the same addresses at each launch. What deviates from the plan is misuse.
-/// - memory of a scoped_pool and of device_memory: it stays the graph's until that ends, also when it is given back in f.
-/// - what waits on the host is misuse: copies to and from host memory that is not pinned, synchronize, a loader's views.
-/// A misuse is thrown before the call is made that would spoil the capture; who catches it in f goes on.
-///
-/// The capture is of this thread (thread-local, as CUDA calls it): what other threads do spoils nothing, and what f calls itself
-/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. Of what others capture, by
-/// cudaStreamBeginCapture, the library knows nothing.
-///
-/// Throws: what f throws, and nothing comes of the capture; misuse; cuda_error, which names the call that spoiled the capture if
-///         it is known. The streams are as before then.
-/// Threads: the one that calls it must be the only one that works on the streams.
-/// Example: examples/replay_graph.cpp
-template <std::invocable F>
-[[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
-    detail::capture_session session{streams, where};
-    std::forward<F>(f)();
+CUOTA_INLINE graph_exec captured(std::span<stream_ref const> streams, void (*work)(void*), void* of,
+                                 place where) {
+    capture_session session{streams, where};
+    work(of);
     return session.end();
 }
-/// The same, of `{a, b}`. Throws: as it.
-template <std::invocable F>
-[[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
-                                 place where = place::here()) {
-    return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
-}
-/// The same, of one stream. Throws: as it.
-template <std::invocable F>
-[[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
-    return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);
-}
-
-}  // namespace cuota::inline v0
-
-#if CUOTA_DEFINE
-
-namespace cuota::inline v0::detail {
-
-CUOTA_INLINE void graph_traits::close(type g) noexcept {
-    rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
-}
-
-CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
-    rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
-}
-
-}  // namespace cuota::inline v0::detail
-
-namespace cuota::inline v0 {
-
-CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
-    if (this == &other) return *this;
-    graph_exec const before{std::move(*this)};
-    exec_ = std::move(other.exec_);
-    uses_ = std::move(other.uses_);
-    return *this;
-}
-
-CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
-    if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
-    if (detail::is_captured(s) || s.is_capturing())
-        throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
-                     where};
-    std::size_t begun = 0;
-    struct ending {
-        graph_exec& of;
-        stream_ref s;
-        std::size_t& begun;
-        ~ending() {
-            while (begun != 0) of.uses_[--begun]->end_launch(s);
-        }
-    } const end_all{*this, s, begun};
-    for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
-    rt::on_behalf_of(where);
-    rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
-}
-
-}  // namespace cuota::inline v0
-
-namespace cuota::inline v0::detail {
 
 CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, place where)
     : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {

@@ -57,6 +57,9 @@ bool unlock_pages(void* p) noexcept;
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/capture_scope.hpp>
+
 namespace cuota::inline v0::rt::detail {
 
 CUOTA_INLINE void* granted(cudaError_t code, void* const& pointer, char const* call) {

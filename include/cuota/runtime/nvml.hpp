@@ -4,9 +4,7 @@
 /// Who else holds memory on a device: NVIDIA's management library, where the machine has one.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
@@ -189,6 +187,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <cstdio>
 #include <fstream>
 
 namespace cuota::inline v0::detail {

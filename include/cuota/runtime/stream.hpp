@@ -129,6 +129,8 @@ private:
 
 namespace detail {
 
+class capture_scope;
+
 /// The capture of this thread that takes in what is enqueued on s; null when there is none. Throws: cuda_error for a native
 /// stream that has no id.
 [[nodiscard]] capture_scope* capture_of(stream_ref s);
@@ -197,6 +199,8 @@ private:
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
+
+#include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 

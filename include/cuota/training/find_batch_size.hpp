@@ -17,6 +17,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/training/agreement.hpp>
@@ -165,7 +166,7 @@ private:
     [[nodiscard]] std::size_t room_with_caches() const {
         budget const& b = *options_.account;
         std::size_t const own = saturating_add(b.room(), cached_in(holders_of(b)));
-        return std::max(std::min(own, b.limit()), most_at(budget_access::node(b)));
+        return std::max(std::min(own, b.limit()), most_with_caches(b));
     }
 
     // The number of the largest that fits; 0: none.

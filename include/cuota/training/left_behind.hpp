@@ -4,19 +4,14 @@
 /// What a budget has in use beside its caches, and what a step has left behind there.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/core/sort_stably.hpp>
-#include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
 
 namespace cuota::inline v0::detail {
@@ -26,6 +21,9 @@ namespace cuota::inline v0::detail {
 
 /// Bytes that lie free in pools and caches of the budget.
 [[nodiscard]] std::size_t cached_in(std::vector<holding> const& all) noexcept;
+
+/// The most that a charge could get of it, caches having given what they can.
+[[nodiscard]] std::size_t most_with_caches(budget const& b);
 
 /// What was in use of a budget at one moment. A pool that keeps its pages holds no more in use for that.
 ///
@@ -54,6 +52,14 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+#include <functional>
+
+#include <cuota/core/error.hpp>
+#include <cuota/core/sort_stably.hpp>
+#include <cuota/core/text.hpp>
+#include <cuota/guard/pressure.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::vector<holding> holders_of(budget const& b) {
@@ -74,6 +80,8 @@ CUOTA_INLINE std::size_t cached_in(std::vector<holding> const& all) noexcept {
         if (h.is_cached) cached = saturating_add(cached, h.bytes);
     return cached;
 }
+
+CUOTA_INLINE std::size_t most_with_caches(budget const& b) { return most_at(budget_access::node(b)); }
 
 CUOTA_INLINE void use_mark::check(std::string const& after, place where) const {
     std::vector<holding> const now = in_use();

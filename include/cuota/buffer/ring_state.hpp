@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The machinery of staging_ring: slots, their copies, and who waits for one.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/fwd.hpp>
+#include <cuota/resource/any_resource.hpp>
+#include <cuota/resource/host_pages.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+class ring_state final : public ref_counted {
+public:
+    ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
+               pin_failure otherwise, ring_filler filled_by);
+    ~ring_state();
+
+    // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
+    [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop);
+
+    [[nodiscard]] std::optional<std::uint32_t> try_acquire();
+
+    void put_back(std::uint32_t index) noexcept;
+
+    // Enqueues the copy of a slot, marks its end, and says which of the slot's copies it is. On a throw no copy of
+    // this slot is under way.
+    [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
+                                     place where);
+
+    // What to wait for until the slot's n-th copy is over; null when it is known to be. A later copy's event will do:
+    // it was recorded after the n-th was over.
+    [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const;
+
+    [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept;
+    [[nodiscard]] std::size_t slots() const noexcept { return slots_.size(); }
+    [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
+
+private:
+    // A budget that refuses is not the driver: nothing is taken past it.
+    void take_memory(label const& who, pin_failure otherwise);
+
+    struct slot {
+        std::optional<event> copied;
+        std::uint64_t copies = 0;  // enqueued so far
+        std::uint64_t over = 0;    // known to be over; under the lock
+    };
+
+    void take(std::vector<std::uint32_t>::iterator which) noexcept;
+
+    // Outside the lock: the wait of one slot holds up nobody else.
+    [[nodiscard]] std::uint32_t settled(std::uint32_t index);
+
+    std::size_t const slot_bytes_;
+    any_resource memory_;
+    bool const is_on_device_;
+    std::size_t bytes_ = 0;
+    std::byte* at_ = nullptr;
+    bool is_pinned_ = true;
+    std::vector<slot> slots_;
+    mutable std::mutex guard_;
+    std::condition_variable_any returned_;
+    std::vector<std::uint32_t> free_;        // longest waiting first; room for all
+    std::atomic<std::size_t> free_now_ = 0;  // as many; for who waits without the lock
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/brief_wait.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/copy.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory,
+                                    label const& who, pin_failure otherwise, ring_filler filled_by)
+    : slot_bytes_{slot_bytes},
+      memory_{std::move(memory)},
+      is_on_device_{memory_.kind() == memory_kind::device} {
+    if (slots == 0) throw misuse{"a staging_ring of no slots", who.where};
+    if (is_on_device_ && filled_by == ring_filler::host)
+        throw misuse{"a staging_ring was to be made of device memory", who.where};
+    slots_.resize(slots);
+    free_.reserve(slots);
+    bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
+    take_memory(who, otherwise);
+    for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
+    free_now_ = slots;
+}
+
+CUOTA_INLINE ring_state::~ring_state() {
+    for (slot& s : slots_)
+        if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
+    if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
+    else unmap_pages(at_, bytes_);
+}
+
+CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token stop) {
+    std::uint32_t index = 0;
+    wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
+    {
+        std::unique_lock lock{guard_};
+        (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
+        if (stop.stop_requested() || free_.empty()) return std::nullopt;
+        index = free_.front();
+        take(free_.begin());
+    }
+    return settled(index);
+}
+
+CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
+    std::uint32_t index = 0;
+    {
+        std::scoped_lock const lock{guard_};
+        auto const ready = std::ranges::find_if(
+            free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
+        if (ready == free_.end()) return std::nullopt;
+        index = *ready;
+        take(ready);
+        slots_[index].over = slots_[index].copies;
+    }
+    return index;
+}
+
+CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
+    {
+        std::scoped_lock const lock{guard_};
+        free_.push_back(index);  // reserved for all of them
+        free_now_.store(free_.size(), std::memory_order_relaxed);
+    }
+    returned_.notify_one();
+}
+
+CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, std::size_t bytes,
+                                            stream_ref s, place where) {
+    std::optional<event>& copied = slots_[index].copied;
+    rt::refuse_captured(s, "a slot of a staging_ring was submitted",
+                        "its bytes would not be there at a launch: copy outside", where);
+    std::byte const* const from = bytes_of_slot(index).data();
+    if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
+    else rt::copy_to_device(to, from, bytes, s, where);
+    try {
+        if (copied) copied->record(s);
+        else copied.emplace(s);
+    } catch (...) {
+        rt::drain(s);
+        throw;
+    }
+    return ++slots_[index].copies;
+}
+
+CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {
+    std::scoped_lock const lock{guard_};
+    return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
+}
+
+CUOTA_INLINE std::span<std::byte> ring_state::bytes_of_slot(std::uint32_t i) const noexcept {
+    return {at_ + i * slot_bytes_, slot_bytes_};
+}
+
+CUOTA_INLINE void ring_state::take_memory(label const& who, pin_failure otherwise) {
+    try {
+        at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
+    } catch (budget_exceeded const&) { throw; } catch (out_of_memory const& refused) {
+        if (otherwise == pin_failure::refuse) throw;
+        at_ = map_pages(bytes_);
+        if (!at_) throw;
+        is_pinned_ = false;
+        report(refused, std::current_exception());
+    }
+}
+
+CUOTA_INLINE void ring_state::take(std::vector<std::uint32_t>::iterator which) noexcept {
+    free_.erase(which);
+    free_now_.store(free_.size(), std::memory_order_relaxed);
+}
+
+CUOTA_INLINE std::uint32_t ring_state::settled(std::uint32_t index) {
+    try {
+        if (slots_[index].copied) slots_[index].copied->synchronize();
+    } catch (...) {
+        put_back(index);
+        throw;
+    }
+    std::scoped_lock const lock{guard_};
+    slots_[index].over = slots_[index].copies;
+    return index;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
