@@ -4,6 +4,7 @@
 #include <string>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/resource/device_memory.hpp>
 
 void name_it(cuota::stream& s, std::string const& name) {
 #ifdef CUOTA_FIXED

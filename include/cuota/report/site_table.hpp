@@ -63,7 +63,9 @@ private:
     // Moves on from `at` to where it is, or to where it would be. There is always a hole: it is at most half full.
     [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept;
     [[gnu::noinline]] std::uint32_t add(tag name, place where, std::size_t at) noexcept {
-        if (size() <= capacity_) {
+        if (is_full_.load(std::memory_order_acquire)) {
+            if (std::uint32_t const known = find(name, where, at)) return known;  // it was the last one
+        } else {
             std::scoped_lock const lock{guard_};
             if (std::uint32_t const known = find(name, where, at)) return known;  // another was faster
             std::size_t const next = size();
@@ -71,6 +73,8 @@ private:
                 sites_[next] = {name, where};
                 size_.store(next + 1, std::memory_order_release);
                 index_[at].store(static_cast<std::uint32_t>(next), std::memory_order_release);
+                if (next == capacity_)
+                    is_full_.store(true, std::memory_order_release);  // and all can be found
                 return static_cast<std::uint32_t>(next);
             }
         }
@@ -83,6 +87,7 @@ private:
     std::unique_ptr<event_site[]> const sites_;
     std::unique_ptr<std::atomic<std::uint32_t>[]> const index_;
     std::atomic<std::size_t> size_ = 1;
+    std::atomic<bool> is_full_ = capacity_ == 0;
     std::atomic<std::uint64_t> without_room_ = 0;
     std::mutex guard_;
 };
