@@ -12,6 +12,8 @@
 
 #include <sys/uio.h>
 
+#include <cuota/core/config.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// Joins pieces that follow each other in a file into few reads: one for a run of samples, however many
