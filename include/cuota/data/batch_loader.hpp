@@ -4,7 +4,6 @@
 /// Data on the device, one batch at a time.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch.hpp>
 #include <cuota/data/element.hpp>

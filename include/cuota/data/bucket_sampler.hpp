@@ -4,15 +4,14 @@
 /// Samples of about the same length one behind the other, in an order that is random all the same.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
 

@@ -4,11 +4,9 @@
 /// Another source's samples in other numbers: what is smaller than it was is sooner across the link.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -18,6 +16,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/conversion.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>

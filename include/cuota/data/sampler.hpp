@@ -4,11 +4,9 @@
 /// Which samples an epoch takes, and in which order: arithmetic, not state.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/permutation.hpp>
 
 namespace cuota::inline v0 {

@@ -4,7 +4,6 @@
 /// What a loader reads from: a fixed number of samples, gathered a batch at a time.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -16,6 +15,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 

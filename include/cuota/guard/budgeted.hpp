@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/stakeholder.hpp>

@@ -4,9 +4,7 @@
 /// Puts fences around blocks, and looks at them in stream order.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/fence_damage.hpp>
 #include <cuota/guard/tracker.hpp>

@@ -4,7 +4,6 @@
 /// A resource for finding who writes beyond a block: fences around each, and bytes that show.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/fence_keeper.hpp>
 #include <cuota/resource/device_memory.hpp>

@@ -6,12 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/scatter.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 

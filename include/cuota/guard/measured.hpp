@@ -6,7 +6,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/resource/device_memory.hpp>

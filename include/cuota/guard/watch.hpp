@@ -4,7 +4,6 @@
 /// Watches: who is told when a budget fills up, before anything is refused.
 #pragma once
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/watch_event.hpp>
 

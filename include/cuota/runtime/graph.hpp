@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <cuota/core/handle.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
