@@ -64,8 +64,6 @@ private:
     std::shared_ptr<facts> shared_;
 };
 
-static_assert(sampler<bucket_sampler>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -79,6 +77,8 @@ static_assert(sampler<bucket_sampler>);
 #include <cuota/data/permutation.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(sampler<bucket_sampler>);
 
 struct bucket_sampler::facts {
     facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,

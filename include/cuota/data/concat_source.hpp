@@ -66,8 +66,6 @@ private:
 
     std::shared_ptr<state> state_;
 };
-static_assert(source<concat_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -79,6 +77,8 @@ static_assert(source<concat_source>);
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(source<concat_source>);
 
 struct concat_source::state {
     void add(detail::any_source part);

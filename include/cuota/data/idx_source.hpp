@@ -62,8 +62,6 @@ private:
 
     raw_source samples_;
 };
-static_assert(source<idx_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -71,6 +69,8 @@ static_assert(source<idx_source>);
 #include <algorithm>
 
 namespace cuota::inline v0 {
+
+static_assert(source<idx_source>);
 
 CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

@@ -112,8 +112,6 @@ private:
     std::size_t bytes_;
     std::uint64_t size_ = 0;
 };
-static_assert(source<memory_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -161,6 +159,8 @@ CUOTA_INLINE void record_gatherer::fetch(std::uint64_t sample, std::size_t count
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(source<memory_source>);
 
 CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void const> owner,
                                           element_type type, void const* values, std::size_t count,

@@ -167,9 +167,6 @@ private:
     std::shared_ptr<base const> inside_;
 };
 
-static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler<block_shuffle_sampler> &&
-              sampler<subset_sampler> && sampler<any_sampler>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -177,6 +174,9 @@ static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler
 #include <numeric>
 
 namespace cuota::inline v0 {
+
+static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler<block_shuffle_sampler> &&
+              sampler<subset_sampler> && sampler<any_sampler>);
 
 CUOTA_INLINE void sequential_sampler::draw(std::uint64_t, std::uint64_t, std::uint64_t first,
                                            std::span<std::uint64_t> out) const noexcept {

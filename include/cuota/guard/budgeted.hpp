@@ -129,9 +129,6 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 
-static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
-static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -204,5 +201,12 @@ CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t byte
 }
 
 }  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
+static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
+
+}  // namespace cuota::inline v0
 
 #endif

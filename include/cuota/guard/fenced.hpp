@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -162,7 +163,15 @@ fenced(Upstream) -> fenced<Upstream>;
 template <resource Upstream>
 fenced(Upstream, fence_options) -> fenced<Upstream>;
 
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
 static_assert(labelled_resource<fenced<device_memory>> && device_resource<fenced<device_memory>>);
 static_assert(!host_resource<fenced<device_memory>> && sizeof(fenced<device_memory>) == 8);
 
 }  // namespace cuota::inline v0
+
+#endif

@@ -145,9 +145,6 @@ public:
 template <resource Upstream>
 measured(Upstream) -> measured<Upstream>;
 
-static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
-static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -262,6 +259,9 @@ CUOTA_INLINE void measured_books::tables::sort_by_peak(std::vector<tag_usage>& t
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
+static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
 
 CUOTA_INLINE std::size_t usage_report::alive_bytes() const noexcept {
     std::size_t bytes = 0;

@@ -219,9 +219,6 @@ tracked(Upstream) -> tracked<Upstream>;
 template <resource Upstream>
 tracked(Upstream, tag) -> tracked<Upstream>;
 
-static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
-static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -266,6 +263,9 @@ CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::ui
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
+static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
 
 /// What is alive, by tag, and what has none by place.
 struct growth_check::totals {
