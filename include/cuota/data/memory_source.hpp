@@ -84,8 +84,8 @@ public:
     static memory_source of(std::string, std::vector<T> const&,  // memory_source{name, vector}, or a span
                             std::vector<std::size_t> = {}) = delete;
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }                         ///< samples
-    [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }  ///< one
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }              ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's
 
     /// As a source. Throws: misuse before anything is written.
@@ -176,6 +176,8 @@ CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void
                      " values are no whole number of samples of " + field_text(*field_)};
     size_ = all / bytes_;
 }
+
+CUOTA_INLINE std::span<field const> memory_source::fields() const noexcept { return {field_.get(), 1}; }
 
 CUOTA_INLINE void memory_source::gather(std::span<std::uint64_t const> samples,
                                         std::span<std::span<std::byte> const> out) const {

@@ -12,7 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/stakeholder.hpp>
@@ -49,7 +49,7 @@ private:
     struct table;
 
     budget budget_;
-    std::unique_ptr<table> live_;
+    sole<table> live_;
 };
 
 template <resource Upstream>
@@ -153,8 +153,7 @@ struct budgeted_books::table {
     std::unordered_map<void*, entry> live{};
 };
 
-CUOTA_INLINE budgeted_books::budgeted_books(budget b)
-    : budget_{std::move(b)}, live_{std::make_unique<table>()} {
+CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, live_{sole<table>::make()} {
     join(budget_access::node(budget_), *this);
 }
 

@@ -6,14 +6,12 @@
 
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -66,15 +64,15 @@ public:
 
     /// Throws: std::bad_alloc; nothing is counted then.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out. What
-    /// cannot be right is reported, and changes nothing.
-    [[nodiscard]] std::optional<entry> forget(void* p, std::size_t bytes) noexcept;
+    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
+    /// What cannot be right is reported, and changes nothing: false then.
+    [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granule) const;
 
 private:
     struct tables;
-    std::unique_ptr<tables> tables_;
+    sole<tables> tables_;
 };
 
 template <resource Upstream>
@@ -97,10 +95,10 @@ public:
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        auto const known = books_.forget(p, bytes);
-        if (!known) return;
+        measured_books::entry known{};
+        if (!books_.forget(p, bytes, known)) return;
         order.give(upstream_, p, bytes, alignment);
-        books_.count_out(*known);
+        books_.count_out(known);
     }
 
     [[nodiscard]] usage_report report() const { return books_.report(upstream_.granule()); }
@@ -179,7 +177,7 @@ struct measured_books::tables {
     bool is_at_peak = false;  // then what the tags have at the peak is what they have now
 };
 
-CUOTA_INLINE measured_books::measured_books() : tables_{std::make_unique<tables>()} {}
+CUOTA_INLINE measured_books::measured_books() : tables_{sole<tables>::make()} {}
 
 CUOTA_INLINE measured_books::~measured_books() = default;
 
@@ -198,14 +196,11 @@ CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t 
     all.is_at_peak = true;
 }
 
-CUOTA_INLINE std::optional<measured_books::entry> measured_books::forget(void* p,
-                                                                         std::size_t bytes) noexcept {
-    std::optional<entry> known;
-    (void)report_failure_of([&] {
+CUOTA_INLINE bool measured_books::forget(void* p, std::size_t bytes, entry& known) noexcept {
+    return report_failure_of([&] {
         std::scoped_lock const lock{tables_->guard};
         known = tables_->forget(p, bytes);
     });
-    return known;
 }
 
 CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {

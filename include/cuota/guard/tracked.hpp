@@ -15,7 +15,6 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/tracked_report.hpp>
 #include <cuota/guard/tracker.hpp>
@@ -129,7 +128,7 @@ private:
     tag name_;
     place where_;
     std::uint64_t next_ = 0;
-    std::unique_ptr<totals> begun_with_;
+    sole<totals> begun_with_;
     bool is_over_ = false;
 };
 
@@ -322,7 +321,7 @@ CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag
     detail::tracker const& live = books_->live();
     live.at_rest([&] {
         next_ = live.next_number();
-        begun_with_ = std::make_unique<totals>(live);
+        begun_with_ = sole<totals>::make(live);
     });
 }
 
