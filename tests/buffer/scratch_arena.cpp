@@ -3,6 +3,7 @@
 
 #include <cuota/buffer/scratch_arena.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>

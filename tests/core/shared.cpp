@@ -103,3 +103,24 @@ TEST_CASE("threads may share and let go at once", "[core][shared]") {
     }
     REQUIRE(alive == 0);
 }
+
+TEST_CASE("a sole owner deletes what it has when it is over, and when it takes over another's",
+          "[core][shared]") {
+    std::atomic<int> alive = 0;
+    using sole = cuota::sole<counted>;
+    static_assert(!std::is_copy_constructible_v<sole> && std::is_nothrow_move_constructible_v<sole>);
+    {
+        sole a = sole::make(alive);
+        sole b{std::move(a)};
+        CHECK(!a);
+        REQUIRE(b);
+        CHECK(&b->alive_ == &alive);
+        CHECK(&(*b).alive_ == &alive);
+        sole c = sole::make(alive);
+        CHECK(alive == 2);
+        c = std::move(b);
+        CHECK(alive == 1);
+        CHECK(!b);
+    }
+    CHECK(alive == 0);
+}

@@ -3,6 +3,7 @@
 
 #include <cuota/data/resident_data.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

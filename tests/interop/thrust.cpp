@@ -14,6 +14,7 @@
 #include <thrust/transform.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 #include <vector>

@@ -6,6 +6,7 @@ import _lint
 
 # Headers without a test file of their own, each with its reason.
 NO_TEST = {
+    "core/std_parts.hpp": "only includes of the standard library's",
     "interop/pytorch_device.hpp": "the inside of pytorch, tested through it",
     "report/memory_viz_encoders.hpp": "the inside of memory_viz, tested through it",
     "report/memory_viz_trace.hpp": "the inside of memory_viz, tested through it",

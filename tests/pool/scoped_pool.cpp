@@ -4,7 +4,10 @@
 // What holds on any device. What only a simulated one can show stands in scoped_pool.sim.cpp.
 #include <cuota/pool/scoped_pool.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>

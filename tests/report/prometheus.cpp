@@ -3,6 +3,7 @@
 
 #include <cuota/report/prometheus.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

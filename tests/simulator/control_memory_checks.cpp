@@ -3,6 +3,7 @@
 #include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstring>

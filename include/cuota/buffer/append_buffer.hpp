@@ -4,7 +4,6 @@
 /// Results whose number only the kernel knows: appended by its threads, to memory that is there beforehand.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/kernel_overflow.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

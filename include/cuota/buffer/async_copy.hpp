@@ -4,7 +4,6 @@
 /// Copies between host and device that go on while the host does: their host side is kept, or was left before.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -15,6 +14,7 @@
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {

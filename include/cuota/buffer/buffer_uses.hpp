@@ -5,10 +5,10 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {

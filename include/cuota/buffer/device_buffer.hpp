@@ -4,7 +4,6 @@
 /// Device memory with an owner.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
@@ -20,6 +19,7 @@
 #include <cuota/buffer/released_buffer.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/element_count.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/simulated.hpp>

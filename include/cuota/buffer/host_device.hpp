@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/element_count.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/resource_ref.hpp>
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -13,6 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

@@ -5,13 +5,12 @@
 #pragma once
 
 #include <exception>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

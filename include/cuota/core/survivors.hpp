@@ -6,16 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -46,7 +42,7 @@ private:
     static std::string line(group const& g);
     static std::string age_text(group const& g);
 
-    std::map<std::tuple<std::string_view, std::string_view, unsigned>, group> groups_;
+    std::vector<group> groups_;  // by tag and place
     std::size_t count_ = 0;
 };
 
@@ -55,16 +51,23 @@ private:
 #if CUOTA_DEFINE
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::uint32_t age) {
-    group& g = groups_[{name.text(), where.file, where.line}];
-    if (g.count++ == 0) {
-        g.name = name;
-        g.where = where;
-        g.each = bytes;
-    }
+    auto const key_of = [](group const& g) {
+        return std::tuple<std::string_view, std::string_view, unsigned>{g.name.text(), g.where.file,
+                                                                        g.where.line};
+    };
+    group const fresh{name, where, 0, 0, bytes, 0};
+    auto at = std::ranges::lower_bound(groups_, key_of(fresh), {}, key_of);
+    if (at == groups_.end() || key_of(*at) != key_of(fresh)) at = groups_.insert(at, fresh);
+    group& g = *at;
+    ++g.count;
     if (g.each != bytes) g.each = 0;
     g.bytes += bytes;
     g.oldest = std::max(g.oldest, age);
@@ -74,8 +77,7 @@ CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::
 CUOTA_INLINE std::string survivors::text() const {
     constexpr std::size_t shown = 4;
     if (count_ == 0) return {};
-    std::vector<group> most_first;
-    for (auto const& [key, g] : groups_) most_first.push_back(g);
+    std::vector<group> most_first = groups_;
     sort_stably(most_first, std::greater<>{}, &group::bytes);
 
     std::string text =

@@ -7,13 +7,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
@@ -25,7 +25,7 @@ class any_source {
 public:
     template <class S>
         requires(!std::same_as<S, any_source>)
-    &&source<S> explicit any_source(S from) : inside_{std::make_unique<model<S>>(std::move(from))} {
+    &&source<S> explicit any_source(S from) : inside_{new model<S>{std::move(from)}} {
         for (field const& f : fields())
             if (f.is_ragged && !tells_lengths<S>)
                 throw misuse{name() + ": " + field_text(f) + " is ragged, and the source has no lengths()"};
@@ -66,7 +66,7 @@ private:
         }
         S from;
     };
-    std::unique_ptr<base const> inside_;
+    sole<base const> inside_;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -4,7 +4,6 @@
 /// Data on the device, one batch at a time.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch.hpp>
 #include <cuota/data/element.hpp>
@@ -163,8 +163,6 @@ private:
     shared<detail::loader_engine> engine_;
 };
 
-static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterator<epoch_range::iterator>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -174,6 +172,8 @@ static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterat
 #include <cuota/data/loader_engine.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(std::input_iterator<epoch_range::iterator> && !std::forward_iterator<epoch_range::iterator>);
 
 CUOTA_INLINE auto epoch_range::iterator::operator++() -> iterator& {
     range_->advance();

@@ -4,19 +4,25 @@
 /// Samples of about the same length one behind the other, in an order that is random all the same.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+
+[[nodiscard]] std::vector<std::uint64_t> all_lengths(void const* from, lengths_call ask, std::size_t field,
+                                                     std::size_t count);
+
+}  // namespace detail
 
 /// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
 /// Throws: misuse for a field that is not ragged; what the source throws.
@@ -24,16 +30,8 @@ namespace cuota::inline v0 {
 template <source S>
     requires detail::tells_lengths<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
-    std::vector<std::uint64_t> lengths(static_cast<std::size_t>(from.size()));
-    std::array<std::uint64_t, 1024> samples;
-    for (std::size_t done = 0; done != lengths.size();) {
-        std::size_t const now = std::min(samples.size(), lengths.size() - done);
-        for (std::size_t i = 0; i != now; ++i) samples[i] = done + i;
-        from.lengths(field, std::span<std::uint64_t const>{samples.data(), now},
-                     std::span<std::uint64_t>{lengths.data() + done, now});
-        done += now;
-    }
-    return lengths;
+    return detail::all_lengths(std::addressof(from), &detail::lengths_of<S>, field,
+                               static_cast<std::size_t>(from.size()));
 }
 
 /// All samples, each once: shuffled, then sorted by length a `window` of them at a time, and cut into buckets of so many
@@ -65,8 +63,6 @@ private:
     std::shared_ptr<facts> shared_;
 };
 
-static_assert(sampler<bucket_sampler>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -80,6 +76,21 @@ static_assert(sampler<bucket_sampler>);
 #include <cuota/data/permutation.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(sampler<bucket_sampler>);
+
+CUOTA_INLINE std::vector<std::uint64_t> detail::all_lengths(void const* from, lengths_call ask,
+                                                            std::size_t field, std::size_t count) {
+    std::vector<std::uint64_t> lengths(count);
+    std::array<std::uint64_t, 1024> samples;
+    for (std::size_t done = 0; done != count;) {
+        std::size_t const now = std::min(samples.size(), count - done);
+        for (std::size_t i = 0; i != now; ++i) samples[i] = done + i;
+        ask(from, field, std::span{samples}.first(now), std::span{lengths}.subspan(done, now));
+        done += now;
+    }
+    return lengths;
+}
 
 struct bucket_sampler::facts {
     facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,

@@ -54,8 +54,6 @@ public:
 private:
     concat_source files_;
 };
-static_assert(source<cifar_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -133,6 +131,8 @@ CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(source<cifar_source>);
 
 CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::vector<std::string> const& paths)
     : files_{detail::cifar_parts(set, paths)} {}

@@ -6,13 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -66,8 +66,6 @@ private:
 
     std::shared_ptr<state> state_;
 };
-static_assert(source<concat_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -79,6 +77,8 @@ static_assert(source<concat_source>);
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(source<concat_source>);
 
 struct concat_source::state {
     void add(detail::any_source part);

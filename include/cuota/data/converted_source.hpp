@@ -4,11 +4,9 @@
 /// Another source's samples in other numbers: what is smaller than it was is sooner across the link.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -18,6 +16,8 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/conversion.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -46,39 +46,36 @@ using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, dou
 /// Null when nothing converts to that type.
 [[nodiscard]] convert_function converter(element_type from, element_type to) noexcept;
 
-/// What a gather needs besides its target.
-struct gather_scratch {
-    std::vector<std::byte> bytes;
-    std::vector<std::span<std::byte>> parts;  // one a field
-};
+struct gather_scratch;
 
 /// Scratch that is lent to one thread at a time, and kept for the next: as many as have ever been needed at once.
 class scratch_shelf {
 public:
-    scratch_shelf(std::size_t bytes, std::size_t parts) : bytes_{bytes}, parts_{parts} {}
+    scratch_shelf(std::size_t bytes, std::size_t parts);
+    ~scratch_shelf();
 
     class lent {
     public:
-        explicit lent(scratch_shelf& from) : from_{from}, mine_{from.take()} {}
+        explicit lent(scratch_shelf& from);
         lent(lent const&) = delete;  // one thread's
         lent& operator=(lent const&) = delete;
-        ~lent() { from_.put_back(std::move(mine_)); }
+        ~lent();
         [[nodiscard]] gather_scratch& operator*() const noexcept { return *mine_; }
 
     private:
         scratch_shelf& from_;
-        std::unique_ptr<gather_scratch> mine_;
+        sole<gather_scratch> mine_;
     };
 
 private:
-    [[nodiscard]] std::unique_ptr<gather_scratch> take();
-    void put_back(std::unique_ptr<gather_scratch> scratch) noexcept;
+    [[nodiscard]] sole<gather_scratch> take();
+    void put_back(sole<gather_scratch> scratch) noexcept;
 
     std::size_t const bytes_;
     std::size_t const parts_;
     std::mutex guard_;
     std::size_t made_ = 0;
-    std::vector<std::unique_ptr<gather_scratch>> free_;
+    std::vector<sole<gather_scratch>> free_;
 };
 
 /// What becomes of each field of a source, some samples at a time.
@@ -174,6 +171,12 @@ private:
 
 namespace cuota::inline v0::detail {
 
+/// What a gather needs besides its target.
+struct gather_scratch {
+    std::vector<std::byte> bytes;
+    std::vector<std::span<std::byte>> parts;  // one a field
+};
+
 CUOTA_INLINE convert_function converter(element_type from, element_type to) noexcept {
     convert_function found = nullptr;
     with_element(from, [&](auto f) {
@@ -230,22 +233,31 @@ CUOTA_INLINE void conversion_steps::convert(gather_scratch const& scratch, std::
                       s.scale, s.shift);
 }
 
-CUOTA_INLINE std::unique_ptr<gather_scratch> scratch_shelf::take() {
+CUOTA_INLINE scratch_shelf::scratch_shelf(std::size_t bytes, std::size_t parts)
+    : bytes_{bytes}, parts_{parts} {}
+
+CUOTA_INLINE scratch_shelf::~scratch_shelf() = default;
+
+CUOTA_INLINE scratch_shelf::lent::lent(scratch_shelf& from) : from_{from}, mine_{from.take()} {}
+
+CUOTA_INLINE scratch_shelf::lent::~lent() { from_.put_back(std::move(mine_)); }
+
+CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
     std::scoped_lock const lock{guard_};
     if (free_.empty()) {
         free_.reserve(made_ + 1);  // there is a place for it when it comes back
-        auto made = std::make_unique<gather_scratch>();
+        auto made = sole<gather_scratch>::make();
         made->bytes.resize(bytes_);
         made->parts.resize(parts_);
         ++made_;
         return made;
     }
-    std::unique_ptr<gather_scratch> taken = std::move(free_.back());
+    sole<gather_scratch> taken = std::move(free_.back());
     free_.pop_back();
     return taken;
 }
 
-CUOTA_INLINE void scratch_shelf::put_back(std::unique_ptr<gather_scratch> scratch) noexcept {
+CUOTA_INLINE void scratch_shelf::put_back(sole<gather_scratch> scratch) noexcept {
     std::scoped_lock const lock{guard_};
     free_.push_back(std::move(scratch));
 }

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -34,7 +34,7 @@ public:
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
     [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
     /// Which samples of the source these are, in order; with `epoch` what a random transform is seeded with.
-    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept { return in_.samples->numbers; }
+    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept;
     /// The number that the program gave it.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
 
@@ -101,6 +101,10 @@ CUOTA_INLINE transform_job::transform_job(stream_ref s, std::uint64_t epoch, det
                                           detail::slot_contents const& out,
                                           detail::slot_contents const& scratch) noexcept
     : stream_{s}, epoch_{epoch}, in_{in}, out_{out}, scratch_{scratch} {}
+
+CUOTA_INLINE std::span<std::uint64_t const> transform_job::samples() const noexcept {
+    return in_.samples->numbers;
+}
 
 CUOTA_INLINE device_span<std::uint64_t const> transform_job::row_offsets(std::size_t field,
                                                                          place where) const {

@@ -13,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/concat_source.hpp>
 #include <cuota/data/source.hpp>
 
@@ -23,16 +24,18 @@ namespace detail {
 /// The names of what lies in the folder, in the order of their bytes: the same on every machine and in every locale.
 /// Not folders, and not what a leading dot hides.
 [[nodiscard]] std::vector<std::string> names_in(std::string const& folder);
-/// Of what has this name in the folder.
-[[nodiscard]] std::string path_in(std::string const& folder, std::string const& name);
-
-/// The paths of those whose name is `wanted`, in that order.
+/// The paths of those of whose name wanted(of, name) is true, in that order.
+[[nodiscard]] std::vector<std::string> paths_in(std::string const& folder,
+                                                bool (*wanted)(void const* of, std::string const& name),
+                                                void const* of);
 template <std::predicate<std::string const&> Wanted>
 [[nodiscard]] std::vector<std::string> paths_in(std::string const& folder, Wanted const& wanted) {
-    std::vector<std::string> paths;
-    for (std::string const& name : names_in(folder))
-        if (wanted(name)) paths.push_back(path_in(folder, name));
-    return paths;
+    return paths_in(
+        folder,
+        [](void const* of, std::string const& name) -> bool {
+            return (*static_cast<Wanted const*>(of))(name);
+        },
+        std::addressof(wanted));
 }
 
 }  // namespace detail
@@ -88,8 +91,13 @@ CUOTA_INLINE std::vector<std::string> names_in(std::string const& folder) {
     return names;
 }
 
-CUOTA_INLINE std::string path_in(std::string const& folder, std::string const& name) {
-    return (std::filesystem::path{folder} / name).string();
+CUOTA_INLINE std::vector<std::string> paths_in(std::string const& folder,
+                                               bool (*wanted)(void const* of, std::string const& name),
+                                               void const* of) {
+    std::vector<std::string> paths;
+    for (std::string const& name : names_in(folder))
+        if (wanted(of, name)) paths.push_back((std::filesystem::path{folder} / name).string());
+    return paths;
 }
 
 }  // namespace cuota::inline v0::detail

@@ -4,7 +4,6 @@
 /// What data is made of: element types, and fields of a fixed shape.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -19,6 +18,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/half.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

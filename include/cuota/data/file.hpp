@@ -7,10 +7,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -22,6 +20,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 
@@ -104,6 +103,7 @@ private:
 #if CUOTA_DEFINE
 
 #include <algorithm>
+#include <system_error>
 
 namespace cuota::inline v0::detail {
 

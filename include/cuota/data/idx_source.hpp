@@ -4,7 +4,6 @@
 /// IDX files, the format of MNIST and its family: one array, its first dimension counts the samples.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -59,20 +58,19 @@ private:
 
     static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept;
     template <std::size_t Bytes>  // a constant, so that the compiler turns the loop into swap instructions
-    static void swap_each(std::span<std::byte> bytes) noexcept {
-        for (std::size_t at = 0; at != bytes.size(); at += Bytes)
-            std::reverse(bytes.data() + at, bytes.data() + at + Bytes);
-    }
+    static void swap_each(std::span<std::byte> bytes) noexcept;
 
     raw_source samples_;
 };
-static_assert(source<idx_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
+#include <algorithm>
+
 namespace cuota::inline v0 {
+
+static_assert(source<idx_source>);
 
 CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {
@@ -117,6 +115,12 @@ CUOTA_INLINE std::size_t idx_source::big_endian(std::span<std::byte const> bytes
     std::size_t value = 0;
     for (std::byte const byte : bytes) value = value << 8 | std::to_integer<std::size_t>(byte);
     return value;
+}
+
+template <std::size_t Bytes>
+void idx_source::swap_each(std::span<std::byte> bytes) noexcept {
+    for (std::size_t at = 0; at != bytes.size(); at += Bytes)
+        std::reverse(bytes.data() + at, bytes.data() + at + Bytes);
 }
 
 CUOTA_INLINE void idx_source::swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {

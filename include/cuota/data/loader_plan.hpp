@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/device_transform.hpp>
 #include <cuota/data/element.hpp>

@@ -4,13 +4,13 @@
 /// Where a loader's time goes, and which stage the others wait for.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -17,6 +16,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
@@ -84,8 +84,8 @@ public:
     static memory_source of(std::string, std::vector<T> const&,  // memory_source{name, vector}, or a span
                             std::vector<std::size_t> = {}) = delete;
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }                         ///< samples
-    [[nodiscard]] std::span<field const> fields() const noexcept { return {field_.get(), 1}; }  ///< one
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }              ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's
 
     /// As a source. Throws: misuse before anything is written.
@@ -112,8 +112,6 @@ private:
     std::size_t bytes_;
     std::uint64_t size_ = 0;
 };
-static_assert(source<memory_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -162,6 +160,8 @@ CUOTA_INLINE void record_gatherer::fetch(std::uint64_t sample, std::size_t count
 
 namespace cuota::inline v0 {
 
+static_assert(source<memory_source>);
+
 CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void const> owner,
                                           element_type type, void const* values, std::size_t count,
                                           std::vector<std::size_t> shape)
@@ -176,6 +176,8 @@ CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void
                      " values are no whole number of samples of " + field_text(*field_)};
     size_ = all / bytes_;
 }
+
+CUOTA_INLINE std::span<field const> memory_source::fields() const noexcept { return {field_.get(), 1}; }
 
 CUOTA_INLINE void memory_source::gather(std::span<std::uint64_t const> samples,
                                         std::span<std::span<std::byte> const> out) const {

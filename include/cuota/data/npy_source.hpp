@@ -122,8 +122,6 @@ private:
 
     raw_source samples_;
 };
-static_assert(source<npy_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -279,6 +277,8 @@ CUOTA_INLINE void npy_header::expect(char wanted) {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(source<npy_source>);
 
 CUOTA_INLINE void npy_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

@@ -4,7 +4,6 @@
 /// How far an epoch is, on one line of a terminal.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/loader_stats.hpp>
 
 namespace cuota::inline v0 {

@@ -4,12 +4,10 @@
 /// Samples of different lengths: texts of words, recordings of frames.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -19,6 +17,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/conversion.hpp>
 #include <cuota/data/element.hpp>

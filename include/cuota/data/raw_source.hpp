@@ -6,12 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/source.hpp>
@@ -68,8 +68,6 @@ private:
     std::shared_ptr<known_layout const> layout_;
     std::uint64_t size_ = 0;
 };
-static_assert(source<raw_source>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -82,6 +80,8 @@ static_assert(source<raw_source>);
 #include <cuota/data/run_reader.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(source<raw_source>);
 
 struct raw_source::known_layout : raw_layout {
     explicit known_layout(raw_layout l);

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/device_transform.hpp>
 #include <cuota/data/element.hpp>

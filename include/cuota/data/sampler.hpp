@@ -4,11 +4,9 @@
 /// Which samples an epoch takes, and in which order: arithmetic, not state.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/permutation.hpp>
 
 namespace cuota::inline v0 {
@@ -168,9 +167,6 @@ private:
     std::shared_ptr<base const> inside_;
 };
 
-static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler<block_shuffle_sampler> &&
-              sampler<subset_sampler> && sampler<any_sampler>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -178,6 +174,9 @@ static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler
 #include <numeric>
 
 namespace cuota::inline v0 {
+
+static_assert(sampler<sequential_sampler> && sampler<shuffle_sampler> && sampler<block_shuffle_sampler> &&
+              sampler<subset_sampler> && sampler<any_sampler>);
 
 CUOTA_INLINE void sequential_sampler::draw(std::uint64_t, std::uint64_t, std::uint64_t first,
                                            std::span<std::uint64_t> out) const noexcept {

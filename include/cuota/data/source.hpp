@@ -4,8 +4,6 @@
 /// What a loader reads from: a fixed number of samples, gathered a batch at a time.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +14,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 
@@ -74,19 +73,22 @@ concept fills_device_memory = requires {
     requires S::fills_device_memory;
 };
 
+/// lengths() of the source at `from`.
+using lengths_call = void (*)(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
+                              std::span<std::uint64_t> out);
+template <tells_lengths S>
+void lengths_of(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
+                std::span<std::uint64_t> out) {
+    static_cast<S const*>(from)->lengths(field, samples, out);
+}
+
 /// Rows that a ragged field has in some samples together; unlimited when 64 bits do not count them.
+[[nodiscard]] std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
+                                    std::span<std::uint64_t const> samples);
 template <tells_lengths S>
 [[nodiscard]] std::uint64_t rows_of(S const& from, std::size_t field,
                                     std::span<std::uint64_t const> samples) {
-    std::uint64_t sum = 0;
-    std::array<std::uint64_t, 128> lengths;
-    while (!samples.empty()) {
-        std::span<std::uint64_t const> const now = samples.first(std::min(samples.size(), lengths.size()));
-        from.lengths(field, now, std::span<std::uint64_t>{lengths.data(), now.size()});
-        for (std::size_t i = 0; i != now.size(); ++i) sum = saturating_add(sum, lengths[i]);
-        samples = samples.subspan(now.size());
-    }
-    return sum;
+    return rows_of(std::addressof(from), &lengths_of<S>, field, samples);
 }
 
 /// What is wrong with the rooms of a gather for so many samples, in which a field has `rows(k)`; empty when nothing is.
@@ -177,7 +179,22 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
 
 #if CUOTA_DEFINE
 
+#include <array>
+
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
+                                   std::span<std::uint64_t const> samples) {
+    std::uint64_t sum = 0;
+    std::array<std::uint64_t, 128> lengths;
+    while (!samples.empty()) {
+        std::span<std::uint64_t const> const now = samples.first(std::min(samples.size(), lengths.size()));
+        ask(from, field, now, std::span{lengths}.first(now.size()));
+        for (std::size_t i = 0; i != now.size(); ++i) sum = saturating_add(sum, lengths[i]);
+        samples = samples.subspan(now.size());
+    }
+    return sum;
+}
 
 CUOTA_INLINE std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
     return "it has " + std::to_string(size) + " samples; a gather asked for sample " + std::to_string(sample);

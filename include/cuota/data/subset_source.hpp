@@ -12,11 +12,31 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+
+/// Samples of a part, as the whole counts them, of which the part's first is `by`.
+class moved_samples {
+public:
+    moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
+    moved_samples(moved_samples const&) = delete;  // all() is inside
+    moved_samples& operator=(moved_samples const&) = delete;
+
+    [[nodiscard]] std::span<std::uint64_t const> all() const noexcept { return all_; }
+
+private:
+    std::array<std::uint64_t, 1024> few_;
+    std::vector<std::uint64_t> many_;
+    std::span<std::uint64_t> all_;
+};
+
+}  // namespace detail
 
 /// The samples [first, first + count) of a source, counted from 0. A data_error names the sample as `whole`
 /// counts it.
@@ -51,30 +71,35 @@ public:
     /// As a source. Throws: misuse, what the source throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        with_moved(samples, [&](std::span<std::uint64_t const> moved) { whole_.gather(moved, out); });
+        detail::moved_samples const moved{samples, first_};
+        whole_.gather(moved.all(), out);
     }
     /// As the source's, of the samples as this one counts them. Throws: misuse, what the source throws.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                  std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
         detail::check_lengths(*this, k, samples, out);
-        with_moved(samples, [&](std::span<std::uint64_t const> moved) { whole_.lengths(k, moved, out); });
+        detail::moved_samples const moved{samples, first_};
+        whole_.lengths(k, moved.all(), out);
     }
 
 private:
-    // The samples as the whole counts them.
-    template <class Use>
-    void with_moved(std::span<std::uint64_t const> samples, Use use) const {
-        std::array<std::uint64_t, 1024> few;
-        std::vector<std::uint64_t> many;
-        if (samples.size() > few.size()) many.resize(samples.size());
-        std::span<std::uint64_t> const moved{many.empty() ? few.data() : many.data(), samples.size()};
-        for (std::size_t i = 0; i != samples.size(); ++i) moved[i] = first_ + samples[i];
-        use(moved);
-    }
-
     Source whole_;
     std::uint64_t first_;
     std::uint64_t count_;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE moved_samples::moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by) {
+    if (samples.size() > few_.size()) many_.resize(samples.size());
+    all_ = {many_.empty() ? few_.data() : many_.data(), samples.size()};
+    for (std::size_t i = 0; i != samples.size(); ++i) all_[i] = by + samples[i];
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -6,10 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/sampler.hpp>
 
 namespace cuota::inline v0 {
@@ -62,8 +62,6 @@ private:
     std::shared_ptr<facts> shared_;
 };
 
-static_assert(sampler<weighted_sampler> && sampler<weighted_shuffle_sampler>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -106,6 +104,8 @@ CUOTA_INLINE void weighted_draws::check(std::uint64_t n) const {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(sampler<weighted_sampler> && sampler<weighted_shuffle_sampler>);
 
 struct weighted_sampler::facts : detail::weighted_draws {
     facts(std::uint64_t seed_, std::span<double const> weights, std::uint64_t draws_)

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <tuple>
@@ -15,6 +14,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
@@ -94,8 +94,8 @@ private:
     };
 
     /// Reads the source's fields into the first of `out` and drops those.
-    template <source S, class Read>
-    static void take_room(S const& from, std::span<std::span<std::byte> const>& out, Read read) {
+    template <source S, class Rooms, class Read>
+    static void take_room(S const& from, Rooms& out, Read read) {
         std::size_t const count = std::span<field const>{from.fields()}.size();
         read(out.first(count));
         out = out.subspan(count);

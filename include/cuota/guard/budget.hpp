@@ -4,9 +4,7 @@
 /// Budgets: how many bytes a part of a program may hold, asked before any is taken.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0 {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/stakeholder.hpp>
@@ -49,7 +49,7 @@ private:
     struct table;
 
     budget budget_;
-    std::unique_ptr<table> live_;
+    sole<table> live_;
 };
 
 template <resource Upstream>
@@ -129,9 +129,6 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 
-static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
-static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -156,8 +153,7 @@ struct budgeted_books::table {
     std::unordered_map<void*, entry> live{};
 };
 
-CUOTA_INLINE budgeted_books::budgeted_books(budget b)
-    : budget_{std::move(b)}, live_{std::make_unique<table>()} {
+CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, live_{sole<table>::make()} {
     join(budget_access::node(budget_), *this);
 }
 
@@ -204,5 +200,12 @@ CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t byte
 }
 
 }  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
+static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
+
+}  // namespace cuota::inline v0
 
 #endif

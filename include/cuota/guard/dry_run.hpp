@@ -81,9 +81,6 @@ private:
     shared<state> state_;
 };
 
-static_assert(labelled_resource<addresses_only> && device_resource<addresses_only>);
-static_assert(!host_resource<addresses_only> && sizeof(addresses_only) == 8);
-
 /// Runs `run(memory)` on addresses without memory, and tells what it would have taken: exactly, under any number of
 /// threads. No memory is taken, so that it can be larger than the machine.
 ///
@@ -167,6 +164,9 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 #include <bit>
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<addresses_only> && device_resource<addresses_only>);
+static_assert(!host_resource<addresses_only> && sizeof(addresses_only) == 8);
 
 CUOTA_INLINE addresses_only::addresses_only(std::size_t granule, place where)
     : state_{shared<state>::make(checked(granule, where))} {}

@@ -4,9 +4,7 @@
 /// Puts fences around blocks, and looks at them in stream order.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/fence_damage.hpp>
 #include <cuota/guard/tracker.hpp>
@@ -131,50 +130,6 @@ private:
     // they were put up in.
     void look(std::span<fence const* const> some, stream_ref s) const;
 
-    // act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.
-    template <class F>
-    static void at_home(fence const& f, stream_ref s, F act) {
-        if (s.device() == f.home) return act(s);
-        event const before{s};
-        std::optional<event> after;
-        {
-            device_scope const there{
-                f.home};  // left before s is named again: it may be one that each device has
-            stream_ref const own{cudaStreamPerThread};
-            own.wait(before);
-            try {
-                act(own);
-                after.emplace(own);
-            } catch (...) {
-                rt::drain(own);
-                throw;
-            }
-        }
-        try {
-            s.wait(*after);
-        } catch (...) {
-            report_failure_of([&] { after->synchronize(); });
-            throw;
-        }
-    }
-
-    // f(s) with the stream of the order, or one that is waited for. When it throws, what it had enqueued is over.
-    template <class F>
-    static void on_stream_of(call_order const& order, void const* at, F f) {
-        std::optional<device_scope> here;
-        if (!order.stream()) here.emplace(rt::device_of(at).value_or(device::current()));
-        stream_ref const s = order.stream().value_or(stream_ref{cudaStreamPerThread});
-        try {
-            f(s);
-            if (!order.stream()) s.synchronize();
-        } catch (...) {
-            report_failure_of([&] {
-                if (!s.is_capturing()) rt::drain(s);
-            });
-            throw;
-        }
-    }
-
     /// The damage of blocks that were given back and whose look is over, or, if it waits, of all of them.
     [[nodiscard]] std::vector<fence_damage> collect(bool waits);
     void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
@@ -204,6 +159,49 @@ private:
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0::detail {
+
+// act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.
+template <class F>
+void at_home(fence const& f, stream_ref s, F act) {
+    if (s.device() == f.home) return act(s);
+    event const before{s};
+    std::optional<event> after;
+    {
+        device_scope const there{f.home};  // left before s is named again: it may be one that each device has
+        stream_ref const own{cudaStreamPerThread};
+        own.wait(before);
+        try {
+            act(own);
+            after.emplace(own);
+        } catch (...) {
+            rt::drain(own);
+            throw;
+        }
+    }
+    try {
+        s.wait(*after);
+    } catch (...) {
+        report_failure_of([&] { after->synchronize(); });
+        throw;
+    }
+}
+
+// f(s) with the stream of the order, or one that is waited for. When it throws, what it had enqueued is over.
+template <class F>
+void on_stream_of(call_order const& order, void const* at, F f) {
+    std::optional<device_scope> here;
+    if (!order.stream()) here.emplace(rt::device_of(at).value_or(device::current()));
+    stream_ref const s = order.stream().value_or(stream_ref{cudaStreamPerThread});
+    try {
+        f(s);
+        if (!order.stream()) s.synchronize();
+    } catch (...) {
+        report_failure_of([&] {
+            if (!s.is_capturing()) rt::drain(s);
+        });
+        throw;
+    }
+}
 
 CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
     : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {

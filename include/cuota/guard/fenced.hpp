@@ -4,14 +4,15 @@
 /// A resource for finding who writes beyond a block: fences around each, and bytes that show.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/fence_keeper.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -162,7 +163,15 @@ fenced(Upstream) -> fenced<Upstream>;
 template <resource Upstream>
 fenced(Upstream, fence_options) -> fenced<Upstream>;
 
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
 static_assert(labelled_resource<fenced<device_memory>> && device_resource<fenced<device_memory>>);
 static_assert(!host_resource<fenced<device_memory>> && sizeof(fenced<device_memory>) == 8);
 
 }  // namespace cuota::inline v0
+
+#endif

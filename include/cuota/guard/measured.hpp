@@ -6,8 +6,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,15 +64,15 @@ public:
 
     /// Throws: std::bad_alloc; nothing is counted then.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out. What
-    /// cannot be right is reported, and changes nothing.
-    [[nodiscard]] std::optional<entry> forget(void* p, std::size_t bytes) noexcept;
+    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
+    /// What cannot be right is reported, and changes nothing: false then.
+    [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granule) const;
 
 private:
     struct tables;
-    std::unique_ptr<tables> tables_;
+    sole<tables> tables_;
 };
 
 template <resource Upstream>
@@ -97,10 +95,10 @@ public:
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        auto const known = books_.forget(p, bytes);
-        if (!known) return;
+        measured_books::entry known{};
+        if (!books_.forget(p, bytes, known)) return;
         order.give(upstream_, p, bytes, alignment);
-        books_.count_out(*known);
+        books_.count_out(known);
     }
 
     [[nodiscard]] usage_report report() const { return books_.report(upstream_.granule()); }
@@ -145,9 +143,6 @@ public:
 template <resource Upstream>
 measured(Upstream) -> measured<Upstream>;
 
-static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
-static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -182,7 +177,7 @@ struct measured_books::tables {
     bool is_at_peak = false;  // then what the tags have at the peak is what they have now
 };
 
-CUOTA_INLINE measured_books::measured_books() : tables_{std::make_unique<tables>()} {}
+CUOTA_INLINE measured_books::measured_books() : tables_{sole<tables>::make()} {}
 
 CUOTA_INLINE measured_books::~measured_books() = default;
 
@@ -201,14 +196,11 @@ CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t 
     all.is_at_peak = true;
 }
 
-CUOTA_INLINE std::optional<measured_books::entry> measured_books::forget(void* p,
-                                                                         std::size_t bytes) noexcept {
-    std::optional<entry> known;
-    (void)report_failure_of([&] {
+CUOTA_INLINE bool measured_books::forget(void* p, std::size_t bytes, entry& known) noexcept {
+    return report_failure_of([&] {
         std::scoped_lock const lock{tables_->guard};
         known = tables_->forget(p, bytes);
     });
-    return known;
 }
 
 CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
@@ -262,6 +254,9 @@ CUOTA_INLINE void measured_books::tables::sort_by_peak(std::vector<tag_usage>& t
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
+static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
 
 CUOTA_INLINE std::size_t usage_report::alive_bytes() const noexcept {
     std::size_t bytes = 0;

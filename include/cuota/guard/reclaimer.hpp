@@ -5,11 +5,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 
 namespace cuota::inline v0 {

@@ -7,10 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -123,22 +120,15 @@ private:
     template <resource Upstream>
     friend class tracked;
 
-    struct total {
-        std::size_t blocks = 0;
-        std::size_t bytes = 0;
-    };
-    using key = std::tuple<std::string_view, std::string_view, unsigned>;
-    using totals = std::map<key, total>;
+    struct totals;
 
     growth_check(shared<detail::tracked_books> books, tag name, place where);
-    [[nodiscard]] static key key_of(detail::live_record const& r) noexcept;
-    [[nodiscard]] static totals totals_of(detail::tracker const& live);
 
     shared<detail::tracked_books> books_;
     tag name_;
     place where_;
     std::uint64_t next_ = 0;
-    totals begun_with_;
+    sole<totals> begun_with_;
     bool is_over_ = false;
 };
 
@@ -228,15 +218,15 @@ tracked(Upstream) -> tracked<Upstream>;
 template <resource Upstream>
 tracked(Upstream, tag) -> tracked<Upstream>;
 
-static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
-static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
+#include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 namespace cuota::inline v0::detail {
 
@@ -273,6 +263,36 @@ CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::ui
 
 namespace cuota::inline v0 {
 
+static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
+static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
+
+/// What is alive, by tag, and what has none by place.
+struct growth_check::totals {
+    using key = std::tuple<std::string_view, std::string_view, unsigned>;
+    struct total {
+        std::size_t blocks = 0;
+        std::size_t bytes = 0;
+    };
+
+    explicit totals(detail::tracker const& live) {
+        live.for_each([&](detail::live_record const& r) {
+            total& t = all[key_of(r)];
+            ++t.blocks;
+            t.bytes += r.bytes;
+        });
+    }
+
+    [[nodiscard]] static key key_of(detail::live_record const& r) noexcept {
+        return r.name.is_empty() ? key{{}, r.where.file, r.where.line} : key{r.name.text(), {}, 0};
+    }
+    [[nodiscard]] total of(detail::live_record const& r) const {
+        auto const found = all.find(key_of(r));
+        return found == all.end() ? total{} : found->second;
+    }
+
+    std::map<key, total> all;
+};
+
 CUOTA_INLINE growth_check::~growth_check() {
     report_failure_of([this] { close(); });
 }
@@ -282,12 +302,11 @@ CUOTA_INLINE void growth_check::close() {
     detail::survivors grown;
     detail::tracker const& live = books_->live();
     live.at_rest([&] {
-        totals const now = totals_of(live);
+        totals const now{live};
         live.for_each([&](detail::live_record const& r) {
             if (r.number < next_) return;
-            auto const then = begun_with_.find(key_of(r));
-            total const before = then == begun_with_.end() ? total{} : then->second;
-            total const after = now.at(key_of(r));
+            totals::total const before = begun_with_->of(r);
+            totals::total const after = now.of(r);
             if (after.blocks > before.blocks || after.bytes > before.bytes)
                 grown.add(r.name, r.where, r.bytes);
         });
@@ -302,22 +321,8 @@ CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag
     detail::tracker const& live = books_->live();
     live.at_rest([&] {
         next_ = live.next_number();
-        begun_with_ = totals_of(live);
+        begun_with_ = sole<totals>::make(live);
     });
-}
-
-CUOTA_INLINE auto growth_check::key_of(detail::live_record const& r) noexcept -> key {
-    return r.name.is_empty() ? key{{}, r.where.file, r.where.line} : key{r.name.text(), {}, 0};
-}
-
-CUOTA_INLINE auto growth_check::totals_of(detail::tracker const& live) -> totals {
-    totals all;
-    live.for_each([&](detail::live_record const& r) {
-        total& t = all[key_of(r)];
-        ++t.blocks;
-        t.bytes += r.bytes;
-    });
-    return all;
 }
 
 }  // namespace cuota::inline v0

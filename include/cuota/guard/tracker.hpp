@@ -4,7 +4,6 @@
 /// The live blocks of one resource, with their names, for many threads at once.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -17,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/core/tenured_lock.hpp>
 #include <cuota/core/thread_record.hpp>

@@ -4,7 +4,6 @@
 /// Watches: who is told when a budget fills up, before anything is refused.
 #pragma once
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/watch_event.hpp>
 
@@ -25,14 +25,14 @@ namespace cuota::inline v0 {
 class watch_level {
 public:
     /// 0 to 1, 0 exclusive; `watch` refuses any other.
-    watch_level(double share) noexcept : share_{share} {}
+    watch_level(double share) noexcept : share_{share}, is_share_{true} {}
     /// Any integer. Throws: misuse when negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
         if (std::cmp_less(bytes, 0)) throw misuse{"a watch at " + std::to_string(bytes) + " bytes"};
     }
 
-    [[nodiscard]] bool is_share() const noexcept { return share_.has_value(); }  ///< else it is bytes
+    [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< else it is bytes
     /// In bytes: the nearest, and never less than 1.
     [[nodiscard]] std::size_t of(std::size_t limit) const noexcept;
     /// Above nothing, and at most all there is; false for what is no number.
@@ -43,8 +43,9 @@ public:
     [[nodiscard]] std::string text() const;
 
 private:
-    std::optional<double> share_;
+    double share_ = 0;
     std::size_t bytes_ = 0;
+    bool is_share_ = false;
 };
 
 /// What a watch tells beside thresholds that are reached, and by which clock. Example: tests/guard/watch.cpp
@@ -176,22 +177,22 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::size_t watch_level::of(std::size_t limit) const noexcept {
-    if (!share_) return bytes_;
-    double const nearest = *share_ * static_cast<double>(limit) + 0.5;
+    if (!is_share_) return bytes_;
+    double const nearest = share_ * static_cast<double>(limit) + 0.5;
     if (nearest >= static_cast<double>(limit)) return std::max<std::size_t>(limit, 1);
     return std::max<std::size_t>(static_cast<std::size_t>(nearest), 1);
 }
 
 CUOTA_INLINE bool watch_level::is_sound() const noexcept {
-    return share_ ? *share_ > 0.0 && *share_ <= 1.0 : bytes_ != 0;
+    return is_share_ ? share_ > 0.0 && share_ <= 1.0 : bytes_ != 0;
 }
 
 CUOTA_INLINE bool watch_level::is_below(watch_level const& other) const noexcept {
-    return share_ ? *share_ < other.share_.value_or(0.0) : bytes_ < other.bytes_;
+    return is_share_ ? share_ < other.share_ : bytes_ < other.bytes_;
 }
 
 CUOTA_INLINE std::string watch_level::text() const {
-    return share_ ? std::to_string(*share_) : std::to_string(bytes_) + " bytes";
+    return is_share_ ? std::to_string(share_) : std::to_string(bytes_) + " bytes";
 }
 
 }  // namespace cuota::inline v0

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 #include <cuota/core/json.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal_json.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

@@ -48,8 +48,6 @@ private:
     shared<detail::frame_state> state_;
 };
 
-static_assert(labelled_resource<frame_resource> && sizeof(frame_resource) == 8);
-
 /// From `scoped_pool::frame` to the end of the block. Memory is cut from chunks of the pool, one behind the other; at the
 /// end the chunks go back, whatever is in them.
 ///
@@ -103,6 +101,8 @@ private:
 #include <cuota/pool/frame_state.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<frame_resource> && sizeof(frame_resource) == 8);
 
 #if CUOTA_SEPARATE
 template class shared<detail::frame_state>;

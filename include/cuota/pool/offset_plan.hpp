@@ -4,7 +4,6 @@
 /// Offsets for blocks whose lifetimes are known, in one slab that is as small as can be.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
 namespace cuota::inline v0 {

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,17 +58,7 @@ public:
     [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept;
 
 private:
-    struct stretch {
-        std::size_t end;
-        std::uint32_t user;
-    };
-
-    void note(std::size_t begin, std::size_t end);
-    void put(std::size_t begin, std::size_t end, std::uint32_t user);
-    void cut(std::size_t where);
-
-    std::map<std::size_t, stretch> users_;  // by the first byte
-    std::vector<std::uint32_t> begins_;     // of requests, in all_
+    std::vector<std::uint32_t> begins_;  // of requests, in all_
     std::vector<std::uint32_t> all_;
 };
 
@@ -88,6 +77,7 @@ private:
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
@@ -134,15 +124,34 @@ CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
                  where};
 }
 
+/// Who had each byte last.
+class users_by_byte {
+public:
+    /// Appends those of [begin, end), each once.
+    void note(std::size_t begin, std::size_t end, std::vector<std::uint32_t>& into) const;
+    void put(std::size_t begin, std::size_t end, std::uint32_t user);
+
+private:
+    struct stretch {
+        std::size_t end;
+        std::uint32_t user;
+    };
+
+    void cut(std::size_t where);
+
+    std::map<std::size_t, stretch> users_;  // by the first byte
+};
+
 CUOTA_INLINE last_users::last_users(planned_step const& step) {
+    users_by_byte users;
     for (bool const is_first_step : {true, false})
         for (std::uint32_t i = 0; i != step.requests.size(); ++i) {
             if (!is_first_step) begins_.push_back(static_cast<std::uint32_t>(all_.size()));
             planned_request const& r = step.requests[i];
             if (!r.is_planned || r.live.size == 0) continue;
             std::size_t const end = r.offset + round_up(r.live.size, block::granule);
-            if (!is_first_step) note(r.offset, end);
-            put(r.offset, end, i);
+            if (!is_first_step) users.note(r.offset, end, all_);
+            users.put(r.offset, end, i);
         }
     begins_.push_back(static_cast<std::uint32_t>(all_.size()));
 }
@@ -151,22 +160,23 @@ CUOTA_INLINE std::span<std::uint32_t const> last_users::of(std::uint32_t request
     return {all_.data() + begins_[request], all_.data() + begins_[request + 1]};
 }
 
-CUOTA_INLINE void last_users::note(std::size_t begin, std::size_t end) {
-    auto const mine = static_cast<std::ptrdiff_t>(all_.size());
+CUOTA_INLINE void users_by_byte::note(std::size_t begin, std::size_t end,
+                                      std::vector<std::uint32_t>& into) const {
+    auto const mine = static_cast<std::ptrdiff_t>(into.size());
     for (auto at = std::prev(users_.upper_bound(begin)); at != users_.end() && at->first < end; ++at)
-        if (at->second.end > begin) all_.push_back(at->second.user);
-    std::sort(all_.begin() + mine, all_.end());
-    all_.erase(std::unique(all_.begin() + mine, all_.end()), all_.end());
+        if (at->second.end > begin) into.push_back(at->second.user);
+    std::sort(into.begin() + mine, into.end());
+    into.erase(std::unique(into.begin() + mine, into.end()), into.end());
 }
 
-CUOTA_INLINE void last_users::put(std::size_t begin, std::size_t end, std::uint32_t user) {
+CUOTA_INLINE void users_by_byte::put(std::size_t begin, std::size_t end, std::uint32_t user) {
     cut(begin);
     cut(end);
     users_.erase(users_.lower_bound(begin), users_.lower_bound(end));
     users_.emplace(begin, stretch{end, user});
 }
 
-CUOTA_INLINE void last_users::cut(std::size_t where) {
+CUOTA_INLINE void users_by_byte::cut(std::size_t where) {
     auto const next = users_.lower_bound(where);
     if (next == users_.begin()) return;
     stretch& before = std::prev(next)->second;

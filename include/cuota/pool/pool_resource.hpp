@@ -72,8 +72,6 @@ private:
 /// The usual: what is taken through it may come and go at any time. `scoped_pool::resource()`.
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
-static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);
-
 #if !CUOTA_DEFINE
 extern template class pool_resource_for<lifespan::scratch>;
 extern template class pool_resource_for<lifespan::step>;
@@ -87,6 +85,8 @@ extern template class pool_resource_for<lifespan::persistent>;
 #include <cuota/pool/pool_state.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);
 
 template <lifespan Meant>
 CUOTA_INLINE void* pool_resource_for<Meant>::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,

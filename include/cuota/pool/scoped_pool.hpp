@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/pool/frame.hpp>

@@ -56,8 +56,6 @@ private:
     shared<detail::step_state> state_;
 };
 
-static_assert(labelled_resource<step_resource> && sizeof(step_resource) == 8);
-
 /// A step of a program: from `step_plan::begin` to the end of this scope. Move-only; moved-from is no step.
 /// Threads: one at a time. Throws: nothing; what a step's end finds goes to the error sink.
 /// Example: examples/replay_graph.cpp
@@ -161,6 +159,8 @@ private:
 #include <cuota/pool/step_state.hpp>
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<step_resource> && sizeof(step_resource) == 8);
 
 #if CUOTA_SEPARATE
 template class shared<detail::step_state>;

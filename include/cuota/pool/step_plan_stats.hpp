@@ -4,11 +4,11 @@
 /// How a step plan behaves, and what it did, in numbers.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0 {
@@ -157,8 +157,6 @@ private:
 };
 
 static_assert(sizeof(any_resource) <= 16);
-static_assert(labelled_resource<any_resource> && device_resource<any_resource> &&
-              host_resource<any_resource>);
 
 }  // namespace cuota::inline v0
 
@@ -167,6 +165,9 @@ static_assert(labelled_resource<any_resource> && device_resource<any_resource> &
 #include <cstring>
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<any_resource> && device_resource<any_resource> &&
+              host_resource<any_resource>);
 
 CUOTA_INLINE any_resource::any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
     calls_->copy(other.at(), at());

@@ -46,14 +46,14 @@ private:
     void check_device_of(stream_ref s, label const& who) const;
 };
 
-static_assert(labelled_resource<async_memory> && device_resource<async_memory> &&
-              !host_resource<async_memory>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<async_memory> && device_resource<async_memory> &&
+              !host_resource<async_memory>);
 
 CUOTA_INLINE void* async_memory::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                           label const& who) {

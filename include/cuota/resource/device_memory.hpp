@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/driver_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
@@ -36,7 +37,15 @@ public:
     using blocking_memory::blocking_memory;
 };
 
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
 static_assert(labelled_resource<device_memory> && device_resource<device_memory> &&
               !host_resource<device_memory>);
 
 }  // namespace cuota::inline v0
+
+#endif

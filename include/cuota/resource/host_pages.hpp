@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <system_error>
 #include <vector>
 
 #include <sys/mman.h>

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
 #include <cuota/resource/driver_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/memory.hpp>
@@ -37,7 +38,15 @@ public:
     using blocking_memory::blocking_memory;
 };
 
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0 {
+
 static_assert(labelled_resource<managed_memory> && device_resource<managed_memory> &&
               host_resource<managed_memory>);
 
 }  // namespace cuota::inline v0
+
+#endif

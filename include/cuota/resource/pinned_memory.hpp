@@ -39,14 +39,14 @@ public:
     friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always
 };
 
-static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&
-              !device_resource<pinned_memory>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&
+              !device_resource<pinned_memory>);
 
 CUOTA_INLINE void* pinned_memory::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
                                            label const& who) {

@@ -95,14 +95,14 @@ private:
     static refusal told(refusal r) noexcept { return r; }
 };
 
-static_assert(labelled_resource<registered_memory> && host_resource<registered_memory> &&
-              !device_resource<registered_memory>);
-
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0 {
+
+static_assert(labelled_resource<registered_memory> && host_resource<registered_memory> &&
+              !device_resource<registered_memory>);
 
 CUOTA_INLINE bool registered_memory::settle(std::byte* at, std::size_t bytes) noexcept {
     detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));

@@ -4,13 +4,13 @@
 /// Events: the hand-off between streams. An event here has always been recorded.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <cuota/core/handle.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
@@ -84,9 +84,17 @@ private:
 
 namespace detail {
 
-/// Calls work(of) in a capture of the streams, as `capture` says.
-[[nodiscard]] graph_exec captured(std::span<stream_ref const> streams, void (*work)(void*), void* of,
+/// Calls work(of) in a capture of `count` streams, as `capture` says.
+[[nodiscard]] graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
                                   place where);
+
+template <class F>
+graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place where) {
+    using called = std::remove_reference_t<F>;
+    return captured(
+        streams, count, [](void* of) { std::forward<F> (*static_cast<called*>(of))(); },
+        const_cast<void*>(static_cast<void const*>(std::addressof(f))), where);
+}
 
 }  // namespace detail
 
@@ -113,21 +121,18 @@ namespace detail {
 /// Example: examples/replay_graph.cpp
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
-    using called = std::remove_reference_t<F>;
-    return detail::captured(
-        streams, [](void* of) { std::forward<F> (*static_cast<called*>(of))(); },
-        const_cast<void*>(static_cast<void const*>(std::addressof(f))), where);
+    return detail::captured(streams.data(), streams.size(), std::forward<F>(f), where);
 }
 /// The same, of `{a, b}`. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
                                  place where = place::here()) {
-    return capture(std::span<stream_ref const>{streams.begin(), streams.size()}, std::forward<F>(f), where);
+    return detail::captured(streams.begin(), streams.size(), std::forward<F>(f), where);
 }
 /// The same, of one stream. Throws: as it.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
-    return capture(std::span<stream_ref const>{&s, 1}, std::forward<F>(f), where);
+    return detail::captured(&s, 1, std::forward<F>(f), where);
 }
 
 }  // namespace cuota::inline v0
@@ -239,9 +244,9 @@ private:
     bool is_open_ = false;
 };
 
-CUOTA_INLINE graph_exec captured(std::span<stream_ref const> streams, void (*work)(void*), void* of,
+CUOTA_INLINE graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
                                  place where) {
-    capture_session session{streams, where};
+    capture_session session{{streams, count}, where};
     work(of);
     return session.end();
 }

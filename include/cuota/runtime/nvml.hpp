@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +14,7 @@
 #include <unistd.h>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/sort_stably.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
 
@@ -190,6 +189,8 @@ private:
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+
+#include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
