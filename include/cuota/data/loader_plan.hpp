@@ -141,7 +141,7 @@ using batch_size_of = std::size_t loader_options::*;
 ///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
 template <source S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
-    std::string const name{from.name()};
+    std::string const& name = from.name();  // or what it gives, kept alive
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
     std::span<field const> const fields = from.fields();
     return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));
