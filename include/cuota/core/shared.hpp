@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ownership in one pointer, shared, which lets a stateful resource be an eight-byte handle, or not.
+/// Ownership in one pointer: `shared` among several, which lets a stateful resource be an eight-byte handle, or `sole`.
 #pragma once
 
 #include <atomic>
@@ -88,7 +88,7 @@ private:
 };
 
 /// The only owner of a T. T may be incomplete where a class has one; its constructors and its destructor, which know T, are
-/// defined apart then. What std::unique_ptr is, which costs whoever reads a class that has one 5 ms.
+/// defined apart then. As std::unique_ptr, but that reading a class with one of those costs the compiler 5 ms.
 /// Threads: as a pointer. Example: tests/core/shared.cpp
 template <class T>
 class sole {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Of <algorithm>, <chrono>, <functional> and <memory> what declarations need: min and max, durations and clocks,
+/// Of `algorithm`, `chrono`, `functional` and `memory` what declarations need: min and max, durations and clocks,
 /// std::function, smart pointers. Those headers bring sorting, calendars, streams and maps. Where declarations are read alone,
 /// libstdc++'s own headers of these parts stand in for them: a fifth of the time that cuota.hpp would take.
 #pragma once
