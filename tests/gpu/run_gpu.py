@@ -55,6 +55,9 @@ class Folder:
         (self.gpu / "left_out").write_text("pool/frame.sim.cpp\n")
         (self.gpu / "sources").mkdir()
         (self.gpu / "sources/hello.cpp").write_text(EXAMPLE)
+        (self.gpu / "sources/left.cpp").write_text(EXAMPLE)
+        (self.gpu / "sources/quiet.cpp").write_text("// a licence\n\n/// Says nothing.\n#include <cstdio>\n")
+        self.program("quiet", "true")
         self.program("test-core", PASSES)
         self.program("test-pool", PASSES)
         self.program("hello", "echo '[1] hello, whole * \\\\ world?'; echo twice")
@@ -105,7 +108,9 @@ case("all is well", lambda folder: None, status=0, says=(
     "skipped  pool/frame.sim.cpp: only on the simulated runtime", "passed   memcheck of test-pool (no finding)",
     "passed   racecheck of test-pool", "passed   initcheck of test-pool", "passed   synccheck of test-pool", "passed   hello prints what it says",
     "passed   beside_another", "passed   demo: device bytes 100", "passed   demo offload:50: driver's bytes 110", "passed   bench-pool",
-    "passed   the table of the benchmarks", "0 failed, 1 skipped"))
+    "skipped  memcheck of test-buffer (there is no such program here)",
+    "skipped  quiet (it says nothing of what it prints)", "skipped  left (it is not in this build)",
+    "passed   the table of the benchmarks", "0 failed, 31 skipped"))
 
 case("no GPU", lambda folder: script(folder.tools / "nvidia-smi", "exit 9"), status=77, says=("SKIPPED: run_gpu (nvidia-smi shows no GPU",))
 case("no driver", lambda folder: (folder.tools / "nvidia-smi").unlink(), status=77, says=("SKIPPED: run_gpu",))
@@ -125,7 +130,7 @@ case("no Python, no table", lambda folder: None, "benchmarks", status=0, python=
 case("a sanitizer finds something",
      lambda folder: script(folder.tools / "compute-sanitizer",
                            "[ \"$2\" != racecheck ] || { echo '========= RACECHECK SUMMARY: 2 hazards displayed'; exit 86; }"), "sanitizers",
-     says=("passed   memcheck of test-pool", "FAILED   racecheck of test-pool (2 hazards displayed)", "3 passed, 1 failed, 0 skipped"))
+     says=("passed   memcheck of test-pool", "FAILED   racecheck of test-pool (2 hazards displayed)", "3 passed, 1 failed, 28 skipped"))
 case("what is chosen is run, and no more", lambda folder: None, "tests", "sanitizers", status=0,
      environment={"TOOLS": "memcheck", "PROGRAMS": "pool"}, says=("passed   test-pool", "passed   memcheck of test-pool", "2 passed, 0 failed, 1 skipped"))
 case("no sanitizer", lambda folder: (folder.tools / "compute-sanitizer").unlink(), "sanitizers", status=0, says=(

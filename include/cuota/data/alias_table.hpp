@@ -67,6 +67,7 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <bit>
 #include <cmath>
 #include <string>
 
