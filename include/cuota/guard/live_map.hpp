@@ -11,6 +11,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/scatter.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -31,11 +32,6 @@ struct alignas(64) live_record {
 /// insertion nor a removal can fail. Any address goes, of any alignment. Not thread-safe.
 class live_map {
 public:
-    live_map() noexcept = default;
-    live_map(live_map const&) = delete;  // nobody needs one
-    live_map& operator=(live_map const&) = delete;
-    ~live_map();
-
     /// Room for one record more, until it is inserted or cancelled; false when the table has to grow for it.
     [[nodiscard]] bool try_reserve() noexcept;
     /// Throws: std::bad_alloc; unchanged then.
@@ -69,8 +65,8 @@ private:
     void put(live_record const& r) noexcept;
     void grow();
 
-    live_record* slots_ = nullptr;
-    live_record* gone_ = nullptr;
+    std::unique_ptr<live_record[]> slots_;
+    std::unique_ptr<live_record[]> gone_;
     std::size_t gone_next_ = 0;
     std::size_t size_ = 0;  // a power of two, or 0
     int shift_ = 0;
@@ -83,14 +79,8 @@ private:
 #if CUOTA_DEFINE
 
 #include <bit>
-#include <memory>
 
 namespace cuota::inline v0::detail {
-
-CUOTA_INLINE live_map::~live_map() {
-    delete[] slots_;
-    delete[] gone_;
-}
 
 CUOTA_INLINE bool live_map::try_reserve() noexcept {
     if (4 * (count_ + reserved_ + 1) > 3 * size_) return false;
@@ -120,7 +110,7 @@ CUOTA_INLINE live_record* live_map::find(void const* at) const noexcept {
 CUOTA_INLINE void live_map::erase(live_record& r) noexcept {
     gone_[gone_next_] = r;
     gone_next_ = (gone_next_ + 1) % kept;
-    auto hole = static_cast<std::size_t>(&r - slots_);
+    auto hole = static_cast<std::size_t>(&r - slots_.get());
     for (std::size_t i = next(hole); slots_[i].at; i = next(i)) {
         bool const may_move = ((i - home_of(slots_[i].at)) & (size_ - 1)) >= ((i - hole) & (size_ - 1));
         if (!may_move) continue;
@@ -145,8 +135,8 @@ CUOTA_INLINE void live_map::grow() {
     std::size_t const before = size_;
     std::size_t const now = before == 0 ? 64 : 2 * before;
     auto fresh = std::make_unique<live_record[]>(now);
-    if (!gone_) gone_ = new live_record[kept]{};
-    std::unique_ptr<live_record[]> const old{std::exchange(slots_, fresh.release())};
+    if (!gone_) gone_ = std::make_unique<live_record[]>(kept);
+    auto const old = std::exchange(slots_, std::move(fresh));
     size_ = now;
     shift_ = 64 - std::countr_zero(now);
     for (std::size_t i = 0; i != before; ++i)

@@ -86,6 +86,8 @@ extern template class pool_resource_for<lifespan::persistent>;
 
 namespace cuota::inline v0 {
 
+static_assert(pool_resource::granule() == detail::pool_state::granule);
+
 static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);
 
 template <lifespan Meant>
