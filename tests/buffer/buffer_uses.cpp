@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include <cuota/buffer/stream_uses.hpp>
+
 #include "support/catch.hpp"
 
 using cuota::detail::buffer_uses;

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <cuota/core/refusal_text.hpp>
+
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/ledger.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/guard/ledger.hpp>
+#include <cuota/guard/stakeholder.hpp>
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"

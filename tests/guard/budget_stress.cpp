@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/thread_record.hpp>
+
 #include "support/catch.hpp"
 #include "support/sink.hpp"
 

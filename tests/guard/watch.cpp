@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/guard/ledger.hpp>
+
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 #include "support/look_until.hpp"

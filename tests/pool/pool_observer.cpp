@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/pool/block_pool.hpp>
+#include <cuota/pool/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "support/catch.hpp"

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/memory.hpp>
 

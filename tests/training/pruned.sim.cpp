@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include <cuota/resource/device_memory.hpp>
+
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <cuota/resource/device_memory.hpp>
 #include <cuota/training/master_weights.hpp>
 #include <cuota/training/quantised.hpp>
 
