@@ -11,6 +11,7 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/reclaimer.hpp>
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "support/catch.hpp"
