@@ -6,9 +6,11 @@ CUOTA_REPEAT=100 tries each trouble so often, and then says how long the longest
 """
 
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 SKIPPED = 77
@@ -30,11 +32,15 @@ CAN_LEAVE_THEM = re.search(r"(Open MPI|OpenRTE)\) [1-4]\.", subprocess.run([*MPI
 
 class Run:
     def __init__(self, ranks, *arguments, mpirun=()):
-        started = time.monotonic()
-        done = subprocess.run([*MPIRUN, *mpirun, "-n", str(ranks), PROGRAM, *map(str, arguments)], capture_output=True,
-                              text=True)
-        self.seconds = time.monotonic() - started
-        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+        # To each rank a file of its own: of what several say at a time, mpirun may put one's words among another's.
+        with tempfile.TemporaryDirectory() as said:
+            own_file = ["sh", "-c", f'exec "$0" "$@" 2> {said}/$$']
+            started = time.monotonic()
+            done = subprocess.run([*MPIRUN, *mpirun, "-n", str(ranks), *own_file, PROGRAM, *map(str, arguments)],
+                                  capture_output=True, text=True)
+            self.seconds = time.monotonic() - started
+            self.err = "".join([done.stderr, *(one.read_text() for one in sorted(pathlib.Path(said).iterdir()))])
+        self.status, self.out = done.returncode, done.stdout
 
     def losses(self):
         return [float(loss) for loss in re.findall(r"^step \d+  samples \d+  loss (\S+)$", self.out, re.M)]
