@@ -23,7 +23,8 @@ left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
-ctest = ctest --preset $(1) --parallel $(JOBS) $(2)
+# One more than there are cores: some tests wait for seconds, for a rank that must not come.
+ctest = ctest --preset $(1) --parallel $$(($(JOBS) + 1)) $(2)
 
 .PHONY: help
 help: ## this list
