@@ -23,8 +23,9 @@ left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
-# One more than there are cores: some tests wait for seconds, for a rank that must not come.
-ctest = ctest --preset $(1) --parallel $$(($(JOBS) + 1)) $(2)
+# One more than there are cores: some tests wait for seconds, for a rank that must not come. Those that compile do not wait:
+# they say how many.
+ctest = ctest --preset $(1) --parallel $(or $(3),$$(($(JOBS) + 1))) $(2)
 
 .PHONY: help
 help: ## this list
@@ -47,7 +48,7 @@ test: ## build and run the tests
 lint: ## the project's own rules
 	@$(SETUP)
 	@$(call build,dev)
-	@$(call ctest,dev,--label-regex '^lint$$')
+	@$(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
 .PHONY: alone
 alone: ## every test file compiled with what it includes itself: two minutes

@@ -34,7 +34,7 @@ class Run:
     def __init__(self, ranks, *arguments, mpirun=()):
         # To each rank a file of its own: of what several say at a time, mpirun may put one's words among another's.
         with tempfile.TemporaryDirectory() as said:
-            own_file = ["sh", "-c", f'exec "$0" "$@" 2> {said}/$$']
+            own_file = ["sh", "-c", f'exec "$0" "$@" 2> "{said}/$$"']
             started = time.monotonic()
             done = subprocess.run([*MPIRUN, *mpirun, "-n", str(ranks), *own_file, PROGRAM, *map(str, arguments)],
                                   capture_output=True, text=True)
