@@ -23,6 +23,7 @@
 #include <cuota/core/refusal_text.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/stop_signal.hpp>
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/call.hpp>

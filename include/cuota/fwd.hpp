@@ -34,6 +34,7 @@ class data_error;
 class element_count;
 struct half;
 struct bfloat16;
+class stop_signal;
 
 // runtime
 class device;

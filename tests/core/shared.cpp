@@ -124,3 +124,125 @@ TEST_CASE("a sole owner deletes what it has when it is over, and when it takes o
     }
     CHECK(alive == 0);
 }
+
+TEST_CASE("a sole owner of what derives from another type gives it to an owner of that", "[core][shared]") {
+    struct base {
+        virtual ~base() = default;
+    };
+    struct derived final : base {
+        explicit derived(std::atomic<int>& alive) : alive_{alive} { ++alive_; }
+        derived(derived const&) = delete;
+        derived& operator=(derived const&) = delete;
+        ~derived() override { --alive_; }
+        std::atomic<int>& alive_;
+    };
+    static_assert(!std::is_convertible_v<cuota::sole<base>, cuota::sole<derived>>);
+    std::atomic<int> alive = 0;
+    {
+        cuota::sole<derived> narrow = cuota::sole<derived>::make(alive);
+        cuota::sole<base> const wide{std::move(narrow)};
+        CHECK(!narrow);
+        CHECK(wide.get() != nullptr);
+        CHECK(alive == 1);
+    }
+    CHECK(alive == 0);
+    cuota::sole<base> const none = nullptr;
+    CHECK(!none);
+}
+
+TEST_CASE("a detached sole object is the caller's", "[core][shared]") {
+    std::atomic<int> alive = 0;
+    cuota::sole<counted> one = cuota::sole<counted>::make(alive);
+    counted* const mine = one.detach();
+    CHECK(!one);
+    CHECK(alive == 1);
+    delete mine;
+}
+
+TEST_CASE("a sole_array initialises its elements, and deletes them all", "[core][shared]") {
+    static int alive = 0;
+    struct element {
+        element() { ++alive; }
+        element(element const&) = delete;
+        element& operator=(element const&) = delete;
+        ~element() { --alive; }
+        int value = 7;
+    };
+    using array = cuota::sole_array<element>;
+    static_assert(!std::is_copy_constructible_v<array> && std::is_nothrow_move_constructible_v<array>);
+    {
+        array a = array::make(3);
+        CHECK(a[2].value == 7);
+        a[2].value = 8;
+        array b{std::move(a)};
+        CHECK(!a);
+        CHECK(b.get()[2].value == 8);
+        array c = array::make(2);
+        CHECK(alive == 5);
+        c = std::move(b);
+        CHECK(alive == 3);
+        CHECK(!array{});
+    }
+    CHECK(alive == 0);
+    CHECK(cuota::sole_array<int>::make(4)[3] == 0);
+}
+
+TEST_CASE("the last owner of a shared_value deletes it", "[core][shared]") {
+    using value = cuota::shared_value<counted>;
+    static_assert(std::is_nothrow_copy_constructible_v<value> && std::is_nothrow_move_constructible_v<value>);
+    std::atomic<int> alive = 0;
+    {
+        value a = value::make(alive);
+        value const b{a};
+        CHECK(b.get() == a.get());
+        CHECK(&a->alive_ == &alive);
+        CHECK(&(*b).alive_ == &alive);
+        value c{std::move(a)};
+        CHECK(!a);
+        CHECK(c);
+        value d = value::make(alive);
+        CHECK(alive == 2);
+        d = c;
+        CHECK(alive == 1);
+        value& same = d;
+        d = same;
+        CHECK(d.get() == b.get());
+        c = nullptr;
+        CHECK(alive == 1);
+    }
+    CHECK(alive == 0);
+}
+
+TEST_CASE("a shared_value may be of a type that is known only where it is made", "[core][shared]") {
+    struct unknown;
+    cuota::shared_value<unknown> const none;
+    cuota::shared_value<unknown> const copy{none};
+    CHECK(!copy);
+
+    std::atomic<int> alive = 0;
+    cuota::shared_value<counted> whole = cuota::shared_value<counted>::make(alive);
+    cuota::shared_value<counted const> constant = whole;
+    cuota::shared_value<void const> nameless = constant;
+    static_assert(!std::is_convertible_v<cuota::shared_value<counted const>, cuota::shared_value<counted>>);
+    CHECK(nameless.get() == whole.get());
+    whole = nullptr;
+    constant = nullptr;
+    CHECK(alive == 1);
+    nameless = nullptr;
+    CHECK(alive == 0);
+}
+
+TEST_CASE("threads may share a shared_value and let go at once", "[core][shared]") {
+    std::atomic<int> alive = 0;
+    {
+        auto const first = cuota::shared_value<counted>::make(alive);
+        std::vector<std::thread> threads;
+        for (int i = 0; i != 4; ++i)
+            threads.emplace_back([&] {
+                for (int k = 0; k != 1000; ++k) cuota::shared_value<counted> const mine{first};
+            });
+        for (std::thread& t : threads) t.join();
+        CHECK(alive == 1);
+    }
+    CHECK(alive == 0);
+}

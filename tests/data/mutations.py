@@ -121,8 +121,8 @@ without("workers wait until they are told",
             if (stop.stop_requested()) return std::nullopt;"""), "H11")
 without("a loader's end is told to who waits for a slot", (ENGINE, "lease = memory_->ring().acquire(stop);", "lease = memory_->ring().acquire();"), "H11")
 without("a loader that ends with the statement has no epochs",
-        (LOADER, "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;",
-         "epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) &&;"), "H12",
+        (LOADER, "epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) && = delete;",
+         "epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) &&;"), "H12",
         by_compiler=True)
 without("a batch keeps its slots",
         [(ENGINE, "            memory_->add_use();\n            return next;", "            return next;"),

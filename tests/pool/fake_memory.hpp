@@ -99,13 +99,13 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
 [[nodiscard]] inline shared_pool pool_of(cuota::budget const& budget, recorded_source const& source,
                                          std::size_t& mapped, std::size_t most) {
     return shared_pool::make(budget, source, std::nullopt, cuota::tag{"main"}, 0,
-                             std::make_unique<fake_pages>(mapped, most));
+                             cuota::sole<fake_pages>::make(mapped, most));
 }
 /// Of pages only.
 [[nodiscard]] inline shared_pool pool_of_pages(cuota::budget const& budget, std::size_t& mapped,
                                                std::size_t most) {
     return shared_pool::make(budget, empty_source{}, std::nullopt, cuota::tag{"main"}, 0,
-                             std::make_unique<fake_pages>(mapped, most));
+                             cuota::sole<fake_pages>::make(mapped, most));
 }
 
 /// A pool's memory on such pages, and on nothing else.
@@ -115,7 +115,7 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
             empty_source{},
             std::nullopt,
             "main",
-            std::make_unique<fake_pages>(mapped, most),
+            cuota::sole<fake_pages>::make(mapped, most),
             cuota::detail::block::granule};
 }
 

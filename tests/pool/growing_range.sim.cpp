@@ -76,7 +76,7 @@ public:
 
 private:
     std::function<void()>& meanwhile_;
-    std::unique_ptr<page_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
+    cuota::sole<page_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
 };
 
 bool is_on_a_page(void const* p) { return reinterpret_cast<std::uintptr_t>(p) % 2_MiB == 0; }
@@ -381,7 +381,7 @@ TEST_CASE("what is given back beside pages while they are mapped is used in its 
     std::function<void()> meanwhile;
     cuota::scoped_pool pool =
         cuota::detail::pool_on_pages::make(cuota::budget{"trainer", 64_MiB}, cuota::device_memory{}, {},
-                                           std::make_unique<pages_that_tell>(meanwhile));
+                                           cuota::sole<pages_that_tell>::make(meanwhile));
     void* const p = pool.allocate(a, 1_MiB);
     support::gate gate{a};
     cuota::rt::fill_bytes(p, 1, 1_MiB, a);

@@ -141,7 +141,7 @@ TEST_CASE("a page that comes for nothing and cannot be unmapped stays charged, a
                            pool_tests::empty_source{},
                            std::nullopt,
                            "main",
-                           std::make_unique<stubborn_pages>(mapped, refusals),
+                           cuota::sole<stubborn_pages>::make(mapped, refusals),
                            block::granule};
         auto const grow = [&](std::size_t bytes) {
             auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);

@@ -80,7 +80,7 @@ public:
 
 private:
     shadow& told_;
-    std::unique_ptr<page_range> const pages_;
+    cuota::sole<page_range> const pages_;
 };
 
 }  // namespace pool_tests
@@ -89,7 +89,7 @@ namespace cuota::inline v0::detail {
 
 struct pool_on_pages {
     [[nodiscard]] static scoped_pool make(budget const& account, any_resource source, pool_options wanted,
-                                          std::unique_ptr<page_range> pages) {
+                                          cuota::sole<page_range> pages) {
         return scoped_pool{account, std::move(source), device::current(),
                            wanted,  place::here(),     std::move(pages)};
     }
@@ -106,7 +106,7 @@ enum class grown_by { segments, pages };
                                                   std::size_t most, cuota::pool_options wanted = {}) {
     return cuota::detail::pool_on_pages::make(
         account, shadowed_memory{told}, wanted,
-        how == grown_by::pages ? std::make_unique<shadowed_pages>(told, most) : nullptr);
+        how == grown_by::pages ? cuota::sole<shadowed_pages>::make(told, most) : nullptr);
 }
 
 }  // namespace pool_tests

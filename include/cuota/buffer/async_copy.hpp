@@ -129,7 +129,7 @@ template <class T>
 /// Cost: page-locking, which takes longer than the copy: hand memory on where a copy is made again and again.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
-                                       any_resource memory = pinned_memory{}, tag name = {},
+                                       any_resource memory = any_pinned_memory(), tag name = {},
                                        place where = place::here()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }

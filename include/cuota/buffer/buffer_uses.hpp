@@ -48,7 +48,7 @@ public:
 private:
     [[nodiscard]] stream_uses& made_for(stream_ref home);
     // Of two threads that come first, one keeps what it made.
-    [[nodiscard]] stream_uses& keep(std::unique_ptr<stream_uses> fresh) noexcept;
+    [[nodiscard]] stream_uses& keep(sole<stream_uses> fresh) noexcept;
 
     std::atomic<stream_uses*> made_ = nullptr;
 };
@@ -81,12 +81,12 @@ CUOTA_INLINE void buffer_uses::refuse_while_borrowed(char const* done, place whe
 }
 
 [[gnu::noinline]] CUOTA_INLINE stream_uses& buffer_uses::made_for(stream_ref home) {
-    return keep(std::make_unique<stream_uses>(home));
+    return keep(sole<stream_uses>::make(home));
 }
 
 CUOTA_INLINE stream_uses& buffer_uses::of_host_memory() {
     if (stream_uses* const made = if_any()) return *made;
-    return keep(std::make_unique<stream_uses>());
+    return keep(sole<stream_uses>::make());
 }
 
 CUOTA_INLINE stream_uses* buffer_uses::take() noexcept {
@@ -95,9 +95,9 @@ CUOTA_INLINE stream_uses* buffer_uses::take() noexcept {
     return made;
 }
 
-CUOTA_INLINE stream_uses& buffer_uses::keep(std::unique_ptr<stream_uses> fresh) noexcept {
+CUOTA_INLINE stream_uses& buffer_uses::keep(sole<stream_uses> fresh) noexcept {
     stream_uses* first = nullptr;
-    return made_.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel) ? *fresh.release()
+    return made_.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel) ? *fresh.detach()
                                                                                         : *first;
 }
 

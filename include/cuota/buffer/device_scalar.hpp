@@ -93,7 +93,7 @@ public:
         return download(there(where), std::move(to), s, where);
     }
     /// To memory that is taken for it. Throws: as pinned_buffer on construction, too.
-    [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = pinned_memory{},
+    [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = any_pinned_memory(),
                                             place where = place::here()) const {
         return download(there(where), s, std::move(to), {}, where);
     }

@@ -46,7 +46,7 @@ public:
 
     /// home: of the device's copy, see device_buffer.
     host_device(element_count count, stream_ref home, any_resource device_memory,
-                any_resource host_memory = pinned_memory{}, tag name = {}, place where = place::here())
+                any_resource host_memory = any_pinned_memory(), tag name = {}, place where = place::here())
         : count_{count},
           home_{home},
           device_memory_{std::move(device_memory)},

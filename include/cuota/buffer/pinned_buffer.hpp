@@ -44,7 +44,7 @@ class pinned_buffer {
 
 public:
     /// count elements of pinned memory, of any resource that the host can reach. Waits for the driver to lock the pages.
-    explicit pinned_buffer(element_count count, any_resource memory = pinned_memory{}, tag name = {},
+    explicit pinned_buffer(element_count count, any_resource memory = any_pinned_memory(), tag name = {},
                            place where = place::here())
         : memory_{std::move(memory)} {
         if (memory_.kind() == memory_kind::device)

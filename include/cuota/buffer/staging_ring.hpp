@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <utility>
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/stop_signal.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
@@ -108,7 +108,7 @@ public:
     };
 
     /// `slots` slots of `slot_bytes` bytes each, taken in one piece from memory that the host can reach.
-    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = pinned_memory{},
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = any_pinned_memory(),
                  tag name = {}, place where = place::here());
     /// With a label of the caller's, for messages in the caller's units; and with ordinary memory, if that is asked for,
     /// where the memory has not enough: what it threw is reported then. What a budget refuses is refused in any case.
@@ -122,7 +122,7 @@ public:
     /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
     [[nodiscard]] fill_lease acquire();
     /// As acquire; nothing when stop was requested first.
-    [[nodiscard]] std::optional<fill_lease> acquire(std::stop_token stop);
+    [[nodiscard]] std::optional<fill_lease> acquire(stop_signal stop);
     /// A slot that is free at this moment, or nothing. Throws: cuda_error.
     [[nodiscard]] std::optional<fill_lease> try_acquire();
 
@@ -195,12 +195,10 @@ CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_byte
                                         tag name, place where)
     : staging_ring{slots, slot_bytes, budgeted<pinned_memory>{account}, name, where} {}
 
-CUOTA_INLINE auto staging_ring::acquire() -> fill_lease {
-    return fill_lease{state_, *state_->acquire(std::stop_token{})};
-}
+CUOTA_INLINE auto staging_ring::acquire() -> fill_lease { return fill_lease{state_, *state_->acquire({})}; }
 
-CUOTA_INLINE auto staging_ring::acquire(std::stop_token stop) -> std::optional<fill_lease> {
-    auto const slot = state_->acquire(std::move(stop));
+CUOTA_INLINE auto staging_ring::acquire(stop_signal stop) -> std::optional<fill_lease> {
+    auto const slot = state_->acquire(stop.token());
     if (!slot) return std::nullopt;
     return fill_lease{state_, *slot};
 }

@@ -48,13 +48,13 @@ public:
 #if !defined(__CUDA_ARCH__)
         if (is_simulated() && cuota_simulator_in_kernel() != 0) [[likely]]
             return;
-        throw misuse{std::string{"host code touched an element of a "} + view + "; only a kernel may" +
-                     text()};
+        refuse_host(view);
 #endif
     }
 
 private:
     [[nodiscard]] std::string text() const;
+    [[noreturn, gnu::cold]] void refuse_host(char const* view) const;
 
 #if CUOTA_CHECKED
     tag name_{};
@@ -84,6 +84,10 @@ CUOTA_INLINE view_origin view_origin::of_lease([[maybe_unused]] tag name,
     made.notebook_ = rt::kernels_notebook();
 #endif
     return made;
+}
+
+CUOTA_INLINE void view_origin::refuse_host(char const* view) const {
+    throw misuse{std::string{"host code touched an element of a "} + view + "; only a kernel may" + text()};
 }
 
 CUOTA_INLINE std::string view_origin::text() const {

@@ -6,8 +6,8 @@
 
 #include <concepts>
 #include <cstddef>
-#include <string>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {
@@ -28,10 +28,22 @@ public:
     constexpr operator std::size_t() const noexcept { return value_; }  ///< elements
 
 private:
-    [[noreturn, gnu::cold]] static void refuse(long long count, place where) {
-        throw misuse{"a count of " + std::to_string(count) + " elements", where};
-    }
+    [[noreturn, gnu::cold]] static void refuse(long long count, place where);
     std::size_t value_;
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <string>
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void element_count::refuse(long long count, place where) {
+    throw misuse{"a count of " + std::to_string(count) + " elements", where};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

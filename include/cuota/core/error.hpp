@@ -12,6 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
@@ -30,7 +31,7 @@ public:
 private:
     static std::string suffix(place where);
     int code_;
-    std::shared_ptr<std::string const> call_;
+    shared_value<std::string const> call_;
     place where_;
 };
 
@@ -58,7 +59,7 @@ protected:
     out_of_memory(char const* type, char const* in_need, refusal facts);
 
 private:
-    std::shared_ptr<detail::refusal_state const> state_;
+    shared_value<detail::refusal_state const> state_;
 };
 
 /// A budget on the way from the asked one to its root could not hold the request.
@@ -75,8 +76,7 @@ public:
 class misuse : public std::logic_error {
 public:
     /// The message is `what` and, where there is one, the place. Throws: std::bad_alloc.
-    explicit misuse(std::string const& what, place where = {})
-        : std::logic_error{"cuota::misuse: " + what + at(where)}, where_{where} {}
+    explicit misuse(std::string const& what, place where = {});
 
     [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 when nobody gave it
 
@@ -103,7 +103,7 @@ private:
         std::string why;
         std::uint64_t offset;
     };
-    std::shared_ptr<facts const> facts_;
+    shared_value<facts const> facts_;
 };
 
 }  // namespace cuota::inline v0
@@ -120,7 +120,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why, place where)
     : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
       code_{code},
-      call_{std::make_shared<std::string const>(call)},
+      call_{shared_value<std::string const>::make(call)},
       where_{where} {}
 
 CUOTA_INLINE std::string cuda_error::suffix(place where) {
@@ -173,7 +173,7 @@ CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
                     std::move(facts)} {}
 
 CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
-    : state_{std::make_shared<detail::refusal_state const>(type, in_need, std::move(facts))} {}
+    : state_{shared_value<detail::refusal_state const>::make(type, in_need, std::move(facts))} {}
 
 CUOTA_INLINE refusal const& out_of_memory::facts() const noexcept { return state_->facts(); }
 
@@ -183,6 +183,9 @@ CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
     : out_of_memory{"budget_exceeded", "cuota::budget_exceeded: refused, and no host memory left to say more",
                     std::move(facts)} {}
 
+CUOTA_INLINE misuse::misuse(std::string const& what, place where)
+    : std::logic_error{"cuota::misuse: " + what + at(where)}, where_{where} {}
+
 CUOTA_INLINE std::string misuse::at(place where) {
     std::string const place = place_text(where);
     return place.empty() ? "" : " (" + place + ')';
@@ -190,7 +193,7 @@ CUOTA_INLINE std::string misuse::at(place where) {
 
 CUOTA_INLINE data_error::data_error(std::string file, std::uint64_t offset, std::string why)
     : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " + why},
-      facts_{std::make_shared<facts const>(facts{std::move(file), std::move(why), offset})} {}
+      facts_{shared_value<facts const>::make(facts{std::move(file), std::move(why), offset})} {}
 
 }  // namespace cuota::inline v0
 

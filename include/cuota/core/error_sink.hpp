@@ -5,7 +5,6 @@
 #pragma once
 
 #include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -19,13 +18,6 @@ namespace cuota::inline v0 {
 using error_sink = std::function<void(std::exception const&)>;
 
 namespace detail {
-
-struct sink_slot {
-    std::mutex guard;
-    std::shared_ptr<error_sink const> sink;  // null: standard error
-};
-
-sink_slot& the_sink() noexcept;
 
 /// While one lives, the first error that its thread would hand to the sink is kept instead: for an end that can throw.
 /// Threads: the one that made it.
@@ -83,8 +75,16 @@ bool report_failure_of(Step&& step) noexcept {
 #if CUOTA_DEFINE
 
 #include <cstdio>
+#include <mutex>
 
 namespace cuota::inline v0::detail {
+
+struct sink_slot {
+    std::mutex guard;
+    std::shared_ptr<error_sink const> sink;  // null: standard error
+};
+
+sink_slot& the_sink() noexcept;
 
 CUOTA_INLINE sink_slot& the_sink() noexcept {
     static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end

@@ -69,13 +69,12 @@ struct refusal {
     std::size_t charged = 0;  ///< what it would have cost: asked, rounded up to the granule of its source
     std::size_t granule = 1;  ///< the rounding
     label request{};          ///< who asked, where, in which unit
-    std::vector<budget_facts> budgets{};   ///< the budget that was asked, then its ancestors up to the root
-    std::size_t refused_by = 0;            ///< which of them refused
-    std::optional<device_facts> device{};  ///< absent for host memory
-    std::vector<holding> holders{};        ///< of the budget that refused, largest first
-    std::size_t reclaimed = 0;             ///< what caches gave back before the refusal
-    std::optional<std::vector<reclaimer_facts>>
-        reclaimers{};              ///< who was asked for that; absent: not recorded
+    std::vector<budget_facts> budgets;   ///< the budget that was asked, then its ancestors up to the root
+    std::size_t refused_by = 0;          ///< which of them refused
+    std::optional<device_facts> device;  ///< absent for host memory
+    std::vector<holding> holders;        ///< of the budget that refused, largest first
+    std::size_t reclaimed = 0;           ///< what caches gave back before the refusal
+    std::optional<std::vector<reclaimer_facts>> reclaimers;  ///< who was asked for that; absent: not recorded
     std::size_t reclaimable = 0;   ///< what caches could still give back, were that enough
     std::size_t largest_free = 0;  ///< the largest block a pool had ready, when a pool was asked
     std::size_t would_fit =

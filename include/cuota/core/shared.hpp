@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ownership in one pointer: `shared` among several, which lets a stateful resource be an eight-byte handle, or `sole`.
+/// Ownership: `shared` among several in one pointer, which lets a stateful resource be an eight-byte handle, or `sole`;
+/// `sole_array`, and `shared_value` of what does not know that it is shared.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include <cuota/core/config.hpp>
@@ -94,10 +96,15 @@ template <class T>
 class sole {
 public:
     sole() noexcept = default;
+    sole(std::nullptr_t) noexcept {}  ///< empty
     /// Takes over what `new` made.
     explicit sole(T* object) noexcept : object_{object} {}
     /// Takes it over: other is empty then.
     sole(sole&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
+    /// Takes over what derives from T, whose destructor is virtual then: other is empty.
+    template <class U>
+        requires std::is_convertible_v<U*, T*> sole(sole<U> other)
+    noexcept : object_{other.detach()} {}
     /// Deletes what it owned before, and takes over the other's.
     sole& operator=(sole other) noexcept {
         std::swap(object_, other.object_);
@@ -111,12 +118,114 @@ public:
         return sole{new T(std::forward<Args>(args)...)};
     }
 
+    /// Gives it up to the caller.
+    [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
+
+    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null when empty
     T* operator->() const noexcept { return object_; }                      ///< not when empty
     T& operator*() const noexcept { return *object_; }                      ///< not when empty
     explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false when empty
 
 private:
     T* object_ = nullptr;
+};
+
+/// The only owner of an array that is as long as somebody else knows. Threads: as a pointer. Example: tests/core/shared.cpp
+template <class T>
+class sole_array {
+public:
+    sole_array() noexcept = default;
+    /// Takes it over: other is empty then.
+    sole_array(sole_array&& other) noexcept : first_{std::exchange(other.first_, nullptr)} {}
+    /// Deletes what it owned before, and takes over the other's.
+    sole_array& operator=(sole_array other) noexcept {
+        std::swap(first_, other.first_);
+        return *this;
+    }
+    ~sole_array() { delete[] first_; }
+
+    /// Of n elements, each initialised by {}. Throws: std::bad_alloc, what their constructor throws.
+    [[nodiscard]] static sole_array make(std::size_t n) {
+        sole_array result;
+        result.first_ = new T[n]{};
+        return result;
+    }
+
+    [[nodiscard]] T* get() const noexcept { return first_; }               ///< null when empty
+    T& operator[](std::size_t i) const noexcept { return first_[i]; }      ///< not when empty
+    explicit operator bool() const noexcept { return first_ != nullptr; }  ///< false when empty
+
+private:
+    T* first_ = nullptr;
+};
+
+namespace detail {
+
+/// Where a shared_value lives, and who knows how it ends.
+class shared_cell : public ref_counted {
+public:
+    virtual ~shared_cell() = default;
+};
+
+template <class T>
+struct cell_of final : shared_cell {
+    template <class... Args>
+    explicit cell_of(Args&&... args) : value(std::forward<Args>(args)...) {}
+    T value;
+};
+
+}  // namespace detail
+
+/// An owner among several of a value of any type. As std::shared_ptr, but that reading it costs the compiler a quarter of the
+/// time; T may be incomplete anywhere but where it is made.
+/// Threads: as std::shared_ptr: different handles on one value from any thread.
+/// Cost: a copy is an atomic addition; a move is none. Example: tests/core/shared.cpp
+template <class T>
+class shared_value {
+public:
+    constexpr shared_value() noexcept = default;
+    constexpr shared_value(std::nullptr_t) noexcept {}  ///< empty
+    /// One more owner of the same value.
+    shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
+    /// Takes it over: other is empty then.
+    shared_value(shared_value&& other) noexcept
+        : value_{std::exchange(other.value_, nullptr)}, cell_{std::move(other.cell_)} {}
+    /// Owns the same as other, of which it sees less: a base, a constant, nothing but that it lives.
+    template <class U>
+        requires std::is_convertible_v<U*, T*> shared_value(shared_value<U> other)
+    noexcept : value_{std::exchange(other.value_, nullptr)}, cell_{std::move(other.cell_)} {}
+    /// Owns the same as other; what it owned before is dropped.
+    shared_value& operator=(shared_value other) noexcept {
+        std::swap(value_, other.value_);
+        std::swap(cell_, other.cell_);
+        return *this;
+    }
+    ~shared_value() = default;
+
+    /// Makes the value, with one owner. Throws: std::bad_alloc, what its constructor throws.
+    template <class... Args>
+    [[nodiscard]] static shared_value make(Args&&... args) {
+        auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);
+        shared_value result;
+        result.value_ = &cell->value;
+        result.cell_ = shared<detail::shared_cell>::adopt(cell);
+        return result;
+    }
+
+    [[nodiscard]] T* get() const noexcept { return value_; }  ///< null when empty
+    T* operator->() const noexcept { return value_; }         ///< not when empty
+    /// Not when empty.
+    template <class U = T>
+    U& operator*() const noexcept {
+        return *value_;
+    }
+    explicit operator bool() const noexcept { return value_ != nullptr; }  ///< false when empty
+
+private:
+    template <class U>
+    friend class shared_value;
+    T* value_ = nullptr;
+    shared<detail::shared_cell> cell_;
 };
 
 // Not inline where definitions are apart: then who says `extern template class shared<T>` needs no more of T than its name.

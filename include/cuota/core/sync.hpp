@@ -6,10 +6,9 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
-#include <thread>
 
-#include <cuota/version.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
 #include <linux/membarrier.h>
@@ -60,12 +59,6 @@ inline void heavy_fence() noexcept {
 #endif
 }
 
-/// Waits, which is not for long, until `what` is not `value` any more. Acquires.
-template <class T>
-void wait_while(atomic<T> const& what, T value) noexcept {
-    while (what.load(std::memory_order_acquire) == value) std::this_thread::yield();
-}
-
 struct thread_record;
 
 /// A place for the calling thread's record (thread_record.hpp); null at first.
@@ -75,3 +68,19 @@ struct thread_record;
 }
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+#include <thread>
+
+namespace cuota::inline v0::detail {
+
+/// Waits, which is not for long, until `what` is not `value` any more. Acquires.
+template <class T>
+void wait_while(atomic<T> const& what, T value) noexcept {
+    while (what.load(std::memory_order_acquire) == value) std::this_thread::yield();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -4,9 +4,8 @@
 /// A lock that costs next to nothing for a thread that has it again and again.
 #pragma once
 
-#include <mutex>
-
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/core/thread_tenure.hpp>
@@ -35,7 +34,7 @@ public:
     /// Runs f, which may take its time, under a lock. The thread has the next turns.
     template <class F>
     decltype(auto) run_alone(F f) {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         call_in();
         struct tenure {
             tenured_lock& of;

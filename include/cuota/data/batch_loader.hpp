@@ -6,10 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/stop_signal.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch.hpp>
 #include <cuota/data/element.hpp>
@@ -32,7 +31,7 @@ namespace cuota::inline v0 {
 ///
 /// Leaving early is as good as finishing: what was read ahead is dropped, and the loader is ready for another epoch.
 /// Order:   batches come in the order of the epoch, whoever read them.
-/// Threads: one at a time; its stop_token from any.
+/// Threads: one at a time; its stop_signal comes from any.
 /// Throws:  as next. Cost: nothing is allocated.
 /// Example:
 ///     auto epoch = loader.epoch(0, stop);
@@ -81,13 +80,13 @@ public:
 
 private:
     friend class batch_loader;
-    epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept;
+    epoch_range(shared<detail::loader_engine> engine, stop_signal stop) noexcept;
 
     [[nodiscard]] detail::loader_engine& checked_engine() const;
     void advance();
 
     shared<detail::loader_engine> engine_;
-    std::stop_token stop_;
+    stop_signal stop_;
     progress_line progress_;
     std::optional<batch> current_;
 };
@@ -128,16 +127,16 @@ public:
     /// Starts reading an epoch. Any thread may end it by requesting stop: `next` wakes then, and gives no more batches.
     /// Throws: misuse while another epoch of this loader is going on; if it gave back memory before, as on construction when
     /// it cannot have that again: the loader is as it was, and the epoch can be asked for again.
-    [[nodiscard]] epoch_range epoch(std::uint64_t number, std::stop_token stop = {},
+    [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
                                     place where = place::here()) &;
     /// Goes on where a loader was, as `state` told: with the batches that were not delivered then, whatever had been read.
     /// The number of workers, of processes and of samples in a batch may be another.
     /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
-    [[nodiscard]] epoch_range epoch(loader_state const& from, std::stop_token stop = {},
+    [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
                                     place where = place::here()) &;
     // The loader would end before its epoch.
-    epoch_range epoch(std::uint64_t, std::stop_token = {}, place = {}) && = delete;
-    epoch_range epoch(loader_state const&, std::stop_token = {}, place = {}) && = delete;
+    epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) && = delete;
+    epoch_range epoch(loader_state const&, stop_signal = {}, place = {}) && = delete;
     /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
     /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
     [[nodiscard]] loader_state state(place where = place::here()) const;
@@ -192,7 +191,7 @@ CUOTA_INLINE epoch_range::~epoch_range() {
 }
 
 CUOTA_INLINE std::optional<batch> epoch_range::next() {
-    auto const what = checked_engine().next(stop_);
+    auto const what = checked_engine().next(stop_.token());
     auto const facts = [this] { return engine_->stats(); };
     if (what) progress_.show(facts);
     else progress_.finish(facts);
@@ -201,7 +200,7 @@ CUOTA_INLINE std::optional<batch> epoch_range::next() {
 }
 
 CUOTA_INLINE bool epoch_range::wait_for(std::chrono::nanoseconds most) {
-    return checked_engine().wait_for(most, stop_);
+    return checked_engine().wait_for(most, stop_.token());
 }
 
 CUOTA_INLINE auto epoch_range::begin() -> iterator {
@@ -209,7 +208,7 @@ CUOTA_INLINE auto epoch_range::begin() -> iterator {
     return iterator{*this};
 }
 
-CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, std::stop_token stop) noexcept
+CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, stop_signal stop) noexcept
     : engine_{std::move(engine)},
       stop_{std::move(stop)},
       progress_{engine_->shows_progress() ? stderr : nullptr} {}
@@ -236,12 +235,12 @@ CUOTA_INLINE batch_loader& batch_loader::operator=(batch_loader&& other) noexcep
     return *this;
 }
 
-CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, std::stop_token stop, place where) & {
+CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, stop_signal stop, place where) & {
     checked_engine(where).start_epoch(number, 0, where);
     return epoch_range{engine_, std::move(stop)};
 }
 
-CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, std::stop_token stop, place where) & {
+CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, stop_signal stop, place where) & {
     if (from.order != checked_engine(where).order_id())
         throw misuse{"a loader of " + engine_->name() +
                          " was to go on where another was: its sampler or its number of samples is another",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/sampler.hpp>
 #include <cuota/data/source.hpp>
@@ -60,7 +61,7 @@ public:
 
 private:
     struct facts;
-    std::shared_ptr<facts> shared_;
+    shared_value<facts> shared_;
 };
 
 }  // namespace cuota::inline v0
@@ -130,7 +131,7 @@ private:
 
 CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths,
                                             std::uint64_t window, std::uint64_t bucket)
-    : shared_{std::make_shared<facts>(seed, std::move(lengths), window, bucket)} {}
+    : shared_{shared_value<facts>::make(seed, std::move(lengths), window, bucket)} {}
 
 CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
     if (n != shared_->lengths.size())

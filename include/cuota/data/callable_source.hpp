@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -48,7 +49,7 @@ class callable_source {
 public:
     /// The function is kept in one copy, shared by copies of the source.
     callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
-        : state_{std::make_shared<state const>(
+        : state_{shared_value<state const>::make(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
         if (state_->fields.empty()) throw misuse{state_->name + ": a source needs a field"};
         detail::expect_no_ragged(state_->fields, state_->name + ": a callable_source");
@@ -74,7 +75,7 @@ private:
         std::vector<field> fields;
         Fill fill;
     };
-    std::shared_ptr<state const> state_;
+    shared_value<state const> state_;
 };
 
 }  // namespace cuota::inline v0

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/element.hpp>
@@ -64,7 +65,7 @@ private:
     void add(detail::any_source part);
     [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const;
 
-    std::shared_ptr<state> state_;
+    shared_value<state> state_;
 };
 }  // namespace cuota::inline v0
 
@@ -98,7 +99,7 @@ struct concat_source::run {
     std::array<std::uint64_t, 1024> samples;
 };
 
-CUOTA_INLINE concat_source::concat_source(std::size_t parts) : state_{std::make_shared<state>()} {
+CUOTA_INLINE concat_source::concat_source(std::size_t parts) : state_{shared_value<state>::make()} {
     if (parts == 0) throw misuse{"a concat_source of no sources has no fields"};
 }
 

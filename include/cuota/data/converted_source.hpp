@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -108,7 +107,7 @@ private:
     };
 
     std::vector<field> fields_;
-    std::vector<step> steps_{};
+    std::vector<step> steps_;
     std::size_t sample_bytes_ = 0;  // of what is converted
     std::size_t samples_at_once_ = 1;
 };
@@ -130,7 +129,7 @@ class converted_source {
 public:
     /// The source is kept; nothing is read yet.
     converted_source(S from, std::vector<conversion> const& wanted)
-        : state_{std::make_shared<state>(std::move(from), wanted)} {}
+        : state_{shared_value<state>::make(std::move(from), wanted)} {}
 
     [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }  ///< samples
     [[nodiscard]] std::span<field const> fields() const noexcept {
@@ -162,7 +161,7 @@ private:
         detail::scratch_shelf shelf;
     };
 
-    std::shared_ptr<state> state_;
+    shared_value<state> state_;
 };
 
 }  // namespace cuota::inline v0

@@ -20,13 +20,14 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/handle.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] inline std::string errno_text(int error) { return std::system_category().message(error); }
+[[nodiscard]] std::string errno_text(int error);
 
 struct descriptor_traits {
     using type = int;
@@ -45,7 +46,7 @@ using unique_descriptor = unique_handle<descriptor_traits>;
 class file {
 public:
     /// Throws: data_error with the system's reason when it cannot be opened or is no regular file.
-    explicit file(std::string path) : file{open(path), std::move(path)} {}
+    explicit file(std::string path);
 
     /// Takes over a descriptor, also when this throws; `name` stands for it in messages.
     /// Throws: data_error when it is no regular file.
@@ -95,7 +96,7 @@ private:
     [[nodiscard]] data_error ends_early(std::uint64_t offset, std::uint64_t wanted) const;
     [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const;
 
-    std::shared_ptr<state const> state_;
+    shared_value<state const> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -107,6 +108,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
+CUOTA_INLINE std::string errno_text(int error) { return std::system_category().message(error); }
+
 CUOTA_INLINE void descriptor_traits::close(int descriptor) noexcept {
     if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed, interrupted or not
     int const error = errno;
@@ -116,6 +119,8 @@ CUOTA_INLINE void descriptor_traits::close(int descriptor) noexcept {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE file::file(std::string path) : file{open(path), std::move(path)} {}
 
 CUOTA_INLINE file file::adopt(int descriptor, std::string name) {
     return file{detail::unique_descriptor{descriptor}, std::move(name)};
@@ -156,7 +161,7 @@ CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<iovec> parts)
 
 CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) {
     std::uint64_t const size = regular_size(descriptor.get(), name);
-    state_ = std::make_shared<state const>(state{std::move(descriptor), std::move(name), size});
+    state_ = shared_value<state const>::make(state{std::move(descriptor), std::move(name), size});
 }
 
 CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {

@@ -33,11 +33,9 @@ namespace cuota::inline v0 {
 class idx_source {
 public:
     /// Opens the file and reads its header.
-    explicit idx_source(std::string path, std::string name = {})
-        : idx_source{file{std::move(path)}, std::move(name)} {}
+    explicit idx_source(std::string path, std::string name = {});
     /// Reads the header of a file that is open.
-    explicit idx_source(file const& from, std::string name = {})
-        : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
+    explicit idx_source(file const& from, std::string name = {});
 
     /// The file's first dimension.
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
@@ -71,6 +69,12 @@ private:
 namespace cuota::inline v0 {
 
 static_assert(source<idx_source>);
+
+CUOTA_INLINE idx_source::idx_source(std::string path, std::string name)
+    : idx_source{file{std::move(path)}, std::move(name)} {}
+
+CUOTA_INLINE idx_source::idx_source(file const& from, std::string name)
+    : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
 
 CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

@@ -53,7 +53,7 @@ struct loader_options {
     std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
     /// Of the pinned slots, not charged by itself. registered_memory is sooner there; device_memory is for sources that can
     /// fill it, as kvikio_source, and `pinned` is the device's budget then.
-    any_resource host_memory = pinned_memory{};
+    any_resource host_memory = any_pinned_memory();
     /// When the driver cannot lock that much: refuse, or make do with ordinary memory, which is reported, and in the stats.
     pin_failure on_pin_failure = pin_failure::refuse;
     std::optional<device_transform>
@@ -77,14 +77,14 @@ struct loader_options {
 /// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction, and again at an epoch's
 /// start if it gave back (loader_options::reclaim_priority).
 struct loader_plan {
-    std::size_t batch = 0;                   ///< samples in a full batch
-    std::size_t rows = 0;                    ///< the most of each ragged field in a batch
-    std::optional<std::uint64_t> batches{};  ///< in an epoch; none: their rows decide
-    slot_layout host_slot{};                 ///< a batch as the source has it, and as it is copied
-    slot_layout device_slot{};     ///< a batch as it is delivered: the same if there is no transform
-    slot_layout scratch{};         ///< what its transform has besides, for one batch
-    std::size_t host_slots = 0;    ///< in the ring on the host
-    std::size_t device_slots = 0;  ///< batches on the device at once
+    std::size_t batch = 0;                 ///< samples in a full batch
+    std::size_t rows = 0;                  ///< the most of each ragged field in a batch
+    std::optional<std::uint64_t> batches;  ///< in an epoch; none: their rows decide
+    slot_layout host_slot;                 ///< a batch as the source has it, and as it is copied
+    slot_layout device_slot;               ///< a batch as it is delivered: the same if there is no transform
+    slot_layout scratch;                   ///< what its transform has besides, for one batch
+    std::size_t host_slots = 0;            ///< in the ring on the host
+    std::size_t device_slots = 0;          ///< batches on the device at once
     std::size_t arrival_bytes =
         0;  ///< on the device, where a batch waits for its transform, with that scratch
     std::size_t device_bytes = 0;  ///< all slots, and that

@@ -16,6 +16,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -64,7 +65,7 @@ public:
     template <class T>
         requires(detail::element_like<T> && !std::same_as<T, bool>)
     memory_source(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
-        : memory_source{std::move(name), std::make_shared<std::vector<T> const>(std::move(values)),
+        : memory_source{std::move(name), shared_value<std::vector<T> const>::make(std::move(values)),
                         std::move(shape)} {}
 
     /// A span does not say who keeps its values: hand over the vector, or call `of` and keep them.
@@ -95,19 +96,18 @@ public:
 
 private:
     template <class T>
-    memory_source(std::string name, std::shared_ptr<std::vector<T> const> owned,
-                  std::vector<std::size_t> shape)
+    memory_source(std::string name, shared_value<std::vector<T> const> owned, std::vector<std::size_t> shape)
         : memory_source{std::move(name), owned, std::span<T const>{*owned}, std::move(shape)} {}
     template <class T>
-    memory_source(std::string name, std::shared_ptr<void const> owner, std::span<T const> values,
+    memory_source(std::string name, shared_value<void const> owner, std::span<T const> values,
                   std::vector<std::size_t> shape)
         : memory_source{std::move(name), std::move(owner), element_of<T>(),
                         values.data(),   values.size(),    std::move(shape)} {}
-    memory_source(std::string name, std::shared_ptr<void const> owner, element_type type, void const* values,
+    memory_source(std::string name, shared_value<void const> owner, element_type type, void const* values,
                   std::size_t count, std::vector<std::size_t> shape);
 
-    std::shared_ptr<void const> owner_;  // null: the caller
-    std::shared_ptr<field const> field_;
+    shared_value<void const> owner_;  // null: the caller
+    shared_value<field const> field_;
     std::byte const* at_;
     std::size_t bytes_;
     std::uint64_t size_ = 0;
@@ -162,11 +162,11 @@ namespace cuota::inline v0 {
 
 static_assert(source<memory_source>);
 
-CUOTA_INLINE memory_source::memory_source(std::string name, std::shared_ptr<void const> owner,
-                                          element_type type, void const* values, std::size_t count,
+CUOTA_INLINE memory_source::memory_source(std::string name, shared_value<void const> owner, element_type type,
+                                          void const* values, std::size_t count,
                                           std::vector<std::size_t> shape)
     : owner_{std::move(owner)},
-      field_{std::make_shared<field const>(field{std::move(name), type, std::move(shape)})},
+      field_{shared_value<field const>::make(field{std::move(name), type, std::move(shape)})},
       at_{static_cast<std::byte const*>(values)},
       bytes_{field_->bytes()} {
     if (bytes_ == 0) throw misuse{field_->name + ": a sample of " + field_text(*field_) + " is empty"};

@@ -32,7 +32,7 @@ inline constexpr std::size_t max_rank = 64;  // as NumPy
 /// An array in a file as its header describes it; `data` is where the elements begin.
 struct array_layout {
     element_type type = element_type::u8;
-    std::vector<std::size_t> shape{};
+    std::vector<std::size_t> shape;
     std::uint64_t data = 0;
 };
 
@@ -67,7 +67,7 @@ private:
     bool take(char wanted) noexcept;
     bool take_word(std::string_view wanted) noexcept;
     void expect(char wanted);
-    [[nodiscard]] data_error refuse(std::string const& why) const { return {name_, begin_ + at_, why}; }
+    [[nodiscard]] data_error refuse(std::string const& why) const;
 
     std::string const& name_;
     std::string_view text_;
@@ -91,11 +91,9 @@ private:
 class npy_source {
 public:
     /// Opens the file and reads its header.
-    explicit npy_source(std::string path, std::string name = {})
-        : npy_source{file{std::move(path)}, std::move(name)} {}
+    explicit npy_source(std::string path, std::string name = {});
     /// Reads the header of a file that is open.
-    explicit npy_source(file const& from, std::string name = {})
-        : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
+    explicit npy_source(file const& from, std::string name = {});
 
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< the array's first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
@@ -145,6 +143,10 @@ CUOTA_INLINE raw_source as_samples(file const& from, array_layout const& array, 
                array.type,
                {array.shape.begin() + 1, array.shape.end()}};
     return raw_source{from, {.header = array.data, .record = *sample, .fields = {std::move(only)}}};
+}
+
+CUOTA_INLINE data_error npy_header::refuse(std::string const& why) const {
+    return {name_, begin_ + at_, why};
 }
 
 CUOTA_INLINE array_layout npy_header::parse() {
@@ -279,6 +281,12 @@ CUOTA_INLINE void npy_header::expect(char wanted) {
 namespace cuota::inline v0 {
 
 static_assert(source<npy_source>);
+
+CUOTA_INLINE npy_source::npy_source(std::string path, std::string name)
+    : npy_source{file{std::move(path)}, std::move(name)} {}
+
+CUOTA_INLINE npy_source::npy_source(file const& from, std::string name)
+    : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
 
 CUOTA_INLINE void npy_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

@@ -8,9 +8,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include <cuota/core/error.hpp>
+#include <cuota/core/config.hpp>
 
 namespace cuota::inline v0 {
 
@@ -52,8 +51,7 @@ public:
 
     /// Throws: misuse when n > 2^63.
     constexpr keyed_permutation(std::uint64_t n, std::uint64_t key) : n_{n} {
-        if (n > max_size)
-            throw misuse{"a permutation of " + std::to_string(n) + " positions; at most 2^63 are possible"};
+        if (n > max_size) refuse_size(n);
         int const bits = n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1));
         if (bits >= 10) rounds_ = 8;  // fewer values than that are shuffled evenly only by more rounds
         low_bits_ = (bits + 1) / 2;
@@ -66,15 +64,16 @@ public:
 
     /// The number at a position. Throws: misuse when position >= size().
     [[nodiscard]] constexpr std::uint64_t operator()(std::uint64_t position) const {
-        if (position >= n_)
-            throw misuse{"position " + std::to_string(position) + " of a permutation of " +
-                         std::to_string(n_)};
+        if (position >= n_) refuse(position);
         do position = pass(position);
         while (position >= n_);
         return position;
     }
 
 private:
+    [[noreturn, gnu::cold]] static void refuse_size(std::uint64_t n);
+    [[noreturn, gnu::cold]] void refuse(std::uint64_t position) const;
+
     static constexpr std::uint64_t mask(int bits) noexcept { return (std::uint64_t{1} << bits) - 1; }
 
     [[nodiscard]] constexpr std::uint64_t pass(std::uint64_t value) const noexcept {
@@ -95,3 +94,23 @@ private:
 };
 
 }  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <string>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void keyed_permutation::refuse_size(std::uint64_t n) {
+    throw misuse{"a permutation of " + std::to_string(n) + " positions; at most 2^63 are possible"};
+}
+
+CUOTA_INLINE void keyed_permutation::refuse(std::uint64_t position) const {
+    throw misuse{"position " + std::to_string(position) + " of a permutation of " + std::to_string(n_)};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -30,8 +30,7 @@ namespace cuota::inline v0 {
 class progress_line {
 public:
     /// Of a stream that outlives this.
-    explicit progress_line(std::FILE* to) noexcept
-        : to_{to != nullptr && ::isatty(::fileno(to)) == 1 ? to : nullptr} {}
+    explicit progress_line(std::FILE* to) noexcept;
     /// Goes on where the other one was, which is quiet then.
     progress_line(progress_line&& other) noexcept;
     progress_line& operator=(progress_line&&) = delete;
@@ -95,6 +94,9 @@ CUOTA_INLINE std::string progress_text(loader_stats const& s) {
     if (text.size() > 79) text.resize(79);
     return text;
 }
+
+CUOTA_INLINE progress_line::progress_line(std::FILE* to) noexcept
+    : to_{to != nullptr && ::isatty(::fileno(to)) == 1 ? to : nullptr} {}
 
 CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
     : to_{std::exchange(other.to_, nullptr)},

@@ -17,6 +17,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/conversion.hpp>
@@ -50,7 +51,7 @@ public:
 private:
     std::span<field const> fields_;
     std::array<std::span<std::byte>, 32> few_;
-    std::vector<std::span<std::byte>> many_{};
+    std::vector<std::span<std::byte>> many_;
     std::span<std::span<std::byte>> now_, left_;  // of each field: what is read next, and all that is to be
 };
 
@@ -72,14 +73,14 @@ class ragged_source {
 public:
     /// One offset more than there are samples.
     ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
-        : state_{std::make_shared<state const>(std::move(rows), std::move(offsets))} {
+        : state_{shared_value<state const>::make(std::move(rows), std::move(offsets))} {
         std::string const complaint = state_->complaint();
         if (!complaint.empty()) throw misuse{state_->name + ": " + complaint};
     }
     /// Offsets that are the samples of another source, which has one field: whole numbers of any type.
     template <source Offsets>
     ragged_source(Rows rows, Offsets const& offsets)
-        : state_{std::make_shared<state const>(std::move(rows), all_of(offsets))} {
+        : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
         if (!complaint.empty())
             throw data_error{std::string{offsets.name()}, 0, complaint + " of " + state_->name};
@@ -214,7 +215,7 @@ private:
         }
     }
 
-    std::shared_ptr<state const> state_;
+    shared_value<state const> state_;
 };
 
 }  // namespace cuota::inline v0

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
@@ -65,7 +66,7 @@ private:
 
     file from_;
     struct known_layout;
-    std::shared_ptr<known_layout const> layout_;
+    shared_value<known_layout const> layout_;
     std::uint64_t size_ = 0;
 };
 }  // namespace cuota::inline v0
@@ -94,7 +95,7 @@ CUOTA_INLINE raw_source::raw_source(std::string path, raw_layout layout)
 CUOTA_INLINE raw_source::raw_source(file from, raw_layout layout) : from_{std::move(from)} {
     layout.record = record_bytes(from_.name(), layout);
     size_ = count_records(from_, layout);
-    layout_ = std::make_shared<known_layout const>(std::move(layout));
+    layout_ = shared_value<known_layout const>::make(std::move(layout));
 }
 
 CUOTA_INLINE std::span<field const> raw_source::fields() const noexcept { return layout_->fields; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/batch_loader.hpp>
 #include <cuota/data/device_transform.hpp>
@@ -133,14 +134,14 @@ private:
     [[nodiscard]] static std::size_t enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept;
 
     // Gathers them into the batch, or for another transform into its scratch.
-    [[nodiscard]] static device_transform gathered(std::shared_ptr<state const> from,
+    [[nodiscard]] static device_transform gathered(shared_value<state const> from,
                                                    std::span<field const> fields, std::string const& name,
                                                    std::optional<device_transform> then);
 
     template <class Room>
     static void gather(state const& from, transform_job const& job, Room room_for);
 
-    std::shared_ptr<state> state_;
+    shared_value<state> state_;
 };
 
 /// A loader, and what of its source it keeps on the device.
@@ -236,7 +237,7 @@ void resident_data::gather(state const& from, transform_job const& job, Room roo
 CUOTA_INLINE resident_data::resident_data(std::string name, std::uint64_t samples,
                                           std::span<field const> fields, loader_options const& how,
                                           place where)
-    : state_{std::make_shared<state>(std::move(name), samples, fields, how, where)} {}
+    : state_{shared_value<state>::make(std::move(name), samples, fields, how, where)} {}
 
 CUOTA_INLINE void resident_data::fill(batch_loader& reads) { state_->fill(reads); }
 
@@ -313,7 +314,7 @@ CUOTA_INLINE std::size_t resident_data::enough_at_once(std::size_t batch, std::s
     return std::min(batch, std::max<std::size_t>(enough / std::max<std::size_t>(sample_bytes, 1), 1));
 }
 
-CUOTA_INLINE device_transform resident_data::gathered(std::shared_ptr<state const> from,
+CUOTA_INLINE device_transform resident_data::gathered(shared_value<state const> from,
                                                       std::span<field const> of, std::string const& name,
                                                       std::optional<device_transform> then) {
     std::vector<field> fields{of.begin(), of.end()};

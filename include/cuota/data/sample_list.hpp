@@ -28,7 +28,7 @@ struct sample_list {
     /// All rows of the ragged field that is the j-th of those.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
-    std::vector<std::uint64_t> numbers{};  // of the samples in the source
+    std::vector<std::uint64_t> numbers;  // of the samples in the source
     std::vector<std::vector<std::uint64_t>>
         row_offsets{};  // of each ragged field, one more than there are samples: sample i has the rows [o[i], o[i + 1])
 };

@@ -15,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/permutation.hpp>
 
@@ -123,7 +124,7 @@ public:
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
-    std::shared_ptr<std::vector<std::uint64_t> const> samples_;
+    shared_value<std::vector<std::uint64_t> const> samples_;
     std::optional<std::uint64_t> seed_;
     std::uint64_t end_ = 0;
     std::uint64_t fingerprint_;
@@ -137,7 +138,7 @@ public:
     /// Holds a copy, which copies of this share.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
-    &&sampler<S> any_sampler(S from) : inside_{std::make_shared<model<S> const>(std::move(from))} {}
+    &&sampler<S> any_sampler(S from) : inside_{shared_value<model<S> const>::make(std::move(from))} {}
 
     /// As of the sampler inside.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return inside_->size(n); }
@@ -164,7 +165,7 @@ private:
         std::uint64_t fingerprint() const override { return from.fingerprint(); }
         S from;
     };
-    std::shared_ptr<base const> inside_;
+    shared_value<base const> inside_;
 };
 
 }  // namespace cuota::inline v0
@@ -224,7 +225,7 @@ CUOTA_INLINE std::uint64_t block_shuffle_sampler::fingerprint() const noexcept {
 
 CUOTA_INLINE subset_sampler::subset_sampler(std::vector<std::uint64_t> samples,
                                             std::optional<std::uint64_t> seed)
-    : samples_{std::make_shared<std::vector<std::uint64_t> const>(std::move(samples))}, seed_{seed} {
+    : samples_{shared_value<std::vector<std::uint64_t> const>::make(std::move(samples))}, seed_{seed} {
     fingerprint_ = detail::fingerprint_of({4, seed ? *seed : 0, seed.has_value()});
     for (std::uint64_t const sample : *samples_) {
         end_ = std::max(end_, sample == ~std::uint64_t{0} ? sample : sample + 1);

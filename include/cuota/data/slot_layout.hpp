@@ -26,10 +26,10 @@ namespace cuota::inline v0 {
 /// The most memory that a batch takes: first the row offsets of each ragged field, then field after field, each of all its
 /// samples back to back; every one of them aligned. Bytes. A smaller batch stands closer together.
 struct slot_layout {
-    std::size_t sample_bytes = 0;        ///< of one sample: its fields, and 8 for each ragged one
-    std::size_t bytes = 0;               ///< of a full batch, each field aligned
-    std::vector<std::size_t> offsets{};  ///< of each field in a full batch
-    std::size_t row_bytes = 0;           ///< of one row of every ragged field
+    std::size_t sample_bytes = 0;      ///< of one sample: its fields, and 8 for each ragged one
+    std::size_t bytes = 0;             ///< of a full batch, each field aligned
+    std::vector<std::size_t> offsets;  ///< of each field in a full batch
+    std::size_t row_bytes = 0;         ///< of one row of every ragged field
 
     /// Of `batch` samples with so many rows in each ragged field.
     /// Throws: misuse when that is more than a std::size_t holds, for a source of that name.
@@ -54,8 +54,7 @@ struct slot_place {
 /// Where the parts of a batch of these samples lie: as slot_layout has it, without gaps for what is not there.
 class slot_places {
 public:
-    slot_places(std::span<field const> fields, sample_list const& samples) noexcept
-        : fields_{fields}, samples_{samples}, ragged_{ragged_count(fields)} {}
+    slot_places(std::span<field const> fields, sample_list const& samples) noexcept;
 
     /// The row offsets of the ragged field that is the j-th of those.
     [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept;
@@ -151,6 +150,9 @@ CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> by
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE slot_places::slot_places(std::span<field const> fields, sample_list const& samples) noexcept
+    : fields_{fields}, samples_{samples}, ragged_{ragged_count(fields)} {}
 
 CUOTA_INLINE slot_place slot_places::row_offsets(std::size_t j) const noexcept {
     std::size_t const bytes = (samples_.size() + 1) * sizeof(std::uint64_t);

@@ -9,6 +9,7 @@
 #include <span>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/sampler.hpp>
 
@@ -36,7 +37,7 @@ public:
 
 private:
     struct facts;
-    std::shared_ptr<facts const> shared_;
+    shared_value<facts const> shared_;
 };
 
 /// Draws samples one after another, each at most once in an epoch, of those that are left each as likely as its weight says.
@@ -59,7 +60,7 @@ public:
 
 private:
     struct facts;
-    std::shared_ptr<facts> shared_;
+    shared_value<facts> shared_;
 };
 
 }  // namespace cuota::inline v0
@@ -115,7 +116,7 @@ struct weighted_sampler::facts : detail::weighted_draws {
 
 CUOTA_INLINE weighted_sampler::weighted_sampler(std::uint64_t seed, std::span<double const> weights,
                                                 std::uint64_t draws)
-    : shared_{std::make_shared<facts const>(seed, weights, draws)} {}
+    : shared_{shared_value<facts const>::make(seed, weights, draws)} {}
 
 CUOTA_INLINE std::uint64_t weighted_sampler::size(std::uint64_t n) const {
     shared_->check(n);
@@ -140,21 +141,21 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     facts(std::uint64_t seed_, std::span<double const> weights, std::uint64_t draws_)
         : weighted_draws{6, seed_, weights, draws_} {}
 
-    [[nodiscard]] std::shared_ptr<numbers const> order_of(std::uint64_t epoch);
+    [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
 
 private:
     // Sums of weights in a tree by Fenwick: node i has those of the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
     std::mutex guard_;
-    std::shared_ptr<numbers const> order_;
+    shared_value<numbers const> order_;
     std::uint64_t order_is_of_ = 0;
 };
 
 CUOTA_INLINE weighted_shuffle_sampler::weighted_shuffle_sampler(std::uint64_t seed,
                                                                 std::span<double const> weights,
                                                                 std::uint64_t draws)
-    : shared_{std::make_shared<facts>(seed, weights, draws)} {}
+    : shared_{shared_value<facts>::make(seed, weights, draws)} {}
 
 CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::size(std::uint64_t n) const {
     shared_->check(n);
@@ -176,10 +177,10 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::fingerprint() const noexcep
 }
 
 CUOTA_INLINE auto weighted_shuffle_sampler::facts::order_of(std::uint64_t epoch)
-    -> std::shared_ptr<numbers const> {
+    -> shared_value<numbers const> {
     std::scoped_lock const lock{guard_};
     if (!order_ || epoch != order_is_of_) {
-        order_ = std::make_shared<numbers const>(make_order(epoch));
+        order_ = shared_value<numbers const>::make(make_order(epoch));
         order_is_of_ = epoch;
     }
     return order_;

@@ -8,17 +8,49 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+namespace detail {
+
+/// Sources of their own types, one behind the other.
+template <class First, class... Rest>
+struct source_row {
+    explicit source_row(First f, Rest... r) : first{std::move(f)}, rest{std::move(r)...} {}
+
+    /// f(source) of each.
+    template <class F>
+    void each(F const& f) const {
+        f(first);
+        rest.each(f);
+    }
+
+    First first;
+    source_row<Rest...> rest;
+};
+
+template <class Last>
+struct source_row<Last> {
+    explicit source_row(Last l) : first{std::move(l)} {}
+
+    template <class F>
+    void each(F const& f) const {
+        f(first);
+    }
+
+    Last first;
+};
+
+}  // namespace detail
 
 /// Sample i has the fields of sample i of every source, in the order of the sources.
 ///
@@ -36,10 +68,10 @@ public:
 
     /// The sources are kept; copies of this share them.
     explicit zip_source(First first, Rest... rest)
-        : state_{std::make_shared<state const>(std::move(first), std::move(rest)...)} {}
+        : state_{shared_value<state const>::make(std::move(first), std::move(rest)...)} {}
 
     /// Samples of each source.
-    [[nodiscard]] std::uint64_t size() const { return std::get<0>(state_->sources).size(); }
+    [[nodiscard]] std::uint64_t size() const { return state_->sources.first.size(); }
     /// Of all sources.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< "a.npy + b.npy"
@@ -47,49 +79,42 @@ public:
     /// As a source, one source after the other. Throws: misuse, what the sources throw.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        std::apply(
-            [&](auto const&... each) {
-                (take_room(each, out, [&](auto rooms) { each.gather(samples, rooms); }), ...);
-            },
-            state_->sources);
+        state_->sources.each(
+            [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather(samples, rooms); }); });
     }
     /// The same for runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
         requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
         check_gather_runs(*this, runs, out);
-        std::apply(
-            [&](auto const&... each) {
-                (take_room(each, out, [&](auto rooms) { each.gather_runs(runs, rooms); }), ...);
-            },
-            state_->sources);
+        state_->sources.each(
+            [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather_runs(runs, rooms); }); });
     }
     /// As the source's that field k is of. Throws: misuse for a field that is not ragged, or an index out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
         requires(detail::tells_lengths<First> || (detail::tells_lengths<Rest> || ...)) {
         detail::check_lengths(*this, k, samples, out);
-        std::apply([&](auto const&... each) { (lengths_if_of(each, k, samples, out), ...); },
-                   state_->sources);
+        state_->sources.each([&](auto const& one) { lengths_if_of(one, k, samples, out); });
     }
 
 private:
     struct state {
         explicit state(First first, Rest... rest) : sources{std::move(first), std::move(rest)...} {
-            std::apply([this](auto const&... each) { (this->add(each), ...); }, sources);
+            sources.each([this](auto const& one) { this->add(one); });
         }
 
         template <source S>
         void add(S const& next) {
-            std::uint64_t const size = std::get<0>(sources).size();
+            std::uint64_t const size = sources.first.size();
             if (std::uint64_t const other = next.size(); other != size)
                 throw data_error{next.name(), 0,
                                  std::to_string(other) + " samples, to go with the " + std::to_string(size) +
-                                     " of " + std::string{std::get<0>(sources).name()}};
+                                     " of " + std::string{sources.first.name()}};
             for (field const& f : std::span<field const>{next.fields()}) fields.push_back(f);
             name += (name.empty() ? "" : " + ") + std::string{next.name()};
         }
 
-        std::tuple<First, Rest...> sources;
-        std::vector<field> fields{};
+        detail::source_row<First, Rest...> sources;
+        std::vector<field> fields;
         std::string name{};
     };
 
@@ -111,7 +136,7 @@ private:
         k = k < count ? unlimited : k - count;  // found: no other has so many fields
     }
 
-    std::shared_ptr<state const> state_;
+    shared_value<state const> state_;
 };
 
 }  // namespace cuota::inline v0

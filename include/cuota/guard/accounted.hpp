@@ -6,7 +6,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <utility>
 
 #include <cuota/core/shared.hpp>
@@ -23,23 +22,25 @@ concept knows_device = requires(R const& r) {
 class call_order {
 public:
     call_order() noexcept = default;
-    explicit call_order(stream_ref s) noexcept : stream_{s} {}
+    explicit call_order(stream_ref s) noexcept : stream_{s}, has_stream_{true} {}
 
-    [[nodiscard]] std::optional<stream_ref> const& stream() const noexcept { return stream_; }
+    /// Null when the order is that of none.
+    [[nodiscard]] stream_ref const* stream() const noexcept { return has_stream_ ? &stream_ : nullptr; }
 
     template <resource R>
     [[nodiscard]] void* take(R& from, std::size_t bytes, std::size_t alignment, label const& who) const {
-        return stream_ ? allocate_labelled(from, *stream_, bytes, alignment, who)
-                       : allocate_sync_labelled(from, bytes, alignment, who);
+        return has_stream_ ? allocate_labelled(from, stream_, bytes, alignment, who)
+                           : allocate_sync_labelled(from, bytes, alignment, who);
     }
     template <resource R>
     void give(R& to, void* p, std::size_t bytes, std::size_t alignment) const noexcept {
-        if (stream_) to.deallocate(*stream_, p, bytes, alignment);
+        if (has_stream_) to.deallocate(stream_, p, bytes, alignment);
         else to.deallocate_sync(p, bytes, alignment);
     }
 
 private:
-    std::optional<stream_ref> stream_;
+    stream_ref stream_{cudaStreamLegacy};
+    bool has_stream_ = false;
 };
 
 /// A resource over Upstream whose books all copies share. Books have upstream(), and make the calls:

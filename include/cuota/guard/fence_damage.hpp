@@ -13,6 +13,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/survivors.hpp>
 
@@ -26,9 +27,9 @@ struct fence_damage {
     std::size_t bytes = 0;     ///< of the block, as asked for
     std::ptrdiff_t offset =
         0;  ///< of the first damaged byte from the block's first: negative in front, `bytes` or more behind
-    std::size_t count = 0;               ///< how many bytes of both fences are damaged
-    std::vector<unsigned char> found{};  ///< from the first damaged byte on: 16, or as many as its fence has
-    bool was_given_back = false;         ///< seen when the block was given back; else it is still alive
+    std::size_t count = 0;             ///< how many bytes of both fences are damaged
+    std::vector<unsigned char> found;  ///< from the first damaged byte on: 16, or as many as its fence has
+    bool was_given_back = false;       ///< seen when the block was given back; else it is still alive
 
     /// "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
@@ -46,7 +47,7 @@ public:
 
 private:
     static std::string text_of(std::vector<fence_damage> const& found);
-    std::shared_ptr<std::vector<fence_damage> const> found_;
+    shared_value<std::vector<fence_damage> const> found_;
 };
 
 }  // namespace cuota::inline v0
@@ -72,7 +73,7 @@ CUOTA_INLINE std::string fence_damage::text() const {
 CUOTA_INLINE fence_broken::fence_broken(std::string const& title, std::vector<fence_damage> found,
                                         place where)
     : misuse{title + ": " + text_of(found), where},
-      found_{std::make_shared<std::vector<fence_damage> const>(std::move(found))} {}
+      found_{shared_value<std::vector<fence_damage> const>::make(std::move(found))} {}
 
 CUOTA_INLINE std::string fence_broken::text_of(std::vector<fence_damage> const& found) {
     constexpr std::size_t shown = 4;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/fence_damage.hpp>
@@ -47,7 +47,7 @@ struct fence {
     tag name{};
     place where{};
     device home{0};                 // of the event
-    std::optional<event> done{};    // alive: the fences stand; pending: they are copied to seen
+    std::optional<event> done;      // alive: the fences stand; pending: they are copied to seen
     unsigned char* seen = nullptr;  // pinned: the zone in front, the zone behind
     fence* next = nullptr;
 };
@@ -147,7 +147,7 @@ private:
     fence* free_ = nullptr;
     fence* first_pending_ = nullptr;
     fence* last_pending_ = nullptr;
-    std::vector<std::unique_ptr<fence[]>> fences_;
+    std::vector<sole_array<fence>> fences_;
     std::vector<void*> pages_;
     tracker live_;
 };
@@ -191,7 +191,7 @@ template <class F>
 void on_stream_of(call_order const& order, void const* at, F f) {
     std::optional<device_scope> here;
     if (!order.stream()) here.emplace(rt::device_of(at).value_or(device::current()));
-    stream_ref const s = order.stream().value_or(stream_ref{cudaStreamPerThread});
+    stream_ref const s = order.stream() ? *order.stream() : stream_ref{cudaStreamPerThread};
     try {
         f(s);
         if (!order.stream()) s.synchronize();
@@ -395,7 +395,7 @@ CUOTA_INLINE void fence_keeper::add_page() {
     std::size_t const count = per_page();
     fences_.reserve(fences_.size() + 1);
     pages_.reserve(pages_.size() + 1);
-    auto more = std::make_unique<fence[]>(count);
+    auto more = sole_array<fence>::make(count);
     auto* const page =
         static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
     pages_.push_back(page);

@@ -11,7 +11,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/scatter.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/shared.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -65,8 +65,8 @@ private:
     void put(live_record const& r) noexcept;
     void grow();
 
-    std::unique_ptr<live_record[]> slots_;
-    std::unique_ptr<live_record[]> gone_;
+    sole_array<live_record> slots_;
+    sole_array<live_record> gone_;
     std::size_t gone_next_ = 0;
     std::size_t size_ = 0;  // a power of two, or 0
     int shift_ = 0;
@@ -134,8 +134,8 @@ CUOTA_INLINE void live_map::put(live_record const& r) noexcept {
 CUOTA_INLINE void live_map::grow() {
     std::size_t const before = size_;
     std::size_t const now = before == 0 ? 64 : 2 * before;
-    auto fresh = std::make_unique<live_record[]>(now);
-    if (!gone_) gone_ = std::make_unique<live_record[]>(kept);
+    auto fresh = sole_array<live_record>::make(now);
+    if (!gone_) gone_ = sole_array<live_record>::make(kept);
     auto const old = std::exchange(slots_, std::move(fresh));
     size_ = now;
     shift_ = 64 - std::countr_zero(now);

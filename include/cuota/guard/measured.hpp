@@ -31,12 +31,12 @@ struct tag_usage {
 /// What a measured resource has seen so far. Bytes are rounded up to its granule, allocation by allocation.
 /// Example: tests/guard/measured.cpp
 struct usage_report {
-    std::size_t granule = 1;          ///< of the resource; bytes
-    std::size_t peak = 0;             ///< the most bytes that were alive at one moment
-    std::size_t allocations = 0;      ///< how many were made; one of zero bytes is none
-    std::size_t releases = 0;         ///< how many of them were given back
-    std::vector<tag_usage> by_tag{};  ///< the largest at the peak first; `at_peak` sums to `peak`
-    std::vector<holding> alive{};     ///< what was not given back, by tag and place, the largest first
+    std::size_t granule = 1;        ///< of the resource; bytes
+    std::size_t peak = 0;           ///< the most bytes that were alive at one moment
+    std::size_t allocations = 0;    ///< how many were made; one of zero bytes is none
+    std::size_t releases = 0;       ///< how many of them were given back
+    std::vector<tag_usage> by_tag;  ///< the largest at the peak first; `at_peak` sums to `peak`
+    std::vector<holding> alive;     ///< what was not given back, by tag and place, the largest first
 
     /// The bytes of what was not given back.
     [[nodiscard]] std::size_t alive_bytes() const noexcept;

@@ -53,7 +53,7 @@ struct charge_request {
     std::size_t asked = 0;
     std::size_t granule = 1;
     label who{};
-    std::optional<device> on{};
+    std::optional<device> on;
 };
 
 // By the account of guard/pressure.hpp, which need not be known for it.

@@ -27,13 +27,13 @@ namespace cuota::inline v0 {
 /// allocations of the busiest thread, more or less; of one thread alone it is exact.
 /// Example: tests/guard/tracked_report.cpp
 struct tracked_block {
-    void const* at = nullptr;               ///< its first byte
-    std::size_t bytes = 0;                  ///< as asked for
-    tag name{};                             ///< what for; empty: nobody said
-    place where{};                          ///< the call that asked for it
-    std::optional<std::uint64_t> stream{};  ///< `id()` of the one it was asked for on; none: at once
-    std::uint64_t number = 0;               ///< in the order of allocations, from 1
-    std::uint64_t age = 0;                  ///< how many allocations were made since
+    void const* at = nullptr;             ///< its first byte
+    std::size_t bytes = 0;                ///< as asked for
+    tag name{};                           ///< what for; empty: nobody said
+    place where{};                        ///< the call that asked for it
+    std::optional<std::uint64_t> stream;  ///< `id()` of the one it was asked for on; none: at once
+    std::uint64_t number = 0;             ///< in the order of allocations, from 1
+    std::uint64_t age = 0;                ///< how many allocations were made since
 };
 
 /// The blocks of one tag. Example: tests/guard/tracked_report.cpp
@@ -52,9 +52,9 @@ enum class tracked_order {
 
 /// Some blocks of tracked memory, and what they add up to. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
-    std::vector<tracked_block> blocks{};  ///< in the order that was asked for
-    std::vector<tracked_tag> tags{};      ///< most bytes first
-    std::size_t bytes = 0;                ///< of all blocks, as asked for
+    std::vector<tracked_block> blocks;  ///< in the order that was asked for
+    std::vector<tracked_tag> tags;      ///< most bytes first
+    std::size_t bytes = 0;              ///< of all blocks, as asked for
 
     [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no block
     [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< blocks

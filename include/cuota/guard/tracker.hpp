@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,33 +127,7 @@ private:
     void throw_if_alive(char const* what, place where) const;
     void throw_for(survivors const& alive, char const* what, place where) const;
 
-    [[noreturn, gnu::cold, gnu::noinline]] void refuse(void const* p, std::size_t bytes,
-                                                       live_record const& known) const {
-        if (known.at)
-            throw misuse{title() + ": " + count_text(bytes) + " bytes were given back of an allocation of " +
-                             count_text(known.bytes) + ": " + line_of(known),
-                         known.where};
-        live_record gone;
-        live_record around;
-        at_rest([&] {
-            for (part const& in : parts_) {
-                in.blocks.for_each_gone([&](live_record const& r) {
-                    if (r.at == p && r.number >= gone.number) gone = r;
-                });
-                in.blocks.for_each([&](live_record const& r) {
-                    if (offset_in(r, p) < r.bytes) around = r;
-                });
-            }
-        });
-        if (around.at)
-            throw misuse{title() + ": a pointer was given back that is " + count_text(offset_in(around, p)) +
-                             " bytes inside of " + line_of(around),
-                         around.where};
-        if (gone.at) throw misuse{title() + ": given back twice: " + line_of(gone), gone.where};
-        throw misuse{title() + ": " + count_text(bytes) +
-                     " bytes were given back at an address that it does not hold (given back long before, "
-                     "or another's)"};
-    }
+    [[noreturn, gnu::cold]] void refuse(void const* p, std::size_t bytes, live_record const& known) const;
     [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept;
     [[nodiscard]] static std::string line_of(live_record const& r);
 
@@ -298,6 +271,34 @@ CUOTA_INLINE void tracker::throw_if_alive(char const* what, place where) const {
 
 CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, place where) const {
     if (alive.count() != 0) throw misuse{title() + ' ' + what + " while " + alive.text(), where};
+}
+
+[[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
+                                                    live_record const& known) const {
+    if (known.at)
+        throw misuse{title() + ": " + count_text(bytes) + " bytes were given back of an allocation of " +
+                         count_text(known.bytes) + ": " + line_of(known),
+                     known.where};
+    live_record gone;
+    live_record around;
+    at_rest([&] {
+        for (part const& in : parts_) {
+            in.blocks.for_each_gone([&](live_record const& r) {
+                if (r.at == p && r.number >= gone.number) gone = r;
+            });
+            in.blocks.for_each([&](live_record const& r) {
+                if (offset_in(r, p) < r.bytes) around = r;
+            });
+        }
+    });
+    if (around.at)
+        throw misuse{title() + ": a pointer was given back that is " + count_text(offset_in(around, p)) +
+                         " bytes inside of " + line_of(around),
+                     around.where};
+    if (gone.at) throw misuse{title() + ": given back twice: " + line_of(gone), gone.where};
+    throw misuse{title() + ": " + count_text(bytes) +
+                 " bytes were given back at an address that it does not hold (given back long before, "
+                 "or another's)"};
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include <cuota/core/config.hpp>
@@ -42,7 +42,7 @@ struct watch_event {
     std::uint64_t missed = 0;  ///< how many since the last call came too fast to be kept
     std::chrono::steady_clock::time_point time{};  ///< of the crossing, by watch_options::clock
     double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
-    std::optional<std::chrono::duration<double>> time_to_limit{};  ///< seconds; absent: none, or not growing
+    std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; absent: none, or not growing
     tag charged_as{};    ///< of the charge that crossed, when it had one; empty for a refund
     place charged_at{};  ///< the same charge's call site
 
@@ -88,6 +88,7 @@ private:
 #if CUOTA_DEFINE
 
 #include <algorithm>
+#include <csignal>
 
 namespace cuota::inline v0 {
 

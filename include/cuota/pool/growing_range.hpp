@@ -47,7 +47,7 @@ class device_pages final : public page_range {
 public:
     /// A range for at most `most` bytes of memory; null when that is less than a page, and when the device has no virtual
     /// memory, or no addresses for it. Throws: cuda_error.
-    [[nodiscard]] static std::unique_ptr<page_range> make(device where, std::size_t most);
+    [[nodiscard]] static sole<page_range> make(device where, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
@@ -73,7 +73,7 @@ class address_pages final : public page_range {
 public:
     /// A range for at most `most` bytes; null when that is less than a page. Throws: out_of_memory when the source has no
     /// addresses left.
-    [[nodiscard]] static std::unique_ptr<page_range> make(addresses_only source, std::size_t most);
+    [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
@@ -98,14 +98,14 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::unique_ptr<page_range> device_pages::make(device where, std::size_t most) {
+CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most) {
     if (!rt::supports_virtual_memory(where)) return nullptr;
     std::size_t const page = rt::page_size(where);
     if (most < page) return nullptr;
     std::size_t const full = round_up(std::min(most, where.memory().total), page);
     rt::address_range range{where, full * addresses_per_byte + page};
     if (range.bytes() == 0) return nullptr;
-    return std::unique_ptr<page_range>{new device_pages{where, std::move(range), page}};
+    return sole<page_range>{new device_pages{where, std::move(range), page}};
 }
 
 CUOTA_INLINE bool device_pages::map(std::byte* at, std::size_t bytes, label const& who, std::size_t& done) {
@@ -146,10 +146,10 @@ CUOTA_INLINE std::size_t device_pages::unmap_pages(std::byte* at, std::size_t by
     return done;
 }
 
-CUOTA_INLINE std::unique_ptr<page_range> address_pages::make(addresses_only source, std::size_t most) {
+CUOTA_INLINE sole<page_range> address_pages::make(addresses_only source, std::size_t most) {
     if (most < page_bytes) return nullptr;
     std::size_t const full = round_up(std::min(most, most_bytes), page_bytes);
-    return std::unique_ptr<page_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
+    return sole<page_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
 }
 
 CUOTA_INLINE bool address_pages::map(std::byte*, std::size_t bytes, label const&, std::size_t& done) {

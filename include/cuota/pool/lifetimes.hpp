@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -85,6 +84,7 @@ struct lifetime_edge {
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 namespace cuota::inline v0::detail {
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/stop_signal.hpp>
 #include <cuota/pool/lifetimes.hpp>
 
 namespace cuota::inline v0 {
@@ -31,7 +31,7 @@ struct plan_options {
     /// After this the best plan so far is returned.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
     /// The same, asked for by another thread.
-    std::stop_token stop{};
+    stop_signal stop{};
 };
 
 /// Where each block lies in one slab. Example: examples/plan_trace.cpp
@@ -104,8 +104,7 @@ namespace cuota::inline v0::detail {
 /// When to end: by the clock, or by somebody's wish.
 class plan_deadline {
 public:
-    plan_deadline(std::chrono::nanoseconds limit, std::stop_token stop)
-        : limit_{limit}, stop_{std::move(stop)} {}
+    plan_deadline(std::chrono::nanoseconds limit, stop_signal stop) : limit_{limit}, stop_{std::move(stop)} {}
 
     [[nodiscard]] bool is_over() const;
     /// One that ends after this share of the time that is left.
@@ -114,7 +113,7 @@ public:
 private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     std::chrono::nanoseconds limit_;
-    std::stop_token stop_;
+    stop_signal stop_;
 };
 
 /// One part on its way to a low peak. Sizes, offsets and peaks are in units that all of them are multiples of.

@@ -29,8 +29,8 @@ struct planned_request {
 
 /// The requests of a step in their order, and the slab that they fit in. Example: tests/pool/planned_step.cpp
 struct planned_step {
-    std::vector<planned_request> requests{};  ///< the n-th of a step is the n-th here
-    std::size_t peak = 0;                     ///< bytes of the slab
+    std::vector<planned_request> requests;  ///< the n-th of a step is the n-th here
+    std::size_t peak = 0;                   ///< bytes of the slab
     std::size_t lower_bound = 0;  ///< the most that is alive at once of what is planned: no slab is smaller
 
     /// Of sizes and lifetimes: the same for the same sequence, everywhere.

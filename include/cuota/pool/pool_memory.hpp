@@ -30,7 +30,7 @@ public:
 
     /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
-                std::unique_ptr<page_range> pages, std::size_t alignment);
+                sole<page_range> pages, std::size_t alignment);
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
@@ -98,7 +98,7 @@ private:
     memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
     tag const name_;
-    std::unique_ptr<page_range> const pages_;
+    sole<page_range> const pages_;
     block_pool blocks_;
     std::atomic<int> refunding_ = 0;  // threads that give back what is gone already
 };
@@ -110,7 +110,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
-                                      tag name, std::unique_ptr<page_range> pages, std::size_t alignment)
+                                      tag name, sole<page_range> pages, std::size_t alignment)
     : account_{std::move(account)},
       source_{std::move(source)},
       device_{where},

@@ -30,7 +30,7 @@ public:
     /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do. Every block
     /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
-               std::unique_ptr<page_range> pages = nullptr, std::size_t alignment = granule);
+               sole<page_range> pages = {}, std::size_t alignment = granule);
     ~pool_state();
 
     /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
@@ -132,8 +132,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::optional<device> where,
-                                    tag name, int priority, std::unique_ptr<page_range> pages,
-                                    std::size_t alignment)
+                                    tag name, int priority, sole<page_range> pages, std::size_t alignment)
     : priority_{priority}, alignment_{std::max(alignment, granule)}, memory_{std::move(account),
                                                                              std::move(source),
                                                                              where,

@@ -145,7 +145,7 @@ private:
     friend struct detail::pool_on_pages;
     friend struct pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where, std::unique_ptr<detail::page_range> pages);
+                place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
     static std::string title(options const& wanted);
@@ -245,7 +245,7 @@ CUOTA_INLINE std::vector<tag_stats> scoped_pool::stats_by_tag() const {
 CUOTA_INLINE budget const& scoped_pool::account() const noexcept { return state_->account(); }
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, std::optional<device> on,
-                                      options wanted, place where, std::unique_ptr<detail::page_range> pages)
+                                      options wanted, place where, sole<detail::page_range> pages)
     : state_{shared<detail::pool_state>::make(
           wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source),
           on, wanted.name, wanted.reclaim_priority, std::move(pages),

@@ -158,16 +158,23 @@ private:
 
 static_assert(sizeof(any_resource) <= 16);
 
+/// pinned_memory{}, as default arguments and options have it: erased once in a program. Throws, cost: nothing.
+[[nodiscard]] any_resource any_pinned_memory() noexcept;
+
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
 
 #include <cstring>
 
+#include <cuota/resource/pinned_memory.hpp>
+
 namespace cuota::inline v0 {
 
 static_assert(labelled_resource<any_resource> && device_resource<any_resource> &&
               host_resource<any_resource>);
+
+CUOTA_INLINE any_resource any_pinned_memory() noexcept { return pinned_memory{}; }
 
 CUOTA_INLINE any_resource::any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
     calls_->copy(other.at(), at());

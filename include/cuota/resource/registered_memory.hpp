@@ -92,7 +92,7 @@ public:
 
 private:
     static bool settle(std::byte* at, std::size_t bytes) noexcept;
-    static refusal told(refusal r) noexcept { return r; }
+    static refusal told(refusal r) noexcept;
 };
 
 }  // namespace cuota::inline v0
@@ -108,6 +108,8 @@ CUOTA_INLINE bool registered_memory::settle(std::byte* at, std::size_t bytes) no
     detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));
     return true;
 }
+
+CUOTA_INLINE refusal registered_memory::told(refusal r) noexcept { return r; }
 
 }  // namespace cuota::inline v0
 

@@ -133,21 +133,11 @@ template <resource R>
 
 namespace detail {
 
-[[noreturn, gnu::cold]] inline void refuse_count(label who) {
-    refusal r;
-    r.asked = r.charged = unlimited;
-    r.request = who;
-    throw out_of_memory{std::move(r)};
-}
+[[noreturn, gnu::cold]] void refuse_count(label who);
 /// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
 [[nodiscard]] std::size_t bytes_of(std::size_t count, label const& who);
 
-[[noreturn, gnu::cold]] inline void refuse_alignment(std::size_t alignment, std::size_t largest,
-                                                     place where) {
-    throw misuse{"an alignment of " + std::to_string(alignment) +
-                     " cannot be honoured: it must be a power of two up to " + std::to_string(largest),
-                 where};
-}
+[[noreturn, gnu::cold]] void refuse_alignment(std::size_t alignment, std::size_t largest, place where);
 /// Throws misuse for an alignment that is no power of two or more than there is to be had: what CUDA gives, as a rule.
 void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
 
@@ -181,6 +171,19 @@ std::optional<device_facts> facts_of(device where) noexcept;
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void refuse_count(label who) {
+    refusal r;
+    r.asked = r.charged = unlimited;
+    r.request = who;
+    throw out_of_memory{std::move(r)};
+}
+
+CUOTA_INLINE void refuse_alignment(std::size_t alignment, std::size_t largest, place where) {
+    throw misuse{"an alignment of " + std::to_string(alignment) +
+                     " cannot be honoured: it must be a power of two up to " + std::to_string(largest),
+                 where};
+}
 
 CUOTA_INLINE std::size_t bytes_of(std::size_t count, label const& who) {
     if (auto const bytes = checked_mul(count, who.unit_bytes)) [[likely]]

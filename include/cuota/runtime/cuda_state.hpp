@@ -48,7 +48,7 @@ struct cuda_state {
     int driver = 0;  ///< the newest CUDA that the driver supports; 0: there is no driver, or it does not say
     cuda_trouble trouble = cuda_trouble::none;  ///< what keeps the program from its devices
     std::string error{};                        ///< the answer that tells of the trouble: "cudaErrorNoDevice"
-    std::vector<device_description> devices{};  ///< by ordinal; those up to the one that made trouble
+    std::vector<device_description> devices;    ///< by ordinal; those up to the one that made trouble
 };
 
 namespace detail {

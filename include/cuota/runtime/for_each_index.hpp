@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -65,7 +66,7 @@ void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, p
         std::size_t n;
         std::decay_t<F> f;
     };
-    auto body = std::make_unique<job>(job{n, std::forward<F>(f)});
+    sole<job> body{new job{n, std::forward<F>(f)}};
     rt::on_behalf_of(where);
     rt::check(cuota_simulator_launch(
                   s.get(), name,
@@ -75,7 +76,7 @@ void launch_on_simulator(stream_ref s, std::size_t n, F&& f, char const* name, p
                   },
                   [](void* p) { delete static_cast<job*>(p); }, body.get()),
               name, where);
-    (void)body.release();  // the simulator's now
+    (void)body.detach();  // the simulator's now
 }
 
 // A lambda that is __device__ only has no host side to simulate with, and a program without kernels to simulate is asked

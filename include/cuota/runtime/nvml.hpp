@@ -10,9 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <cuota/core/config.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/call.hpp>
@@ -50,10 +47,10 @@ private:
 
 /// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
 struct nvml_process {
-    unsigned pid = 0;                    ///< of the host, also in a container
-    std::optional<std::size_t> bytes{};  ///< of device memory; none where the driver does not tell
-    std::string name{};                  ///< of /proc, at most 15 bytes; empty where it is not to be seen
-    bool is_this = false;                ///< has the pid of the calling one
+    unsigned pid = 0;                  ///< of the host, also in a container
+    std::optional<std::size_t> bytes;  ///< of device memory; none where the driver does not tell
+    std::string name{};                ///< of /proc, at most 15 bytes; empty where it is not to be seen
+    bool is_this = false;              ///< has the pid of the calling one
 };
 
 /// A device's memory, for every program. Bytes. Example: tests/runtime/nvml.sim.cpp
@@ -126,7 +123,7 @@ public:
     /// Opens a library by its name or path.
     explicit nvml(char const* library = "libnvidia-ml.so.1");
     /// One whose functions are found in another way.
-    explicit nvml(find_symbol const& find) { start(find); }
+    explicit nvml(find_symbol const& find);
 
     nvml(nvml const&) = delete;  // NVML counts who has begun with it
     nvml& operator=(nvml const&) = delete;
@@ -146,7 +143,7 @@ public:
     [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:
-    nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
+    nvml(find_symbol const&, std::string why_not);
 
     void start(find_symbol const& find);
     template <class Call>
@@ -190,6 +187,9 @@ private:
 #include <cstdio>
 #include <fstream>
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
@@ -225,6 +225,10 @@ CUOTA_INLINE std::string process_name(unsigned pid) {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE nvml::nvml(find_symbol const& find) { start(find); }
+
+CUOTA_INLINE nvml::nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
 
 CUOTA_INLINE nvml const& nvml::of_this_machine() {
     static nvml const& one =  // never destroyed: reports at the very end of the program ask it

@@ -10,11 +10,64 @@
 #include <cstdint>
 #include <utility>
 
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// Whether the device has virtual memory that programs can map. Throws: cuda_error.
+[[nodiscard]] bool supports_virtual_memory(device where);
+
+/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
+[[nodiscard]] std::size_t page_size(device where);
+
+/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
+/// before it ends. Move-only; moved-from is empty.
+/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
+/// Example: tests/runtime/virtual_memory.sim.cpp
+class address_range {
+public:
+    address_range() noexcept = default;  ///< empty
+    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
+    address_range(device where, std::size_t bytes);
+    /// Takes over the addresses: other is empty then.
+    address_range(address_range&& other) noexcept
+        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    /// Gives back what it had, and takes over the other.
+    address_range& operator=(address_range&& other) noexcept;
+    ~address_range() { give_back(); }
+
+    /// Its first address; null when empty.
+    [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
+
+private:
+    void give_back() noexcept;
+
+    unsigned long long at_ = 0;  // a CUdeviceptr
+    std::size_t bytes_ = 0;
+};
+
+/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
+/// has too little. Throws: cuda_error; nothing is mapped then.
+[[nodiscard]] bool map_page(device where, void* at, std::size_t page);
+
+/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
+/// unmapped, which is reported.
+bool unmap_page(void* at, std::size_t page) noexcept;
+
+/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
+void allow_access(device where, void* at, std::size_t bytes);
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+#include <type_traits>
+
 #include <cuda.h>
 
-#include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>
-#include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0::rt {
 
@@ -87,55 +140,11 @@ struct physical_traits {
 
 }  // namespace driver
 
-/// Whether the device has virtual memory that programs can map. Throws: cuda_error.
-[[nodiscard]] bool supports_virtual_memory(device where);
-
-/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
-[[nodiscard]] std::size_t page_size(device where);
-
-/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
-/// before it ends. Move-only; moved-from is empty.
-/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
-/// Example: tests/runtime/virtual_memory.sim.cpp
-class address_range {
-public:
-    address_range() noexcept = default;  ///< empty
-    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
-    address_range(device where, std::size_t bytes);
-    /// Takes over the addresses: other is empty then.
-    address_range(address_range&& other) noexcept
-        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
-    /// Gives back what it had, and takes over the other.
-    address_range& operator=(address_range&& other) noexcept;
-    ~address_range() { give_back(); }
-
-    /// Its first address; null when empty.
-    [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
-
-private:
-    void give_back() noexcept;
-
-    CUdeviceptr at_ = 0;
-    std::size_t bytes_ = 0;
-};
-
-/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
-/// has too little. Throws: cuda_error; nothing is mapped then.
-[[nodiscard]] bool map_page(device where, void* at, std::size_t page);
-
-/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
-/// unmapped, which is reported.
-bool unmap_page(void* at, std::size_t page) noexcept;
-
-/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
-void allow_access(device where, void* at, std::size_t bytes);
-
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
-
 namespace cuota::inline v0::rt::driver {
+
+static_assert(std::is_same_v<CUdeviceptr, unsigned long long>);  // address_range has one
 
 CUOTA_INLINE call_table find_calls() {
     constexpr unsigned since = 10020;
