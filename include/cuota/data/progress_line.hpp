@@ -61,7 +61,7 @@ private:
 
     std::FILE* to_;  // null: quiet
     bool is_shown_ = false;
-    std::chrono::steady_clock::time_point next_{};
+    std::chrono::steady_clock::time_point next_;
 };
 
 }  // namespace cuota::inline v0

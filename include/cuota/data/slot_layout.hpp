@@ -101,7 +101,7 @@ struct slot_contents {
     [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, place where) const;
 
 private:
-    [[nodiscard]] slot_places places() const noexcept { return {fields, *samples}; }
+    [[nodiscard]] slot_places places() const noexcept;
     [[nodiscard]] field const& field_at(std::size_t k, char const* what, place where) const;
     template <class T>
     [[nodiscard]] device_span<T> span_of(slot_place part, place where) const {
@@ -153,6 +153,8 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE slot_places::slot_places(std::span<field const> fields, sample_list const& samples) noexcept
     : fields_{fields}, samples_{samples}, ragged_{ragged_count(fields)} {}
+
+CUOTA_INLINE slot_places slot_contents::places() const noexcept { return {fields, *samples}; }
 
 CUOTA_INLINE slot_place slot_places::row_offsets(std::size_t j) const noexcept {
     std::size_t const bytes = (samples_.size() + 1) * sizeof(std::uint64_t);
