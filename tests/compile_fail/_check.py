@@ -47,7 +47,7 @@ if source.suffix == ".cu":
         print(f"SKIPPED: {source.name} needs nvcc, which is not here")
         sys.exit(77)
     line = [nvcc, "-std=c++20", "--extended-lambda", "-Werror=all-warnings", "-diag-suppress=177,186", "-DCUOTA_SEPARATE=1",
-            f"-I{include}", "-c", "-o", "/dev/null"]
+            f"-I{include}", "-cuda", "-o", "/dev/null"]  # without the host's compiler, which has nothing to add
 
 
 def compile_with(*more):

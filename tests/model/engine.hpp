@@ -45,7 +45,15 @@ struct hash {
         a = fold(a ^ x ^ 0xa4093822299f31d0, y ^ 0x9e3779b97f4a7c15) + y;
         b = fold(b ^ y ^ 0x082efa98ec4e6c89, x ^ 0xd1b54a32d192ed03) + x;
     }
+    // Most of a search's time: each half takes every other 16 bytes, and what either has seen is mixed into both at the end.
     void bytes(std::byte const* from, std::size_t size) {
+        for (; size >= 32; from += 32, size -= 32) {
+            std::array<word, 4> four;
+            std::memcpy(four.data(), from, 32);
+            a = fold(a ^ four[0] ^ 0xa4093822299f31d0, four[1] ^ 0x9e3779b97f4a7c15) + four[1];
+            b = fold(b ^ four[2] ^ 0x082efa98ec4e6c89, four[3] ^ 0xd1b54a32d192ed03) + four[3];
+        }
+        mix(b, a);
         for (; size >= 16; from += 16, size -= 16) {
             std::array<word, 2> two;
             std::memcpy(two.data(), from, 16);

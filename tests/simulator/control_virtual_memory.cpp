@@ -3,6 +3,8 @@
 #include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
+#include <sys/resource.h>
+
 using namespace control;
 
 TEST_CASE("physical memory is charged from its creation to its last handle and mapping",
@@ -171,9 +173,20 @@ TEST_CASE("work does not take new memory for what was mapped there before", "[si
 }
 
 TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_memory]") {
+    struct few_files {
+        explicit few_files(rlim_t most) {
+            REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+            rlimit const now{most, before.rlim_max};
+            REQUIRE(::setrlimit(RLIMIT_NOFILE, &now) == 0);
+        }
+        few_files(few_files const&) = delete;
+        few_files& operator=(few_files const&) = delete;
+        ~few_files() { ::setrlimit(RLIMIT_NOFILE, &before); }
+        rlimit before{};
+    } const limit{64};
     machine m{{.devices = 1, .capacity = std::size_t{8} << 30}};
     driver const d;
-    std::vector<CUmemGenericAllocationHandle> handles(1500);
+    std::vector<CUmemGenericAllocationHandle> handles(200);
     auto const wanted = on_device(0);
     for (auto& h : handles) REQUIRE(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_SUCCESS);
     for (auto const h : handles) REQUIRE(d.release(h) == CUDA_SUCCESS);
