@@ -63,7 +63,7 @@ public:
 
     /// Takes the memory and the copies under way; the other one is empty then.
     pinned_buffer(pinned_buffer&& other) noexcept
-        : data_{std::exchange(other.data_, nullptr)},
+        : data_{detail::taken(other.data_)},
           count_{std::exchange(other.count_, 0)},
           memory_{other.memory_},
           uses_{std::move(other.uses_)} {}
@@ -71,7 +71,7 @@ public:
     pinned_buffer& operator=(pinned_buffer&& other) noexcept {
         if (this == &other) return *this;
         release();
-        data_ = std::exchange(other.data_, nullptr);
+        data_ = detail::taken(other.data_);
         count_ = std::exchange(other.count_, 0);
         memory_ = other.memory_;
         uses_ = std::move(other.uses_);
@@ -123,7 +123,7 @@ private:
 
     void release() noexcept {
         uses_.end_on_host();
-        if (data_) memory_.deallocate_sync(std::exchange(data_, nullptr), bytes());
+        if (data_) memory_.deallocate_sync(detail::taken(data_), bytes());
         count_ = 0;
     }
 

@@ -92,9 +92,7 @@ public:
     class scratch_lease {
     public:
         /// For the kernel; valid as long as the lease.
-        operator device_scratch() const {
-            return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
-        }
+        operator device_scratch() const;
 
     private:
         friend class scratch_arena;
@@ -116,7 +114,7 @@ public:
 
     /// Bytes of each part, as rounded up.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
-    [[nodiscard]] std::size_t parts() const noexcept { return asked_.size() / 2; }  ///< at least 1
+    [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1
     /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
@@ -157,6 +155,12 @@ CUOTA_INLINE scratch_arena::scratch_lease::scratch_lease(scratch_arena& of, stre
     : all_{of.memory_.write(s, where)}, asked_{of.asked_.write(s, where)}, part_bytes_{of.part_bytes_} {
     for_each_index(s, of.parts(), detail::begin_scratch_anew{asked_.span()}, "scratch_arena", where);
 }
+
+CUOTA_INLINE scratch_arena::scratch_lease::operator device_scratch() const {
+    return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
+}
+
+CUOTA_INLINE std::size_t scratch_arena::parts() const noexcept { return asked_.size() / 2; }
 
 CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, place where) const {
     auto const asked = asked_.to_vector(s, where);

@@ -23,7 +23,7 @@ namespace detail {
 /// Threads: the one that made it.
 class kept_error {
 public:
-    kept_error() noexcept : outer_{std::exchange(innermost(), this)} {}
+    kept_error() noexcept : outer_{innermost()} { innermost() = this; }
     kept_error(kept_error const&) = delete;  // the thread knows it by its address
     kept_error& operator=(kept_error const&) = delete;
     ~kept_error() { innermost() = outer_; }

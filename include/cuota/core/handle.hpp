@@ -31,10 +31,15 @@ public:
 
     [[nodiscard]] native get() const noexcept { return handle_; }  ///< `none()` when empty
     /// Gives it up: the caller's to close. Empty after.
-    [[nodiscard]] native release() noexcept { return std::exchange(handle_, Traits::none()); }
+    [[nodiscard]] native release() noexcept {
+        native const had = handle_;
+        handle_ = Traits::none();
+        return had;
+    }
     /// Owns `handle` now, and closes what it owned before, unless that is the same.
     void reset(native handle = Traits::none()) noexcept {
-        native const old = std::exchange(handle_, handle);
+        native const old = handle_;
+        handle_ = handle;
         if (old != Traits::none() && old != handle) Traits::close(old);
     }
     explicit operator bool() const noexcept { return handle_ != Traits::none(); }  ///< false when empty

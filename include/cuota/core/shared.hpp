@@ -14,6 +14,18 @@
 
 namespace cuota::inline v0 {
 
+namespace detail {
+
+/// What p pointed to; p is null then. As std::exchange, which for each type costs the compiler a millisecond.
+template <class T>
+[[nodiscard]] constexpr T* taken(T*& p) noexcept {
+    T* const had = p;
+    p = nullptr;
+    return had;
+}
+
+}  // namespace detail
+
 /// Base of state that handles share. Made with one owner; `shared` counts the rest.
 /// Threads: any. Cost: an atomic operation for each change. Example: tests/core/shared.cpp
 class ref_counted {
@@ -54,7 +66,7 @@ public:
     /// One more owner of the same object.
     shared(shared const& other) noexcept;
     /// Takes it over: other is empty then.
-    shared(shared&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
+    shared(shared&& other) noexcept : object_{detail::taken(other.object_)} {}
     /// Owns the same as other; what it owned before is dropped.
     shared& operator=(shared other) noexcept {
         std::swap(object_, other.object_);
@@ -76,7 +88,7 @@ public:
     /// One more owner of an object that somebody owns already.
     [[nodiscard]] static shared of(T& object) noexcept;
     /// Gives the count up to the caller.
-    [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
+    [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
     [[nodiscard]] T* get() const noexcept { return object_; }               ///< null when empty
     T* operator->() const noexcept { return object_; }                      ///< not when empty
@@ -100,7 +112,7 @@ public:
     /// Takes over what `new` made.
     explicit sole(T* object) noexcept : object_{object} {}
     /// Takes it over: other is empty then.
-    sole(sole&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
+    sole(sole&& other) noexcept : object_{detail::taken(other.object_)} {}
     /// Takes over what derives from T, whose destructor is virtual then: other is empty.
     template <class U>
         requires std::is_convertible_v<U*, T*> sole(sole<U> other)
@@ -119,7 +131,7 @@ public:
     }
 
     /// Gives it up to the caller.
-    [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
+    [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
     [[nodiscard]] T* get() const noexcept { return object_; }               ///< null when empty
     T* operator->() const noexcept { return object_; }                      ///< not when empty
@@ -136,7 +148,7 @@ class sole_array {
 public:
     sole_array() noexcept = default;
     /// Takes it over: other is empty then.
-    sole_array(sole_array&& other) noexcept : first_{std::exchange(other.first_, nullptr)} {}
+    sole_array(sole_array&& other) noexcept : first_{detail::taken(other.first_)} {}
     /// Deletes what it owned before, and takes over the other's.
     sole_array& operator=(sole_array other) noexcept {
         std::swap(first_, other.first_);
@@ -164,7 +176,7 @@ namespace detail {
 /// Where a shared_value lives, and who knows how it ends.
 class shared_cell : public ref_counted {
 public:
-    virtual ~shared_cell() = default;
+    virtual ~shared_cell();
 };
 
 template <class T>
@@ -189,11 +201,11 @@ public:
     shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
     /// Takes it over: other is empty then.
     shared_value(shared_value&& other) noexcept
-        : value_{std::exchange(other.value_, nullptr)}, cell_{std::move(other.cell_)} {}
+        : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
     /// Owns the same as other, of which it sees less: a base, a constant, nothing but that it lives.
     template <class U>
         requires std::is_convertible_v<U*, T*> shared_value(shared_value<U> other)
-    noexcept : value_{std::exchange(other.value_, nullptr)}, cell_{std::move(other.cell_)} {}
+    noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
     /// Owns the same as other; what it owned before is dropped.
     shared_value& operator=(shared_value other) noexcept {
         std::swap(value_, other.value_);
@@ -251,6 +263,8 @@ CUOTA_INLINE shared<T> shared<T>::of(T& object) noexcept {
 #if CUOTA_DEFINE
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE detail::shared_cell::~shared_cell() = default;
 
 CUOTA_INLINE bool ref_counted::drop_owner() const noexcept {
     return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -36,7 +36,7 @@ struct thread_registry {
 /// While one lives, the calling thread has no record: what it owns it does not use without the lock. One at a time.
 class hidden_thread {
 public:
-    hidden_thread() noexcept : mine_{std::exchange(this_thread_record(), nullptr)} { is_hidden() = true; }
+    hidden_thread() noexcept;
     hidden_thread(hidden_thread const&) = delete;
     hidden_thread& operator=(hidden_thread const&) = delete;
     ~hidden_thread();
@@ -115,6 +115,10 @@ CUOTA_INLINE void thread_registry::leave(thread_record* record) noexcept {
     std::scoped_lock const lock{guard};
     record->next_free = free;
     free = record;
+}
+
+CUOTA_INLINE hidden_thread::hidden_thread() noexcept : mine_{std::exchange(this_thread_record(), nullptr)} {
+    is_hidden() = true;
 }
 
 CUOTA_INLINE hidden_thread::~hidden_thread() {

@@ -99,7 +99,7 @@ public:
         ~lease();
         [[nodiscard]] fence* operator->() const noexcept { return fence_; }
         [[nodiscard]] fence& operator*() const noexcept { return *fence_; }
-        fence* keep() noexcept { return std::exchange(fence_, nullptr); }
+        fence* keep() noexcept { return taken(fence_); }
 
     private:
         fence_keeper& of_;

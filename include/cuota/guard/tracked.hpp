@@ -32,7 +32,7 @@ namespace detail {
 class tracked_books : public ref_counted {
 public:
     explicit tracked_books(tag name) : live_{"tracked memory", name} {}
-    virtual ~tracked_books() = default;
+    virtual ~tracked_books();
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
@@ -229,6 +229,8 @@ tracked(Upstream, tag) -> tracked<Upstream>;
 #include <tuple>
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE tracked_books::~tracked_books() = default;
 
 CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& next) const {
     std::vector<tracked_block> all;

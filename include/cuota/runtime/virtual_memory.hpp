@@ -31,8 +31,7 @@ public:
     /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
     address_range(device where, std::size_t bytes);
     /// Takes over the addresses: other is empty then.
-    address_range(address_range&& other) noexcept
-        : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    address_range(address_range&& other) noexcept;
     /// Gives back what it had, and takes over the other.
     address_range& operator=(address_range&& other) noexcept;
     ~address_range() { give_back(); }
@@ -211,6 +210,9 @@ CUOTA_INLINE address_range::address_range(device where, std::size_t bytes) {
     at_ = at;
     bytes_ = bytes;
 }
+
+CUOTA_INLINE address_range::address_range(address_range&& other) noexcept
+    : at_{std::exchange(other.at_, 0)}, bytes_{std::exchange(other.bytes_, 0)} {}
 
 CUOTA_INLINE address_range& address_range::operator=(address_range&& other) noexcept {
     if (this != &other) {
