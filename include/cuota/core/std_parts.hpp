@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` what declarations need: min and max,
-/// durations and clocks, std::function, sentinels, std::addressof, std::mutex, and that there is a std::stop_token. Those headers bring sorting,
-/// calendars, streams and maps. Where declarations are read alone, libstdc++'s own headers of these parts stand in for them: a
-/// third of the time that cuota.hpp would take.
+/// durations and clocks, std::function, sentinels, std::addressof, std::mutex, and that there is a std::stop_token. Those
+/// headers bring sorting, calendars, streams and maps. Where declarations are read alone, libstdc++'s own headers of these parts
+/// stand in for them: a third of the time that cuota.hpp would take.
 #pragma once
 
 #include <utility>
