@@ -43,8 +43,10 @@ class Folder:
         self.root = root
         self.tools = root / "tools"
         self.tools.mkdir(parents=True)
-        for name in TOOLS + (["python3"] if python else []):
+        for name in TOOLS:
             (self.tools / name).symlink_to(shutil.which(name))
+        if python:  # this one: what is found by that name may be a script that needs more than these tools
+            (self.tools / "python3").symlink_to(sys.executable)
         script(self.tools / "nvidia-smi", "[ \"$1\" != -L ] || echo 'GPU 0: NVIDIA Pretended (UUID: GPU-1)'")
         script(self.tools / "compute-sanitizer", "while [ \"${1#-}\" != \"$1\" ]; do case $1 in --tool|--error-exitcode|--report-api-errors) shift;; esac; shift; done; \"$@\"")
         self.gpu = root / "cuota-gpu"
