@@ -202,7 +202,7 @@ benchmarks: ## every benchmark, one after the other
 instructions: ## a gate without noise: callgrind counts the hot paths; UPDATE=1 enters what it counts
 	@$(SETUP) bench
 	@$(call build,release,--target bench-instructions)
-	@bench/instructions.py --program=build/release/bench/bench-instructions --compiler=$${CXX:-c++} $(if $(UPDATE),--update); \
+	@bench/instructions.py --build=build/release $(if $(UPDATE),--update); \
 	    status=$$?; [ $$status = 77 ] && exit 0; exit $$status
 
 .PHONY: tidy

@@ -27,6 +27,8 @@ import sys
 import tempfile
 import time
 
+from _compiler import Compiler, including
+
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
 
@@ -120,42 +122,24 @@ def seconds_of(command):
     return after.children_user - before.children_user + after.children_system - before.children_system
 
 
-class Compiler:
+class ReadingTime:
     """The compiler's time for one include: the processor's seconds of the compiler that the build has, reading alone."""
 
     def __init__(self, build, turns):
-        self.build, self.turns, self.includes = build, turns, None
+        self.compiler, self.turns = Compiler(build), turns
 
-    @property
-    def cxx(self):
-        return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", (self.build / "CMakeCache.txt").read_text(), flags=re.M)[1]
-
-    def find_includes(self):
-        if self.includes:
-            return
-        commands = json.loads((self.build / "compile_commands.json").read_text())
-        words = next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split()
-        self.includes = []
-        for at, word in enumerate(words):
-            if word in ("-I", "-isystem"):
-                self.includes += [word, words[at + 1]]
-            elif word.startswith(("-I", "-isystem")):
-                self.includes.append(word)
-
-    def time(self, header, *more, precompiled=False):
-        self.find_includes()
-        with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder) / "one.cpp"
-            source.write_text(f"#include <{header}>\n")
-            line = [self.cxx, "-std=c++20", *more, *self.includes]
+    def of(self, header, *more, precompiled=False):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            line = self.compiler.command(*more)
             if precompiled:
-                first = pathlib.Path(folder) / header
+                first = folder / header
                 first.parent.mkdir(parents=True)
-                whole = pathlib.Path(folder) / "whole.hpp"
+                whole = folder / "whole.hpp"
                 whole.write_text(f"#include <{header}>\n")
                 subprocess.run([*line, "-x", "c++-header", whole, "-o", f"{first}.gch"], check=True, capture_output=True)
                 line.insert(1, f"-I{folder}")
-            command = [*line, "-fsyntax-only", source]
+            command = [*line, "-fsyntax-only", including(folder, header)]
             return statistics.median(seconds_of(command) for _ in range(self.turns)) * 1e9
 
 
@@ -181,7 +165,7 @@ def no_gpu():
 
 
 def rows(build, turns):
-    compiler = Compiler(build, turns)
+    reading = ReadingTime(build, turns)
     separate = "-DCUOTA_SEPARATE=1"
     return [
         Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
@@ -217,12 +201,12 @@ def rows(build, turns):
             "fill, copy, synchronise": Figure("loader_stages", "fill_copy_synchronise/iterations:1/repeats:2/manual_time", "efficiency")},
             (">=", 0.97, ""), "", runs="fixed"),
         Row("loader: of a raw pinned copy, on a GPU", no_gpu, {}, (">=", 0.95, ""), ""),
-        Row("cuota.hpp, precompiled, definitions apart", lambda: compiler.time("cuota/cuota.hpp", separate, precompiled=True), {
-            "thrust/device_vector.h, precompiled": lambda: compiler.time("thrust/device_vector.h", precompiled=True)}, ("<=", 600, "ms"), "ms"),
-        Row("cuota.hpp, read, definitions apart", lambda: compiler.time("cuota/cuota.hpp", separate), {
-            "thrust/device_vector.h": lambda: compiler.time("thrust/device_vector.h"),
-            "cuda/memory_resource": lambda: compiler.time("cuda/memory_resource", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"),
-            "all of it": lambda: compiler.time("cuota/cuota.hpp")}, ("<=", 600, "ms"), "ms"),
+        Row("cuota.hpp, precompiled, definitions apart", lambda: reading.of("cuota/cuota.hpp", separate, precompiled=True), {
+            "thrust/device_vector.h, precompiled": lambda: reading.of("thrust/device_vector.h", precompiled=True)}, ("<=", 600, "ms"), "ms"),
+        Row("cuota.hpp, read, definitions apart", lambda: reading.of("cuota/cuota.hpp", separate), {
+            "thrust/device_vector.h": lambda: reading.of("thrust/device_vector.h"),
+            "cuda/memory_resource": lambda: reading.of("cuda/memory_resource", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"),
+            "all of it": lambda: reading.of("cuota/cuota.hpp")}, ("<=", 600, "ms"), "ms"),
 
         Row("budget: charge and refund", cpu("guard", "charge_and_refund<budget>"), {
             "a lock": cpu("guard", "charge_and_refund<locks>"), "adds, then compares": cpu("guard", "charge_and_refund<adds_first>"),
