@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cuota/data/any_source.hpp>
-#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_shape.hpp>
 #include <cuota/data/loader_times.hpp>
 #include <cuota/data/slot_layout.hpp>
 

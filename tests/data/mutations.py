@@ -15,7 +15,7 @@ class Mutation:
 
 
 MUTATIONS = []
-STAGE, ENGINE, BATCH, MEMORY, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch.hpp", "data/loader_memory.hpp", "data/batch_line.hpp"
+STAGE, ENGINE, BATCH, SLOTS, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch.hpp", "data/loader_slots.hpp", "data/batch_line.hpp"
 SLOT, LOADER, RING, STAGING, EVENT = "data/device_slot.hpp", "data/batch_loader.hpp", "buffer/ring_state.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
 LAYOUT, FILE, SOURCE, CALL, ROWS = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp", "data/row_deal.hpp"
 
@@ -144,12 +144,12 @@ without("a state is not what workers have claimed", (LINE, "noexcept { return po
 without("an epoch begins where it is told to", (ENGINE, "line_.begin(position, ", "line_.begin(0, "), "H15")
 without("an epoch begins with nothing delivered", (LINE, "claim_position_ = position_ = position;", "claim_position_ = position;"), "H15")
 without("one epoch goes on at a time", (ENGINE, "            if (line_.is_open())\n                throw misuse{\"an epoch of", "            if (false)\n                throw misuse{\"an epoch of"), "H21")
-without("a loader is charged", (MEMORY, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
+without("a loader is charged", (SLOTS, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",
-        (MEMORY, "if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "if (lacks_ring) {\n                charge_for(loader_part::pinned_ring, where);\n                allocate(loader_part::pinned_ring, where);\n            }\n"),
+        (SLOTS, "if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "if (lacks_ring) {\n                charge_for(loader_part::pinned_ring, where);\n                allocate(loader_part::pinned_ring, where);\n            }\n"),
         "H22")
-without("a loader takes its plan", (MEMORY, "ring_.emplace(plan().host_slots, ", "ring_.emplace(plan().host_slots + 1, "), "H22")
-without("a loader gives back what it was charged", (MEMORY, "p.account->refund(p.bytes);", "(void)p;"), "H22")
+without("a loader takes its plan", (SLOTS, "ring_.emplace(plan().host_slots, ", "ring_.emplace(plan().host_slots + 1, "), "H22")
+without("a loader gives back what it was charged", (SLOTS, "p.account->refund(p.bytes);", "(void)p;"), "H22")
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
         [(EVENT, "CUOTA_INLINE event::event(stream_ref s) {\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s) {\n    (void)s;"),

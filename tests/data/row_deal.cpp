@@ -12,7 +12,7 @@
 
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/callable_source.hpp>
-#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_shape.hpp>
 #include <cuota/data/ragged_source.hpp>
 #include <cuota/data/sample_list.hpp>
 #include <cuota/data/sampler.hpp>

@@ -54,6 +54,8 @@ NO_TEST = {
     "training/placement_search.hpp": "the inside of place_layers, tested through it",
     "interop/cuda_mr_names.hpp": "the names that cuda_mr and cuda_mr_upstream go by, tested through them",
     "data/loader_engine.hpp": "the inside of batch_loader, tested through it",
+    "data/loader_shape.hpp": "what a loader is made of, tested through batch_reader and row_deal",
+    "data/loader_slots.hpp": "what loader_memory owns, tested through it",
     "training/chain_memory.hpp": "the inside of checkpointed, tested through it",
     "training/chain_state.hpp": "the inside of checkpointed, tested through it",
     "training/checkpoint_stage.hpp": "what checkpointed runs, tested through it",

@@ -14,7 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
-#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_shape.hpp>
 #include <cuota/data/loader_times.hpp>
 #include <cuota/data/row_deal.hpp>
 #include <cuota/data/sample_list.hpp>

@@ -17,7 +17,7 @@
 #include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/device_transform.hpp>
-#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_slots.hpp>
 #include <cuota/data/sample_list.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/runtime/copy.hpp>

@@ -80,7 +80,7 @@ private:
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/element.hpp>
-#include <cuota/data/loader_memory.hpp>
+#include <cuota/data/loader_shape.hpp>
 #include <cuota/data/sample_list.hpp>
 
 namespace cuota::inline v0 {

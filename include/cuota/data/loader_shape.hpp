@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a batch_loader is made of: the fields of its source, the order of its samples, and its plan.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/loader_plan.hpp>
+#include <cuota/data/sample_list.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// What a loader is made of.
+struct loader_shape {
+    loader_shape(any_source const& from, loader_options const& how);
+
+    /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
+    void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
+
+    [[nodiscard]] sample_list list_with_room() const;
+
+    std::string name;
+    std::uint64_t samples;
+    std::vector<field> fields;     // of the source
+    std::vector<field> delivered;  // of a batch
+    any_sampler order;
+    std::uint64_t positions;  // of an epoch
+    loader_options options;
+    loader_plan plan;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE loader_shape::loader_shape(any_source const& from, loader_options const& how)
+    : name{from.name()},
+      samples{from.size()},
+      fields{from.fields().begin(), from.fields().end()},
+      delivered{how.transform ? how.transform->fields : fields},
+      order{sampler_of(name, how)},
+      positions{order.size(samples)},
+      options{with_sizes(name, positions, fields, how)},
+      plan{plan_for(name, positions, fields, options)} {
+    if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
+        throw misuse{"a loader of " + name +
+                     ", which the host reads, was given device memory to read it into"};
+}
+
+CUOTA_INLINE void loader_shape::draw(std::uint64_t epoch, std::uint64_t first,
+                                     std::span<std::uint64_t> out) const {
+    while (!out.empty()) {
+        first %= positions;
+        auto const here = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), positions - first));
+        order.draw(samples, epoch, first, out.first(here));
+        out = out.subspan(here);
+        first += here;
+    }
+}
+
+CUOTA_INLINE sample_list loader_shape::list_with_room() const {
+    return sample_list::with_room(plan.batch, ragged_count(fields));
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
