@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from _compiler import Compiler, including
+from table import Compiler, including
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOLERANCE = 0.05

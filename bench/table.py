@@ -27,8 +27,6 @@ import sys
 import tempfile
 import time
 
-from _compiler import Compiler, including
-
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
 
@@ -120,6 +118,41 @@ def seconds_of(command):
     subprocess.run(command, check=True, capture_output=True)
     after = os.times()
     return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+class Compiler:
+    """The compiler of a build: how it reads one header as a program of that build would."""
+
+    def __init__(self, build):
+        self.build, self.found = build, None
+
+    @property
+    def cxx(self):
+        return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", (self.build / "CMakeCache.txt").read_text(), flags=re.M)[1]
+
+    @property
+    def includes(self):
+        """-I and -isystem of the benchmarks."""
+        if self.found is None:
+            commands = json.loads((self.build / "compile_commands.json").read_text())
+            words = iter(next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split())
+            self.found = []
+            for word in words:
+                if word in ("-I", "-isystem"):
+                    self.found += [word, next(words)]
+                elif word.startswith(("-I", "-isystem")):
+                    self.found.append(word)
+        return self.found
+
+    def command(self, *more):
+        return [self.cxx, "-std=c++20", *more, *self.includes]
+
+
+def including(folder, header):
+    """A file in the folder that includes the header, and nothing else."""
+    source = folder / "one.cpp"
+    source.write_text(f"#include <{header}>\n")
+    return source
 
 
 class ReadingTime:
