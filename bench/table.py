@@ -164,15 +164,13 @@ class ReadingTime:
     def of(self, header, *more, precompiled=False):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            line = self.compiler.command(*more)
+            line, source = self.compiler.command(*more), including(folder, header)
             if precompiled:
                 first = folder / header
                 first.parent.mkdir(parents=True)
-                whole = folder / "whole.hpp"
-                whole.write_text(f"#include <{header}>\n")
-                subprocess.run([*line, "-x", "c++-header", whole, "-o", f"{first}.gch"], check=True, capture_output=True)
+                subprocess.run([*line, "-x", "c++-header", source, "-o", f"{first}.gch"], check=True, capture_output=True)
                 line.insert(1, f"-I{folder}")
-            command = [*line, "-fsyntax-only", including(folder, header)]
+            command = [*line, "-fsyntax-only", source]
             return statistics.median(seconds_of(command) for _ in range(self.turns)) * 1e9
 
 
