@@ -80,13 +80,22 @@ void behaves_as_driver_memory(char const* call) {
         CHECK(cuota::simulator::misuse().total() == 0);
         host.deallocate_sync(copy, 1000);
     }
-    SECTION("it does not wait for a stream of its own device by itself") {
+    SECTION("it waits for the stream before it frees, since cudaFree need not wait") {
         machine const sim{{2, 64_MiB}};
         cuota::stream const mine;
         R memory;
         auto const before = cuota::simulator::calls("cudaStreamSynchronize");
         memory.deallocate(mine, memory.allocate(mine, 1000), 1000);
-        CHECK(cuota::simulator::calls("cudaStreamSynchronize") == before);
+        CHECK(cuota::simulator::calls("cudaStreamSynchronize") == before + 1);
+    }
+    SECTION("it refuses without a call what no machine has") {
+        machine const sim;
+        R memory;
+        auto const before = cuota::simulator::calls(call);
+        auto const refused =
+            thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync((std::size_t{1} << 47) + 1); });
+        CHECK(refused.facts().asked == (std::size_t{1} << 47) + 1);
+        CHECK(cuota::simulator::calls(call) == before);
     }
     SECTION("it refuses with the driver's numbers") {
         machine const sim{{1, 64_MiB}};

@@ -37,8 +37,7 @@ public:
     /// Valid on every stream at return: the host waits for its own per-thread stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// For when all work on it was seen to end: waits for the device, as cudaFree does. Null does nothing.
-    // cudaFree takes memory of a pool as well, once all work on it has ended, as it has here.
+    /// The caller has seen all work on it end; cudaFree takes memory of a pool as well, and does not wait for it. Null does nothing.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
 private:

@@ -26,8 +26,8 @@ struct cuda_malloc {
 /// `device_memory{}` is of the current device, `device_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
 /// Units:   bytes, accounted in multiples of 512.
-/// Order:   valid on every stream at return. Release waits for the device: cudaFree does; in order of a stream of another
-///          device (a peer that reads the memory) for that stream, too. The host waits.
+/// Order:   valid on every stream at return. `deallocate` blocks the host until the stream is done, since CUDA does not promise that
+///          cudaFree waits; `deallocate_sync` expects that all work on the memory has ended. cudaFree may wait for the whole device.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way, some 10 to 1000 us on a GPU.

@@ -66,8 +66,8 @@ private:
     cuota::device where_;
 };
 
-/// A driver call that allocates for all streams at once, and cudaFree, which waits for those of the memory's device: for a
-/// stream of another one the host waits first. Take: its name, and what it gives for a number of bytes.
+/// A driver call that allocates for all streams at once, and cudaFree. CUDA does not promise that cudaFree waits, so the host
+/// waits for the stream first. Take: the call's name, and the call itself.
 template <memory_kind Kind, class Take>
 class blocking_memory : public driver_memory<Kind> {
 public:
@@ -79,7 +79,7 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        if (p && !is_waited_for(s)) rt::drain(s);
+        if (p) rt::drain(s);
         deallocate_sync(p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
@@ -91,15 +91,6 @@ public:
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         this->give(p, bytes, rt::device_free);
-    }
-
-private:
-    // By cudaFree. Where the driver does not tell, it is waited for. In a capture of s, of which the memory is perhaps a part,
-    // nothing is, and to ask for it makes the capture fail.
-    [[nodiscard]] bool is_waited_for(stream_ref s) const noexcept {
-        bool is_here = false;
-        return report_failure_of([&] { is_here = s.device() == this->device() && !capture_of(s); }) &&
-               is_here;
     }
 };
 

@@ -26,8 +26,7 @@ struct cuda_malloc_managed {
 /// `managed_memory{}` is of the current device, `managed_memory{device{1}}` of that one; `device()` tells. A `resource`.
 ///
 /// Units:   bytes, accounted in multiples of 512, as if they were resident, which they may not be.
-/// Order:   valid on every stream at return. Release waits for the device: cudaFree does; in order of a stream of another
-///          device (a peer that reads the memory) for that stream, too. The host waits.
+/// Order:   as device_memory.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way.

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -39,8 +40,12 @@ void launch_on_device(stream_ref s, std::size_t n, F const& f, char const* name,
     constexpr std::size_t most_blocks = 1u << 16;  // the loop in the kernel covers the rest
     std::size_t const blocks = (n - 1) / threads + 1;
     auto const grid = static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks);
-    for_each_index_kernel<<<grid, static_cast<unsigned>(threads), 0, s.get()>>>(n, f);
-    rt::check(cudaGetLastError(), name, where);
+    // cudaLaunchKernel returns the result of this launch. After <<<>>> only the thread's last error could be read, and that may
+    // be an older one, which another library left.
+    void* arguments[] = {&n, const_cast<void*>(static_cast<void const*>(std::addressof(f)))};
+    rt::check(cudaLaunchKernel(for_each_index_kernel<F>, dim3{grid}, dim3{static_cast<unsigned>(threads)},
+                               arguments, 0, s.get()),
+              name, where);
 }
 
 template <class F>

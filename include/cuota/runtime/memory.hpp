@@ -19,11 +19,16 @@ namespace detail {
 // By reference: the call that fills it is an argument beside it.
 void* granted(cudaError_t code, void* const& pointer, char const* call);
 
+/// A request above this is refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver
+/// rounds the size past zero and reports an invalid value in place of too little memory. Bytes.
+inline constexpr std::size_t max_request = std::size_t{1} << 47;
+
 }  // namespace detail
 
 /// Device memory of the current device, aligned to 256 bytes. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] void* device_allocate(std::size_t bytes);
-/// Waits for the device, as cudaFree does. As with every free here, false when it was not given back, which is reported.
+/// No work may still use it: CUDA says that cudaFree may wait for the device, and does not promise it. As with every free here,
+/// false when it was not freed, which is reported.
 bool device_free(void* p) noexcept;
 
 /// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
@@ -76,6 +81,7 @@ CUOTA_INLINE void* granted(cudaError_t code, void* const& pointer, char const* c
 namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void* device_allocate(std::size_t bytes) {
+    if (bytes > detail::max_request) return nullptr;
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
@@ -88,6 +94,7 @@ CUOTA_INLINE bool device_free(void* p) noexcept {
 
 CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
     refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
+    if (bytes > detail::max_request) return nullptr;
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
@@ -113,6 +120,7 @@ CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {
 }
 
 CUOTA_INLINE void* pinned_allocate(std::size_t bytes) {
+    if (bytes > detail::max_request) return nullptr;
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
@@ -124,6 +132,7 @@ CUOTA_INLINE bool pinned_free(void* p) noexcept {
 }
 
 CUOTA_INLINE bool lock_pages(void* p, std::size_t bytes) {
+    if (bytes > detail::max_request) return false;
     beside_capture const beside;
     return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
            nullptr;
@@ -135,6 +144,7 @@ CUOTA_INLINE bool unlock_pages(void* p) noexcept {
 }
 
 CUOTA_INLINE void* managed_allocate(std::size_t bytes) {
+    if (bytes > detail::max_request) return nullptr;
     beside_capture const beside;
     void* p = nullptr;
     return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
