@@ -50,18 +50,16 @@ TEST_CASE("without host memory there are no more fences, and those there were st
           "[guard][fence_keeper]") {
     fence_keeper keeper{{.zone = std::size_t{1} << 16}, false, {}};  // one at a time
     auto const first = keeper.acquire(1, 1, {});
-    for (std::size_t allowed = 0; allowed != 3; ++allowed) {
-        bool is_refused = false;
-        {
-            support::failing_heap const few{allowed};
-            try {
-                auto const none = keeper.acquire(1, 1, {});
-            } catch (std::bad_alloc const&) { is_refused = true; }
-        }
-        CHECK(is_refused);
+    // How many allocations a fence takes depends on the runtime: the simulated one allocates host memory, too.
+    std::size_t allowed = 0;
+    for (unsigned char* second = nullptr; !second; ++allowed) {
+        support::failing_heap const few{allowed};
+        try {
+            second = keeper.acquire(1, 1, {})->seen;
+        } catch (std::bad_alloc const&) { continue; }
     }
-    auto const second = keeper.acquire(1, 1, {});
-    CHECK(first->seen != second->seen);
+    CHECK(allowed > 1);
+    CHECK(keeper.acquire(1, 1, {})->seen != first->seen);
 }
 
 TEST_CASE("fences are put up and taken down in order of a stream, or at once", "[guard][fence_keeper]") {

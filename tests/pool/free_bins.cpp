@@ -337,8 +337,8 @@ TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular di
           "[pool][free_bins]") {
     // A random tree of 50,000 is about 2 ln n = 22 deep on average and some 40 at its deepest; a list would be 50,000.
     static constexpr std::size_t size = free_bins::largest_of_one_size + granule;
-    std::size_t const distance = GENERATE(size, size + granule, std::size_t{1} << 21, std::size_t{3} << 20,
-                                          std::size_t{1} << 26, 6765 * granule);
+    std::size_t const distance = GENERATE(as<std::size_t>{}, size, size + granule, std::size_t{1} << 21,
+                                          std::size_t{3} << 20, std::size_t{1} << 26, 6765 * granule);
     std::vector<block> blocks(50'000);
     for (std::size_t i = 0; i != blocks.size(); ++i) {
         blocks[i].stand_at(address(i * distance), block::state::free);

@@ -28,6 +28,8 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 /// Throws: std::bad_alloc when it is made. What it holds is looked at by to_dlpack.
 class dlpack_shape {
 public:
+    dlpack_shape() noexcept =
+        default;  ///< a single element; nvcc 13.0 makes {0} of {} where only a list can be given
     dlpack_shape(std::initializer_list<std::int64_t> extents) : extents_{extents} {}  ///< outermost first
     /// Outermost first.
     explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
