@@ -110,6 +110,8 @@ public:
         scale_ = scale;
     }
 
+    /// The parameters, to look at.
+    [[nodiscard]] device_buffer<float> const& parameters() const { return parameters_; }
     /// The sums of the gradients, for those who unscale them.
     [[nodiscard]] device_buffer<float>& gradients() { return gradients_; }
     void clear_gradients() {

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The core of cuota by values, on a machine with a GPU: every part computes something on the device and checks each number.
+/// It runs on the simulated runtime as well, on smaller sizes.
+///
+///     gpu_truth [--list] [--seconds] [--reuses=N] [PART...]
+///
+/// A line for each part, in order: `passed NAME 1.23 s: facts`, `FAILED NAME 1.23 s: why` or `skipped NAME: why`; the last line
+/// counts them. The status is 1 if a part failed, and 77 where there is no GPU. A part that fails does not stop the others, unless the device is lost.
+/// --seconds adds a line with the time of all parts together; --reuses sets how many blocks leases_on_streams passes from one
+/// stream to another. Run it alone: two parts compare what the driver has free before and after.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/device.hpp>
+
+#include "gpu/truth.hpp"
+#include "gpu/truth_simulator.hpp"
+
+namespace {
+
+struct part {
+    char const* name;
+    std::string (*run)();
+};
+constexpr part parts[] = {
+    {"shuffled_loader", truth::shuffled_loader},
+    {"converted_on_device", truth::converted_on_device},
+    {"resident", truth::resident},
+    {"capture_with_pool", truth::capture_with_pool},
+    {"planned_step_in_graph", truth::planned_step_in_graph},
+    {"pool_grows_and_trims", truth::pool_grows_and_trims},
+    {"leases_on_streams", truth::leases_on_streams},
+    {"exact_training", truth::exact_training},
+    {"refusal_beside_process", truth::refusal_beside_process},
+    {"kernel_that_traps", truth::kernel_that_traps},
+    {"mixed_memory", truth::mixed_memory},
+};
+
+/// What destructors reported to the error sink.
+class reports {
+public:
+    reports() {
+        cuota::set_error_sink([this](std::exception const& error) {
+            std::scoped_lock const lock{guard_};
+            if (++count_ == 1) first_ = error.what();
+        });
+    }
+    /// Throws: failed when there was one since the last call.
+    void expect_none() {
+        std::scoped_lock const lock{guard_};
+        std::size_t const count = count_;
+        count_ = 0;
+        if (count != 0)
+            throw truth::failed{std::to_string(count) +
+                                " errors were reported to the error sink; the first: " + first_};
+    }
+    void forget() {
+        std::scoped_lock const lock{guard_};
+        count_ = 0;
+    }
+
+private:
+    std::mutex guard_;
+    std::size_t count_ = 0;
+    std::string first_;
+};
+
+/// Why the device cannot go on; empty when it can.
+[[nodiscard]] std::string why_lost() {
+    cudaError_t code = cudaDeviceSynchronize();
+    if (code == cudaSuccess) code = cudaGetLastError();
+    if (code == cudaSuccess) return {};
+    (void)cudaGetLastError();  // an error of one call goes with this; one of the device stays
+    code = cudaDeviceSynchronize();
+    return code == cudaSuccess ? std::string{} : std::string{cudaGetErrorName(code)};
+}
+
+struct totals {
+    int passed = 0, failed = 0, skipped = 0;
+};
+
+/// Runs one part, and prints its line.
+void run(part const& p, reports& reported, totals& so_far) {
+    using clock = std::chrono::steady_clock;
+    auto const begun = clock::now();
+    auto const seconds = [&] { return std::chrono::duration<double>(clock::now() - begun).count(); };
+    try {
+        std::string const facts = p.run();
+        reported.expect_none();
+        if (std::string const found = truth::take_findings ? truth::take_findings() : ""; !found.empty())
+            throw truth::failed{found};
+        std::printf("passed %s %.2f s: %s\n", p.name, seconds(), facts.c_str());
+        ++so_far.passed;
+    } catch (truth::skipped const& why) {
+        std::printf("skipped %s: %s\n", p.name, why.what());
+        ++so_far.skipped;
+    } catch (std::exception const& why) {
+        std::printf("FAILED %s %.2f s: %s\n", p.name, seconds(), why.what());
+        ++so_far.failed;
+        reported.forget();
+    }
+    std::fflush(stdout);
+}
+
+[[nodiscard]] part const* find(std::string_view name) {
+    for (part const& p : parts)
+        if (name == p.name) return &p;
+    return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::vector<part const*> wanted;
+    bool tells_seconds = false;
+    for (int i = 1; i < argc; ++i) {
+        std::string_view const word = argv[i];
+        if (word == "--list") {
+            for (part const& p : parts) std::puts(p.name);
+            return 0;
+        }
+        if (word.starts_with("--hold=")) return truth::hold_memory(std::strtoull(argv[i] + 7, nullptr, 10));
+        if (word == "--trap") return truth::trap_in_a_kernel();
+        if (word.starts_with("--reuses=")) truth::wanted_reuses = std::strtoull(argv[i] + 9, nullptr, 10);
+        else if (word == "--seconds") tells_seconds = true;
+        else if (part const* const named = find(word)) wanted.push_back(named);
+        else {
+            std::fprintf(stderr,
+                         "gpu_truth [--list] [--seconds] [--reuses=N] [PART...]: there is no part '%s'\n",
+                         argv[i]);
+            return 2;
+        }
+    }
+    if (wanted.empty())
+        for (part const& p : parts) wanted.push_back(&p);
+
+    int devices = 0;
+    if (cudaError_t const code = cudaGetDeviceCount(&devices); code != cudaSuccess || devices == 0) {
+        std::printf("skipped everything: there is no GPU (%s)\n", cudaGetErrorName(code));
+        return 77;
+    }
+    auto const begun = std::chrono::steady_clock::now();
+    reports reported;
+    totals all;
+    std::size_t left = wanted.size();
+    for (part const* const each : wanted) {
+        run(*each, reported, all);
+        --left;
+        if (std::string const why = why_lost(); !why.empty()) {
+            std::printf("the device is lost (%s): %zu parts did not run\n", why.c_str(), left);
+            ++all.failed;
+            break;
+        }
+    }
+    if (tells_seconds)
+        std::printf("%.2f s in all\n",
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+    std::printf("%d passed, %d failed, %d skipped\n", all.passed, all.failed, all.skipped);
+    cuota::set_error_sink({});
+    return all.failed == 0 ? 0 : 1;
+}

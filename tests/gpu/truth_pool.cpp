@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Parts of gpu_truth about pools and budgets: a pool of several GiB that grows, trims and grows, and four threads with memory of
+// three kinds under one budget.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/virtual_memory.hpp>
+
+#include "gpu/truth.hpp"
+
+namespace truth {
+namespace {
+
+using namespace cuota::literals;
+using words = cuota::device_buffer<std::uint32_t>;
+
+/// What the driver may have less free than before, on a GPU: page tables, and modules that it loads late. Pages that a pool
+/// kept would be more: it takes at least 512 MiB.
+constexpr std::size_t slack = 64_MiB;
+
+/// Blocks with a pattern each, in a pool whose budget they fill.
+class full_pool {
+public:
+    full_pool(cuota::budget budget, std::size_t page, std::uint64_t seed)
+        : budget_{std::move(budget)}, page_{page}, random_{seed} {}
+
+    /// Adds blocks of whole pages, of sizes by seed, until the budget is full: to the byte, if the pool grows by pages.
+    void fill() {
+        std::size_t const most = std::max(budget_.limit() / 6 / page_, std::size_t{1});
+        try {
+            while (live_ != budget_.limit())
+                add(std::min((1 + random_.below(most)) * page_, budget_.limit() - live_));
+        } catch (cuota::budget_exceeded const&) {
+            if (by_pages_) throw;
+        }
+        check_accounts("full");
+        if (by_pages_) expect_equal("bytes held when the pool is full", budget_.held(), budget_.limit());
+    }
+    /// Adds one block of all that is left: of pages that lie apart. Segments cannot serve that.
+    void add_the_rest() {
+        if (by_pages_) add(budget_.limit() - live_);
+    }
+    /// Ends every other block.
+    void thin_out() {
+        std::vector<block> left;
+        for (std::size_t i = 0; i != blocks_.size(); ++i) {
+            if (i % 2 == 0) live_ -= blocks_[i].memory.bytes();
+            else left.push_back(std::move(blocks_[i]));
+        }
+        blocks_ = std::move(left);
+    }
+    void end_all() {
+        blocks_.clear();
+        live_ = 0;
+    }
+    /// Trims to what is live, and checks what that says to the byte.
+    void trim() {
+        std::size_t const before = budget_.held();
+        std::size_t const returned = pool_.trim();
+        trimmed += returned;
+        expect_equal("bytes returned by a trim", returned, before - budget_.held());
+        if (by_pages_) expect_equal("bytes held after a trim", budget_.held(), live_);
+        check_accounts("trimmed");
+    }
+    /// Verifies all blocks.
+    void verify(std::string const& when) {
+        for (block const& b : blocks_) {
+            verify_pattern(stream_, b.memory, b.seed, found_);
+            checked_ += b.memory.size();
+        }
+        found_.expect_right(stream_, checked_, when);
+    }
+    void close() {
+        end_all();
+        pool_.close();
+        expect_equal("bytes held after the pool", budget_.held(), 0U);
+    }
+    [[nodiscard]] std::uint64_t checked() const { return checked_; }
+    [[nodiscard]] bool grows_by_pages() const { return by_pages_; }
+    std::size_t trimmed = 0;
+
+private:
+    struct block {
+        words memory;
+        std::uint64_t seed;
+    };
+    void add(std::size_t bytes) {
+        std::uint64_t const seed = random_.next();
+        blocks_.push_back({{bytes / sizeof(std::uint32_t), stream_, pool_, cuota::no_init, "block"}, seed});
+        write_pattern(stream_, blocks_.back().memory, seed);
+        live_ += bytes;
+    }
+    void check_accounts(std::string const& when) {
+        cuota::pool_stats const now = pool_.stats();
+        expect_equal("bytes that the pool has reserved, " + when, now.reserved, budget_.held());
+        expect_equal("bytes that the pool has lent, " + when, now.requested, live_);
+        expect_equal("blocks that the pool has lent, " + when, now.live_blocks, blocks_.size());
+    }
+
+    cuota::budget budget_;
+    bool by_pages_ = cuota::rt::supports_virtual_memory(cuota::device::current());
+    std::size_t page_;
+    random_numbers random_;
+    cuota::stream stream_;
+    cuota::scoped_pool pool_{budget_, {.name = "several GiB"}};
+    device_tally found_{stream_};
+    std::vector<block> blocks_;
+    std::size_t live_ = 0;
+    std::uint64_t checked_ = 0;
+};
+
+/// Grows, trims and grows in a pool of so many bytes.
+[[nodiscard]] std::string grow_and_trim(std::size_t bytes, std::uint64_t seed) {
+    int const rounds = on_a_gpu(3, 2);
+    full_pool pool{cuota::budget{"growth", bytes}, 2_MiB, seed};
+    for (int round = 0; round != rounds; ++round) {
+        pool.fill();
+        pool.verify("full");
+        pool.thin_out();
+        pool.trim();
+        pool.verify("trimmed");
+        pool.fill();
+        pool.verify("full again");
+        pool.thin_out();
+        pool.add_the_rest();
+        pool.verify("with one block in the place of many");
+        pool.end_all();
+        pool.trim();
+    }
+    pool.close();
+    return text("%.0f MiB, %d times by %s; %.2f GB checked, %.2f GB trimmed",
+                static_cast<double>(bytes) / static_cast<double>(1_MiB), rounds,
+                pool.grows_by_pages() ? "pages" : "segments", 4e-9 * static_cast<double>(pool.checked()),
+                1e-9 * static_cast<double>(pool.trimmed));
+}
+
+[[nodiscard]] std::size_t free_now() { return cuota::device::current().memory().free; }
+
+}  // namespace
+
+std::string pool_grows_and_trims() {
+    (void)grow_and_trim(on_a_gpu(64_MiB, 8_MiB), 1);  // so that modules and page tables are there
+    std::size_t const before = free_now();
+    std::size_t const most = std::min<std::size_t>(before / 4, 8_GiB);
+    std::string const facts = grow_and_trim(on_a_gpu(most / 2_MiB * 2_MiB, std::size_t{24_MiB}), 2);
+    std::size_t const after = free_now();
+    std::size_t const missing = before > after ? before - after : 0;
+    expect(missing <= (cuota::is_simulated() ? 0 : slack),
+           "the driver has " + std::to_string(missing) + " bytes less free than before the pool");
+    return facts + text("; %zu bytes less are free", missing);
+}
+
+// ---- Memory of three kinds, by four threads.
+
+namespace {
+
+/// One thread's program: it takes, writes, verifies and returns blocks of all kinds until the time is over.
+class mixed_program {
+public:
+    mixed_program(cuota::budget const& budget, std::uint64_t seed)
+        : random_{seed}, async_{budget}, device_{budget}, pinned_{budget, cuota::pinned_memory{}} {}
+
+    void run_until(std::chrono::steady_clock::time_point end) {
+        while (std::chrono::steady_clock::now() < end) {
+            ++operations;
+            if (live_.size() >= 12) drop();
+            try {
+                switch (random_.below(4)) {
+                    case 0: take(async_); break;
+                    case 1: take(device_); break;
+                    case 2: through_the_host(); break;
+                    default: drop();
+                }
+            } catch (cuota::budget_exceeded const&) {
+                ++refusals;
+                drop();
+            }
+        }
+        while (!live_.empty()) drop();
+        found_.expect_right(stream_, checked_, "blocks of a thread");
+    }
+    std::uint64_t operations = 0, refusals = 0;
+    [[nodiscard]] std::uint64_t checked() const { return checked_; }
+
+private:
+    struct block {
+        words memory;
+        std::uint64_t seed;
+    };
+    [[nodiscard]] std::size_t some_words() {
+        return 1 + random_.below(on_a_gpu<std::size_t>(1 << 20, 1 << 12));
+    }
+
+    void take(cuota::resource_ref const& memory) {
+        block made{{some_words(), stream_, memory, cuota::no_init, "block"}, random_.next()};
+        write_pattern(stream_, made.memory, made.seed);
+        live_.push_back(std::move(made));
+    }
+    /// A block that is written by the host, verified on the device, and comes back through the host.
+    void through_the_host() {
+        std::size_t const count = 1 + some_words() / 4;
+        std::uint64_t const seed = random_.next();
+        cuota::pinned_buffer<std::uint32_t> host{count, pinned_, "host"};
+        std::span<std::uint32_t> const to = host.write();
+        for (std::size_t i = 0; i != count; ++i) to[i] = word_of(seed, i);
+        words there{count, stream_, async_, cuota::no_init, "there"};
+        host.upload(there, stream_);
+        verify_pattern(stream_, there, seed, found_);
+        checked_ += count;
+        write_pattern(stream_, there, seed + 1);
+        host.download(there, stream_);
+        std::span<std::uint32_t const> const back = host.read();
+        for (std::size_t i = 0; i != count; ++i)
+            if (back[i] != word_of(seed + 1, i)) throw failed{"a word that came back to the host is wrong"};
+    }
+    /// Verifies a block and ends it.
+    void drop() {
+        if (live_.empty()) return;
+        std::size_t const at = random_.below(live_.size());
+        std::swap(live_[at], live_.back());
+        verify_pattern(stream_, live_.back().memory, live_.back().seed, found_);
+        checked_ += live_.back().memory.size();
+        live_.pop_back();
+    }
+
+    random_numbers random_;
+    cuota::stream stream_;
+    device_tally found_{stream_};
+    cuota::budgeted<cuota::async_memory> async_;
+    cuota::budgeted<cuota::device_memory> device_;
+    cuota::budgeted<cuota::pinned_memory> pinned_;
+    std::vector<block> live_;
+    std::uint64_t checked_ = 0;
+};
+
+}  // namespace
+
+std::string mixed_memory() {
+    constexpr std::size_t threads = 4;
+    auto const end = std::chrono::steady_clock::now() + std::chrono::milliseconds{on_a_gpu(2000, 300)};
+    // Less than the threads would hold together, so that some requests are refused.
+    cuota::budget const budget{"mixed", on_a_gpu<std::size_t>(64_MiB, 256_KiB)};
+    std::uint64_t operations = 0, refusals = 0, checked = 0;
+    {
+        std::vector<mixed_program> programs;
+        programs.reserve(threads);
+        for (std::size_t i = 0; i != threads; ++i) programs.emplace_back(budget, i);
+        std::vector<std::exception_ptr> errors(threads);
+        std::vector<std::thread> running;
+        for (std::size_t i = 0; i != threads; ++i)
+            running.emplace_back([&, i] {
+                try {
+                    programs[i].run_until(end);
+                } catch (...) { errors[i] = std::current_exception(); }
+            });
+        for (std::thread& each : running) each.join();
+        for (std::exception_ptr const& error : errors)
+            if (error) std::rethrow_exception(error);
+        for (mixed_program const& each : programs) {
+            operations += each.operations;
+            refusals += each.refusals;
+            checked += each.checked();
+        }
+    }
+    expect_equal("bytes held at the end", budget.held(), 0U);
+    expect(budget.peak() <= budget.limit(), "more than the limit was held");
+    return text("%llu operations of 4 threads, %llu refusals, %.0f M words checked",
+                static_cast<unsigned long long>(operations), static_cast<unsigned long long>(refusals),
+                1e-6 * static_cast<double>(checked));
+}
+
+}  // namespace truth

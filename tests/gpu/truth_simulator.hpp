@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// What the simulated runtime adds to gpu_truth: set by truth_simulator.sim.cpp, which a CUDA build leaves out. Null on a GPU.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace truth {
+
+/// Another program that holds memory of the device while this lives.
+class neighbour {
+public:
+    neighbour() = default;
+    neighbour(neighbour const&) = delete;
+    neighbour& operator=(neighbour const&) = delete;
+    virtual ~neighbour() = default;
+};
+
+/// Plays another program that holds so many bytes. Each process has a simulated device of its own.
+inline std::unique_ptr<neighbour> (*play_neighbour)(std::size_t bytes) = nullptr;
+
+/// The races and broken rules that the simulator has found since the last call; empty when there is none.
+inline std::string (*take_findings)() = nullptr;
+
+}  // namespace truth
