@@ -9,7 +9,8 @@
 /// A line for each part, in order: `passed NAME 1.23 s: facts`, `FAILED NAME 1.23 s: why` or `skipped NAME: why`; the last line
 /// counts them. The status is 1 if a part failed, and 77 where there is no GPU. A part that fails does not stop the others, unless the device is lost.
 /// --seconds adds a line with the time of all parts together; --reuses sets how many blocks leases_on_streams passes from one
-/// stream to another. Run it alone: two parts compare what the driver has free before and after.
+/// stream to another. Run it alone on the device: two parts compare
+/// the driver's free memory before and after.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@ constexpr part parts[] = {
     {"mixed_memory", truth::mixed_memory},
 };
 
-/// What destructors reported to the error sink.
+/// Collects the errors that are reported to the error sink.
 class reports {
 public:
     reports() {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the parts of gpu_truth share: how a part fails, the patterns that kernels write and verify, and a kernel that delays.
+/// Shared by the parts of gpu_truth: how a part fails, the patterns that kernels write and verify, and a kernel that delays.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_span.hpp>
@@ -27,7 +26,7 @@ namespace truth {
 struct failed : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-/// The machine lacks what the part needs. The text names it.
+/// The machine cannot run the part. The text says why.
 struct skipped : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -69,10 +68,10 @@ std::string refusal_beside_process();
 std::string kernel_that_traps();
 std::string mixed_memory();
 
-/// How many blocks leases_on_streams passes from one stream to another. Zero: as many as suit the runtime.
+/// The number of blocks that leases_on_streams passes from one stream to another. Zero: the default of the runtime.
 inline std::uint64_t wanted_reuses = 0;
 
-/// What a child process of this program does instead of the parts. Returns its exit status.
+/// Run in child processes of this program, in place of the parts. Return the exit status.
 int hold_memory(std::size_t bytes);
 int trap_in_a_kernel();
 
@@ -101,9 +100,9 @@ private:
     std::uint64_t state_;
 };
 
-// ---- What kernels find.
+// ---- Results of kernels that verify.
 
-/// What verifying kernels count, and the first word that is wrong.
+/// Counts of verifying kernels, and the first word that is wrong.
 struct tally {
     unsigned long long checked;  ///< words, added by one thread of each kernel
     unsigned long long wrong;
@@ -157,7 +156,7 @@ private:
 
 // ---- Kernels.
 
-/// Keeps its stream busy: on a GPU by its clock, on the simulator by giving way to other threads.
+/// Keeps its stream busy: on a GPU for that long by its clock, on the simulator for a fraction of it.
 struct delay {
     std::uint32_t microseconds;
     CUOTA_KERNEL void operator()(std::size_t) const {
@@ -168,7 +167,7 @@ struct delay {
             asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         } while (now - begin < microseconds * 1000ULL);
 #else
-        for (std::uint32_t i = 0; i < microseconds; i += 20) std::this_thread::yield();
+        for (std::uint32_t i = 0; i != microseconds * 20; ++i) asm volatile("");
 #endif
     }
 };

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,8 +40,8 @@ namespace {
 
 using namespace cuota::literals;
 
-/// This program again, with one argument. Its standard input is open as long as this lives; its output is read here. A child
-/// that does not answer in time is ended, and that is a failure.
+/// Runs this program again with one argument, and reads its output. The child's standard input is closed with this, at the
+/// latest. A child that does not answer in time is killed, and the part fails.
 class child {
 public:
     explicit child(std::string argument) {
@@ -68,7 +69,7 @@ public:
         }
     }
 
-    /// The next line; empty at the end of the output. Throws: failed when none comes for so long.
+    /// Returns the next line; empty at the end of the output. Throws: failed when the child is silent for `most`.
     [[nodiscard]] std::string line(std::chrono::seconds most) {
         for (;;) {
             if (auto const end = read_.find('\n'); end != std::string::npos) {
@@ -79,7 +80,7 @@ public:
             if (!read_more(most)) return std::exchange(read_, {});
         }
     }
-    /// All lines up to the end.
+    /// Returns all lines up to the end of the output.
     [[nodiscard]] std::string rest(std::chrono::seconds most) {
         while (read_more(most)) {}
         return std::exchange(read_, {});
@@ -88,7 +89,7 @@ public:
         close(in_);
         in_ = -1;
     }
-    /// Waits for its end: the exit status, or 128 and the signal.
+    /// Waits for the child to end. Returns its exit status, or 128 + the signal that ended it.
     [[nodiscard]] int status() {
         int raw = 0;
         while (waitpid(pid_, &raw, 0) < 0)
@@ -132,7 +133,7 @@ private:
     std::string read_;
 };
 
-/// Another process that holds so many bytes while this lives.
+/// Another process that holds `bytes` bytes of the device while this lives.
 class other_process final : public neighbour {
 public:
     explicit other_process(std::size_t bytes) : child_{"--hold=" + std::to_string(bytes)} {
@@ -153,7 +154,7 @@ private:
 
 [[nodiscard]] std::size_t free_now() { return cuota::device::current().memory().free; }
 
-/// Takes so many bytes of a pool under the budget, and checks that they are there.
+/// Allocates `bytes` bytes from a pool under the budget, writes a pattern to all of them, and verifies it.
 void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     cuota::stream const s;
     device_tally found{s};
@@ -165,7 +166,7 @@ void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     found.expect_right(s, block.size(), "a block that fits");
 }
 
-/// Asks 100 times for what does not fit. Returns what the driver has less free after that than before.
+/// Makes 100 requests of `bytes` bytes, which must all be refused. Returns by how much the driver's free memory changed.
 [[nodiscard]] std::size_t refused_often(cuota::budget const& budget, std::size_t bytes,
                                         std::size_t held_elsewhere) {
     cuota::stream const s;
@@ -188,6 +189,16 @@ void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     return before > after ? before - after : after - before;
 }
 
+/// Waits until the driver has the memory of a process that has ended. Throws: failed after 10 s.
+void wait_for_room(cuota::budget budget, std::size_t bytes) {
+    auto const most = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    while (!budget.try_charge(bytes)) {
+        expect(std::chrono::steady_clock::now() < most, "there is still no room after the other process");
+        std::this_thread::yield();
+    }
+    budget.refund(bytes);
+}
+
 }  // namespace
 
 std::string refusal_beside_process() {
@@ -196,10 +207,12 @@ std::string refusal_beside_process() {
     take_and_verify(cuota::budget{"first", 64_MiB}, 4_MiB);  // so that modules are there
     std::size_t const before = free_now();
     std::size_t const theirs = on_a_gpu(std::min<std::size_t>(before / 2, 8_GiB), std::size_t{32_MiB});
-    // Without the other process there is room for 5/4 of what that holds, and beside it for 1/4. Wanted is the half.
+    // The budget has room for 5/4 of `theirs` while the device is free, and for 1/4 beside the other process. Half is wanted.
     std::size_t const kept = before - theirs - theirs / 4;
     std::size_t const wanted = theirs / 2 / 4_MiB * 4_MiB;
-    cuota::budget const budget = cuota::budget::of_device(cuota::device::current(), 1.0, kept);
+    // Asks the driver at each charge: an older answer would not know of the other process.
+    cuota::budget const budget =
+        cuota::budget::of_device(cuota::device::current(), 1.0, kept, std::chrono::nanoseconds{0});
     take_and_verify(budget, wanted);
 
     int rounds = 0;
@@ -207,14 +220,12 @@ std::string refusal_beside_process() {
     {
         std::unique_ptr<neighbour> const other =
             play_neighbour ? play_neighbour(theirs) : std::make_unique<other_process>(theirs);
-        std::this_thread::sleep_for(
-            std::chrono::milliseconds{20});  // an older answer of the driver's is good for 10 ms
         // Other programs on the device may take or return memory meanwhile: one round of five must see no change.
         do changed = refused_often(budget, wanted, theirs);
         while (changed != 0 && ++rounds < 5);
         expect_equal("bytes that the driver has free after 100 refusals, less those before", changed, 0U);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    wait_for_room(budget, wanted);
     take_and_verify(budget, wanted);
     expect_equal("bytes held at the end", budget.held(), 0U);
     return text("%zu bytes fitted, were refused 100 times beside a process that held %zu, and fitted after "
@@ -246,7 +257,7 @@ struct read_outside {
     CUOTA_KERNEL void operator()(std::size_t i) const { from[i] = from[12]; }
 };
 
-/// What a program has when its kernel traps: pools, buffers, a loader whose workers read.
+/// A kernel traps while pools, buffers and a loader with a batch and reading workers are alive.
 int trap_with_all_alive() {
     cuota::budget const budget{"device", 256_MiB};
     cuota::stream const s, t;
@@ -266,7 +277,7 @@ int trap_with_all_alive() {
         s.synchronize();
         return did_not_stop;
     } catch (cuota::cuda_error const& error) { std::printf("stopped: %s\n", error.what()); }
-    try {  // what a program does next
+    try {  // the program goes on, and meets the error again
         write_pattern(t, other, 2);
         t.synchronize();
         std::puts("later: no error");

@@ -97,7 +97,7 @@ struct note_order {
     }
 };
 
-/// What the epochs of a loader of known samples were like.
+/// Counts of the epochs that check_epochs has taken.
 struct epochs_seen {
     std::uint64_t batches = 0;
     std::uint64_t behind = 0;  ///< batches after which the consumer's stream had not caught up

@@ -3,6 +3,7 @@
 
 // Parts of gpu_truth about graphs: memory of a pool in a capture, and a planned step in one.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
@@ -60,7 +61,7 @@ struct count_up {
     CUOTA_KERNEL void operator()(std::size_t) const { ++counter[0]; }
 };
 
-/// What the steps work on.
+/// Memory that the steps change.
 struct state {
     state(std::size_t count, cuota::stream_ref s, cuota::scoped_pool& pool)
         : data{count, s, pool, cuota::no_init, "data"},
@@ -72,7 +73,7 @@ struct state {
     device_buffer<std::uint64_t> counter;
 };
 
-/// The same by the host, step by step.
+/// Computes the same steps on the host.
 class expected {
 public:
     explicit expected(std::size_t count) : data_(count), sums_(64), a_(count), b_(count) {
@@ -133,7 +134,13 @@ std::string capture_with_pool() {
         {
             state of{count, s, pool};
             expected host{count};
-            cuota::graph_exec step = cuota::capture({s, t}, [&] { run_step(of, pool, s, t); });
+            // A block from before the capture that ends in it: it is written by every launch, and is the graph's as well.
+            std::optional<words> ended{std::in_place, count, s, pool, cuota::no_init};
+            cuota::graph_exec step = cuota::capture({s, t}, [&] {
+                run_step(of, pool, s, t);
+                cuota::for_each_index(s, count, scramble{of.data.read(s), ended->write(s)}, "scramble");
+                ended.reset();
+            });
             std::size_t const held = budget.held();
 
             // Beside the launches, blocks of the sizes that the graph has, from the same pool: none may be the graph's.

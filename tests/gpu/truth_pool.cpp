@@ -25,8 +25,8 @@ namespace {
 using namespace cuota::literals;
 using words = cuota::device_buffer<std::uint32_t>;
 
-/// What the driver may have less free than before, on a GPU: page tables, and modules that it loads late. Pages that a pool
-/// kept would be more: it takes at least 512 MiB.
+/// On a GPU the driver's free memory may be this much less than before: it keeps page tables, and loads modules late. A pool
+/// that kept memory would keep more: this one allocates 8 GiB, or a quarter of the free memory.
 constexpr std::size_t slack = 64_MiB;
 
 /// Blocks with a pattern each, in a pool whose budget they fill.
@@ -64,7 +64,7 @@ public:
         blocks_.clear();
         live_ = 0;
     }
-    /// Trims to what is live, and checks what that says to the byte.
+    /// Trims the pool, and checks that it returns all pages without a live block, to the byte.
     void trim() {
         std::size_t const before = budget_.held();
         std::size_t const returned = pool_.trim();
@@ -120,7 +120,7 @@ private:
     std::uint64_t checked_ = 0;
 };
 
-/// Grows, trims and grows in a pool of so many bytes.
+/// Fills a pool of `bytes` bytes, trims it and fills it again, several times.
 [[nodiscard]] std::string grow_and_trim(std::size_t bytes, std::uint64_t seed) {
     int const rounds = on_a_gpu(3, 2);
     full_pool pool{cuota::budget{"growth", bytes}, 2_MiB, seed};

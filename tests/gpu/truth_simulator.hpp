@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the simulated runtime adds to gpu_truth: set by truth_simulator.sim.cpp, which a CUDA build leaves out. Null on a GPU.
+/// Functions of the simulated runtime for gpu_truth: set by truth_simulator.sim.cpp, which a CUDA build leaves out. Null on a
+/// GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ public:
     virtual ~neighbour() = default;
 };
 
-/// Plays another program that holds so many bytes. Each process has a simulated device of its own.
+/// Plays another program that holds `bytes` bytes. A real second process would have a simulated device of its own.
 inline std::unique_ptr<neighbour> (*play_neighbour)(std::size_t bytes) = nullptr;
 
-/// The races and broken rules that the simulator has found since the last call; empty when there is none.
+/// Returns the races and broken rules that the simulator has found since the last call; empty when it has found none.
 inline std::string (*take_findings)() = nullptr;
 
 }  // namespace truth

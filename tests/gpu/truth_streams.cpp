@@ -69,7 +69,7 @@ public:
         std::size_t const uses = random_.below(3);
         for (std::size_t i = 0; i != uses; ++i) use(groups_[random_.below(groups_.size())]);
     }
-    /// Verifies what is left and ends it; then all that was counted.
+    /// Verifies and ends the groups that are left, then checks the tallies of all streams.
     void finish() {
         while (!groups_.empty()) end_one();
         for (std::size_t i = 0; i != streams; ++i)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of gpu_truth about training: what is checkpointed or sent to the host changes no result, to the last bit.
+// The part of gpu_truth about training: checkpointing and offloading change no result, to the last bit.
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -37,7 +37,7 @@ struct make_labels {
     }
 };
 
-/// What a run came to.
+/// The results of a run.
 struct outcome {
     std::vector<double> losses{};
     std::vector<float> weights{};
