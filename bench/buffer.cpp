@@ -22,6 +22,8 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
+#include "kept_memory.hpp"
+
 namespace {
 
 using namespace cuota::literals;
@@ -90,6 +92,7 @@ void moved_buffer(benchmark::State& state) {
 BENCHMARK(moved_buffer);
 
 void raw_call_of_the_runtime(benchmark::State& state) {
+    bench::kept_memory const kept;
     cuota::stream const stream;
     for (auto _ : state) {
         void* p = nullptr;

@@ -15,6 +15,8 @@
 #include <cuota/cuota.hpp>
 #include <cuota/training/cast.hpp>
 
+#include "kept_memory.hpp"
+
 using namespace cuota::literals;
 
 namespace {
@@ -166,6 +168,7 @@ void kernels_with_a_buffer_each(benchmark::State& state) {
 BENCHMARK(kernels_with_a_buffer_each)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void kernels_with_cudaMallocAsync_each(benchmark::State& state) {
+    bench::kept_memory const kept;
     two_buffers of;
     auto const from = of.a.read(of.stream);
     for (auto _ : state) {

@@ -30,6 +30,7 @@
 
 #include "addresses.hpp"
 #include "cub_caching.hpp"
+#include "kept_memory.hpp"
 #include "listed_pool.hpp"
 #include "pool_loads.hpp"
 
@@ -83,6 +84,7 @@ public:
     }
 
 private:
+    bench::kept_memory kept_;
     cuota::async_memory memory_;
 };
 
@@ -106,7 +108,8 @@ BENCHMARK_TEMPLATE(pair, cub_caching) CUOTA_HOLES;
 // Above what threads hold ready for themselves: by the lock, and through the index.
 BENCHMARK_TEMPLATE(pair, our_pool)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 50'000}, {131'072}});
 
-#define CUOTA_THREADS ->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->UseRealTime()
+#define CUOTA_THREADS                                                                                        \
+    ->ArgName("bytes")->Arg(512)->Arg(4096)->Threads(1)->Threads(2)->Threads(16)->UseRealTime()
 BENCHMARK_TEMPLATE(pair_by_threads, our_pool) CUOTA_THREADS;
 BENCHMARK_TEMPLATE(pair_by_threads, best_fit_list) CUOTA_THREADS;
 BENCHMARK_TEMPLATE(pair_by_threads, runtime_async) CUOTA_THREADS;
