@@ -170,6 +170,10 @@ cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there 
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
 	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
 
+# The preset's architectures, or those of ARCH: make gpu ARCH=90-real
+ARCH ?=
+configure_gpu = $(if $(ARCH),-DCMAKE_CUDA_ARCHITECTURES='$(ARCH)')
+
 .PHONY: gpu
 gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that has a GPU and a driver and nothing else
 	@$(SETUP)

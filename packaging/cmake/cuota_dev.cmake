@@ -14,7 +14,8 @@ target_compile_options(cuota-warnings INTERFACE
 
 # Left to itself, g++ looks for garbage again and again from 128 MB on: a tenth of its time. Not below 1 GB.
 target_compile_options(cuota-warnings INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>
+  $<$<AND:$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=--param=ggc-min-heapsize=1000000>)
 
 add_library(cuota-dev INTERFACE)
 target_link_libraries(cuota-dev INTERFACE cuota::cuota cuota-warnings)

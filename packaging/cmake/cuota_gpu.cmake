@@ -4,46 +4,88 @@
 # CUOTA_GPU_FOLDER, of make gpu: tests, examples and benchmarks for a machine that has a GPU, its driver and glibc, and
 # nothing else. Included last; what it gives is `cmake --install --component gpu`, of packaging/gpu/pack:
 #
-#   bin/       the programs, with NVIDIA's static runtime inside
-#   lib/       the libraries that they need beside glibc; programs look for them there
-#   run_gpu    runs all of it
-#   table.py   what run_gpu measured, as one table, where there is a Python
-#   sources/   the examples, which say what they print
-#   left_out   the tests that are not in it, a line each
+#   bin/                  the programs, with NVIDIA's static runtime inside
+#   lib/                  libcuota_pytorch.so, and the libraries that programs need beside glibc and look for there
+#   run_gpu               runs all of it
+#   pytorch_allocator.py  PyTorch on that library, where there is a PyTorch
+#   pytorch_peers.py      what PyTorch itself does, in the same run
+#   table.py              what run_gpu measured, as one table, where there is a Python
+#   sources/              the examples, which say what they print
+#   left_out              the tests that are not in it, a line each
+#
+# Tests and examples are compiled with checks. Benchmarks, the library for PyTorch and a second train, train-ndebug, are as a
+# user builds them: with NDEBUG, and train-ndebug with cuBLAS where the toolkit has it. All of them read declarations only; the
+# definitions are compiled twice, once for each kind.
 
 if(NOT CUOTA_RUNTIME_CHOSEN STREQUAL CUDA)
   message(FATAL_ERROR "cuota: CUOTA_GPU_FOLDER is for CUOTA_RUNTIME=CUDA")
 endif()
 
-# Benchmarks have all of the library inline, and are optimised; tests and examples share cuota::compiled, whose checks they want.
-function(cuota_gpu_targets folder options result)
+# As cuota_add_compiled makes cuota-compiled.
+add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL include/cuota/cuota.cpp)
+set_target_properties(cuota-compiled-ndebug PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_compile_definitions(cuota-compiled-ndebug PUBLIC CUOTA_SEPARATE=1 PRIVATE CUOTA_DEFINE=1)
+target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::cuota PRIVATE cuota-dev)
+cuota_link(cuota-compiled-ndebug)
+
+add_executable(train-ndebug examples/train.cpp)
+target_link_libraries(train-ndebug PRIVATE cuota-dev)
+cuota_link(train-ndebug)
+if(ZLIB_FOUND)
+  target_compile_definitions(train-ndebug PRIVATE CUOTA_WITH_ZLIB)
+  target_link_libraries(train-ndebug PRIVATE ZLIB::ZLIB)
+endif()
+if(TARGET CUDA::cublas)
+  target_compile_definitions(train-ndebug PRIVATE CUOTA_WITH_CUBLAS)
+  target_link_libraries(train-ndebug PRIVATE CUDA::cublas)
+endif()
+
+add_executable(cuda_questions packaging/gpu/cuda_questions.cu)
+set_target_properties(cuda_questions PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
+target_link_libraries(cuda_questions PRIVATE cuota-warnings CUDA::cudart_static)
+
+# What only a device can say; the other benchmarks are the host's.
+set(measured beside_another buffer device loader pinned pool)
+
+function(cuota_gpu_programs folder result)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   set(programs "")
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
-    if(type MATCHES "EXECUTABLE|OBJECT_LIBRARY" AND NOT target STREQUAL cuota-test-main)
-      set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS ${options})
-    endif()
     if(type STREQUAL EXECUTABLE)
       list(APPEND programs ${target})
     endif()
   endforeach()
   set(${result} ${programs} PARENT_SCOPE)
 endfunction()
-cuota_gpu_targets(tests "-O1" tests)
-cuota_gpu_targets(examples "-O2" examples)
-cuota_gpu_targets(bench "-O3;-DNDEBUG" benchmarks)
-# Of all definitions a program keeps those that it uses: else each example would be 3 MB.
-target_compile_options(cuota-compiled PRIVATE -O2 -Xcompiler=-ffunction-sections,-fdata-sections)
+cuota_gpu_programs(tests tests)
+cuota_gpu_programs(examples examples)
+list(TRANSFORM measured PREPEND bench- OUTPUT_VARIABLE benchmarks)
 
-set(programs ${tests} ${examples} ${benchmarks})
+# -O is for host code; kernels are optimised in any case. Most of a test's host code is the framework's. -lineinfo: a finding of
+# compute-sanitizer names a line. The host compiler's warnings are those of the other builds, where g++ reads the same text.
+target_compile_options(cuota-compiled PRIVATE -O1 -Xcompiler=-ffunction-sections,-fdata-sections)
+target_compile_options(cuota-compiled-ndebug PRIVATE -O3 -DNDEBUG -Xcompiler=-ffunction-sections,-fdata-sections)
+target_compile_options(cuota-warnings INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-w>)
+foreach(target IN LISTS tests examples ITEMS cuota-test-odr)
+  target_compile_options(${target} PRIVATE -O0 -lineinfo)
+endforeach()
+foreach(target IN LISTS benchmarks ITEMS train-ndebug cuota_pytorch)
+  target_compile_options(${target} PRIVATE -O3 -DNDEBUG)
+  get_target_property(libraries ${target} LINK_LIBRARIES)
+  list(FILTER libraries EXCLUDE REGEX "cuota::compiled")  # of cuota_link(... COMPILED): those have checks
+  set_property(TARGET ${target} PROPERTY LINK_LIBRARIES ${libraries} cuota-compiled-ndebug)
+endforeach()
+
+set(programs ${tests} ${examples} ${benchmarks} train-ndebug cuda_questions)
 set_target_properties(${programs} PROPERTIES INSTALL_RPATH "\$ORIGIN/../lib")
-foreach(program IN LISTS programs)
-  target_link_options(${program} PRIVATE LINKER:--gc-sections)
+# Of all definitions a program keeps those that it uses: else each example would be 3 MB.
+foreach(target IN LISTS programs ITEMS cuota_pytorch)
+  target_link_options(${target} PRIVATE LINKER:--gc-sections)
 endforeach()
 # The C++ library is inside, too, but for benchmarks, whose framework Debian has as a shared library only. Theirs is the machine's,
-# which suits older glibcs, or that in lib/cxx.
-foreach(program IN LISTS tests examples)
+# which suits older glibcs, or that in lib/cxx. The library for PyTorch throws into PyTorch and has to share PyTorch's.
+foreach(program IN LISTS tests examples ITEMS train-ndebug cuda_questions)
   target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
 endforeach()
 foreach(name libstdc++.so.6 libgcc_s.so.1)
@@ -52,13 +94,17 @@ foreach(name libstdc++.so.6 libgcc_s.so.1)
   install(FILES ${path} RENAME ${name} DESTINATION lib/cxx COMPONENT gpu EXCLUDE_FROM_ALL)
 endforeach()
 
-add_custom_target(gpu-programs DEPENDS ${programs})
+add_custom_target(gpu-programs DEPENDS ${programs} cuota_pytorch)
 install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET cuota-gpu DESTINATION bin COMPONENT gpu EXCLUDE_FROM_ALL)
-# Of glibc nothing: it belongs to the machine's own loader. Of the driver nothing either.
+install(TARGETS cuota_pytorch LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
+# Of glibc nothing: it belongs to the machine's own loader. Of the driver nothing either, nor cuBLAS, which is half a gigabyte and
+# comes with a toolkit or with PyTorch.
 install(RUNTIME_DEPENDENCY_SET cuota-gpu
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|stdc\\+\\+|gcc_s)\\.so" "^libcuda\\.so" "^libnvidia-"
+    "^libcublas"
   LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL
   RUNTIME DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
-install(PROGRAMS packaging/gpu/run_gpu bench/table.py DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
+install(PROGRAMS packaging/gpu/run_gpu packaging/gpu/pytorch_peers.py examples/pytorch_allocator.py bench/table.py DESTINATION .
+  COMPONENT gpu EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_BINARY_DIR}/tests/left_out DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
 install(DIRECTORY examples/ DESTINATION sources COMPONENT gpu EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.cpp")
