@@ -1,25 +1,53 @@
+#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""run_gpu tells what passed, failed and was skipped, and fails if anything did; with programs that only pretend.
+"""run_gpu tells what passed, failed and was skipped, fails if anything did, and keeps its limit; with programs that only pretend.
 
 The folder is as `make gpu` makes it, of shell scripts; nvidia-smi and compute-sanitizer are scripts, too.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 
 SOURCE = pathlib.Path(sys.argv[1])
-TOOLS = "bash basename cat cut date dirname env grep head mkdir nproc sed sleep tail tar tee timeout tr uname gzip".split()
+TOOLS = ("bash basename cat cp cut date dirname env find grep head ldd ln mkdir mktemp mv nproc paste rm sed sleep tail tar tee timeout "
+         "tr uname gzip").split()
 
 PASSES = "echo 'All tests passed (7 assertions in 3 test cases)'"
+FAILS = """cat << 'END'
+-----------------------
+a frame ends
+-----------------------
+pool/frame.cpp:10
+.......................
+
+pool/frame.cpp:12: FAILED:
+  CHECK( held == 0 )
+with expansion:
+  8 == 0
+
+END
+seq 100 | sed 's/^/later line /'
+exit 3"""
+CASES = r"""case $1 in
+--list-test-names-only) if [ "$2" = '[memory]' ]; then echo 'free bytes are exact'; else printf '%s\n' 'a case' 'an array[2], "quoted"'; fi; exit 3;;
+--warn) case $3 in 'a case' | 'an array\[2\]\, \"quoted\"' | 'free bytes are exact') ;; *) echo "no such case: $3"; exit 1;; esac;;
+esac
+""" + PASSES
 BENCHMARK = """for word; do case $word in --benchmark_out=*) cat > "${word#*=}" <<< '{"benchmarks": [%s]}';; esac; done"""
 DEMO = """case "$*" in *--strategy*) echo '  epoch 1  loss 0.5';; *) echo '  device bytes 100, planned 100';; esac
 echo "  driver's bytes 110, of which counted 100" """
+TRUTH = """case ${*: -1} in --list) printf 'loader\\nlimits\\n';; loader) echo 'passed loader 0.10 s: 2 MB';; *) echo 'skipped limits: one device';; esac"""
+QUESTIONS = """echo "fact  asked for $*" """
+PYTORCH = "import sys; print(sys.argv[0].rpartition('/')[2], *sys.argv[1:2])"
 EXAMPLE = """// a licence
 
 /// Says hello. Expected output:
@@ -32,6 +60,7 @@ EXAMPLE = """// a licence
 
 def script(path, body):
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     path.write_text("#!/usr/bin/env bash\n" + body + "\n")
     path.chmod(0o755)
 
@@ -43,12 +72,13 @@ class Folder:
         self.root = root
         self.tools = root / "tools"
         self.tools.mkdir(parents=True)
-        for name in TOOLS:
+        for name in (*TOOLS, "seq"):
             (self.tools / name).symlink_to(shutil.which(name))
         if python:  # this one: what is found by that name may be a script that needs more than these tools
             (self.tools / "python3").symlink_to(sys.executable)
-        script(self.tools / "nvidia-smi", "[ \"$1\" != -L ] || echo 'GPU 0: NVIDIA Pretended (UUID: GPU-1)'")
-        script(self.tools / "compute-sanitizer", "while [ \"${1#-}\" != \"$1\" ]; do case $1 in --tool|--error-exitcode|--report-api-errors) shift;; esac; shift; done; \"$@\"")
+        script(self.tools / "nvidia-smi",
+               "case $1 in -L) echo 'GPU 0: NVIDIA Pretended (UUID: GPU-1)';; -l) exec sleep 60;; *clocks*) echo '1980 MHz, 2619 MHz';; esac")
+        script(self.tools / "compute-sanitizer", "while [ \"${1#-}\" != \"$1\" ]; do case $1 in --tool|--error-exitcode|--report-api-errors|--target-processes) shift;; esac; shift; done; \"$@\"")
         self.gpu = root / "cuota-gpu"
         self.gpu.mkdir()
         for path in (SOURCE / "packaging/gpu/run_gpu", SOURCE / "bench/table.py"):
@@ -59,21 +89,31 @@ class Folder:
         (self.gpu / "sources/hello.cpp").write_text(EXAMPLE)
         (self.gpu / "sources/left.cpp").write_text(EXAMPLE)
         (self.gpu / "sources/quiet.cpp").write_text("// a licence\n\n/// Says nothing.\n#include <cstdio>\n")
+        (self.gpu / "lib").mkdir()
+        (self.gpu / "lib/libcuota_pytorch.so").write_text("")
+        for name in ("pytorch_allocator.py", "pytorch_peers.py"):
+            (self.gpu / name).write_text(PYTORCH)
+        self.program("cuda_questions", QUESTIONS)
+        self.program("gpu_truth", TRUTH)
+        for name in ("test-core", "test-pool", "test-resource", "test-buffer"):
+            self.program(name, PASSES)
+        self.program("test-simulator", CASES)
         self.program("quiet", "true")
-        self.program("test-core", PASSES)
-        self.program("test-pool", PASSES)
         self.program("hello", "echo '[1] hello, whole * \\\\ world?'; echo twice")
         self.program("train", DEMO)
-        self.program("bench-pool", BENCHMARK % "")
+        self.program("train-ndebug", DEMO)
+        for name in ("bench-device", "bench-pool", "bench-buffer", "bench-pinned", "bench-loader"):
+            self.program(name, BENCHMARK % "")
         self.program("bench-beside_another", "true")
 
     def program(self, name, body):
         script(self.gpu / "bin" / name, body)
 
-    def run(self, *parts, **environment):
-        done = subprocess.run([self.gpu / "run_gpu", "--out", self.root / "out", *parts], cwd=self.root, capture_output=True, text=True,
-                              env={"PATH": str(self.tools), "COMPUTE_SANITIZER": "", **environment})
-        return done.returncode, done.stdout, done.stderr
+    def run(self, *words, **environment):
+        started = time.monotonic()
+        done = subprocess.run([self.gpu / "run_gpu", "--out", self.root / "out", *words], cwd=self.root, capture_output=True, text=True,
+                              env={"PATH": str(self.tools), "COMPUTE_SANITIZER": "", "TMPDIR": str(self.root), **environment})
+        return done.returncode, done.stdout, done.stderr, time.monotonic() - started
 
 
 failures = 0
@@ -86,96 +126,184 @@ def check(what, good, *more):
         print(f"FAILED: {what}", *more, sep="\n")
 
 
-def case(name, arrange, *parts, status=1, says=(), errors=False, environment={}, **how):
-    """Runs a folder that `arrange` has changed, and checks the status and what is said."""
+def parts_of(out):
+    return [line.split()[1].rstrip(",") for line in out.splitlines() if line.startswith("==== ")]
+
+
+def case(name, arrange, *words, status=1, says=(), says_not=(), errors=False, environment={}, limit=None, **how):
+    """Runs a folder that `arrange` has changed, and checks the status, what is said, and what is left in the folder of results."""
     with tempfile.TemporaryDirectory() as root:
         folder = Folder(pathlib.Path(root), **how)
         arrange(folder)
-        returned, out, err = folder.run(*parts, **environment)
+        returned, out, err, took = folder.run(*(("--limit", str(limit)) if limit else ()), *words, **environment)
         check(f"{name}: the status is {status}", returned == status, returned, out, err)
         for text in says:
             check(f"{name}: it says '{text}'", text in out, out, err)
+        for text in says_not:
+            check(f"{name}: it does not say '{text}'", text not in out, out, err)
         check(f"{name}: standard error has something only if it should", bool(err) == errors, err)
-        results = (folder.root / "out/results.txt").read_text()
-        check(f"{name}: results.txt ends as the output does", results.splitlines()[-1:] == out.splitlines()[-1:], results, out)
-        return folder, out
+        left = sorted(path.name for path in (folder.root / "out").iterdir())
+        check(f"{name}: one archive and one page are left", left == ["run_gpu.tgz", "summary.txt"], left)
+        page = (folder.root / "out/summary.txt").read_text()
+        check(f"{name}: the page is printed last", out.endswith(page), page, out)
+        check(f"{name}: the page is one", len(page) <= 9000, len(page))
+        with tarfile.open(folder.root / "out/run_gpu.tgz") as archive:
+            packed = {pathlib.PurePath(entry.name).name: archive.extractfile(entry).read().decode() for entry in archive if entry.isfile()}
+        check(f"{name}: the archive has the page and the results", packed["summary.txt"] == page and "results.txt" in packed, list(packed))
+        check(f"{name}: nothing is left elsewhere", not list(folder.root.glob("tmp.*")))
+        if limit:
+            check(f"{name}: it ends within its {limit} s", took <= limit, took, out)
+        return out, page, packed
+
+
+ORDER = ["semantics", "truth", "tests", "conformance", "sanitizers", "examples", "benchmarks", "demo"]
 
 
 def replaced(name, body):
     return lambda folder: folder.program(name, body)
 
 
-case("all is well", lambda folder: None, status=0, says=(
-    "NVIDIA Pretended", "passed   test-core (3 test cases)", "passed   test-pool (3 test cases)",
-    "skipped  pool/frame.sim.cpp: only on the simulated runtime", "passed   memcheck of test-pool (no finding)",
-    "passed   racecheck of test-pool", "passed   initcheck of test-pool", "passed   synccheck of test-pool", "passed   hello prints what it says",
-    "passed   beside_another", "passed   demo: device bytes 100", "passed   demo offload:50: driver's bytes 110", "passed   bench-pool",
-    "skipped  memcheck of test-buffer (there is no such program here)",
-    "skipped  quiet (it says nothing of what it prints)", "skipped  left (it is not in this build)",
-    "passed   the table of the benchmarks", "0 failed, 31 skipped"))
+def all_is_well():
+    out, page, packed = case("all is well", lambda folder: None, status=0, says=(
+        "NVIDIA Pretended", "passed   semantics: captures", "passed   gpu_truth loader 0.10 s: 2 MB", "skipped  gpu_truth limits: one device",
+        "passed   test-core (3 test cases)", "passed   test-pool (3 test cases)", "skipped  1 files of tests",
+        "passed   conformance: a case", 'passed   conformance: an array[2], "quoted"', "passed   conformance: free bytes are exact",
+        "passed   memcheck of test-buffer (no finding)", "passed   memcheck of gpu_truth loader", "passed   initcheck of test-buffer",
+        "skipped  test-training (it is not in this folder)",
+        "passed   hello prints what it says", "skipped  quiet (it says nothing of what it prints)", "skipped  left (it is not in this build)",
+        "passed   PyTorch on cuota", "passed   beside_another", "passed   CUDA's own rates: pages", "passed   bench-pool",
+        "passed   the table of the benchmarks", "passed   PyTorch, step-expandable", "passed   train offload:50 (ndebug-offload-50)",
+        "passed   demo: device bytes 100", "passed   train offload:50 (demo-offload-50): driver's bytes 110", " 0 failed, "))
+    check("the parts come in order", parts_of(out) == ORDER, out)
+    check("test-simulator is run by cases only", "test-simulator" not in page.replace("conformance", ""), page)
+    for text in ("clocks before: 1980 MHz", "clocks after: 1980 MHz", "CUDA: fact  asked for bandwidth", "PyTorch, loader: pytorch_peers.py loader"):
+        check(f"the page has the figure '{text}'", text in page, page)
+    check("the archive has each log", {"test-pool.txt", "conformance-003.txt", "bench-pool.json", "left_out.txt"} <= set(packed), list(packed))
 
-case("no GPU", lambda folder: script(folder.tools / "nvidia-smi", "exit 9"), status=77, says=("SKIPPED: run_gpu (nvidia-smi shows no GPU",))
-case("no driver", lambda folder: (folder.tools / "nvidia-smi").unlink(), status=77, says=("SKIPPED: run_gpu",))
-case("a library is missing", replaced("test-core", "echo 'libx.so: cannot open' >&2; exit 127"),
-     says=("libx.so: cannot open", "FAILED   test-core does not start here"))
 
-case("a test fails", replaced("test-pool", f"[ \"$1\" = --list-test-names-only ] || {{ echo 'frame.cpp:12: FAILED'; exit 3; }}"), "tests",
-     says=("passed   test-core", "FAILED   test-pool (status 3)", "| frame.cpp:12: FAILED", "1 passed, 1 failed, 1 skipped"))
-case("a test crashes", replaced("test-pool", "kill -SEGV $$"), "tests", says=("FAILED   test-pool (signal 11)",))
-case("a test is skipped", replaced("test-pool", f"echo 'CUOTA_SKIPPED: two devices share: one device'; {PASSES}"), "tests", status=0,
-     says=("skipped  test-pool: two devices share: one device", "2 passed, 0 failed, 2 skipped"))
-case("no Python", replaced("test-pool", f"[ \"$1\" = '~[python]' ] || exit 1; {PASSES}"), "tests", status=0, python=False,
-     says=("passed   test-pool", "skipped  the tests of [python]"))
-case("no Python, no table", lambda folder: None, "benchmarks", status=0, python=False,
-     says=("skipped  the table of the benchmarks (no python3)", "1 passed, 0 failed, 1 skipped"))
+def what_a_machine_lacks():
+    case("no GPU", lambda folder: script(folder.tools / "nvidia-smi", "exit 9"), status=77, says=("SKIPPED: run_gpu (nvidia-smi shows no GPU",))
+    case("no driver", lambda folder: (folder.tools / "nvidia-smi").unlink(), status=77, says=("SKIPPED: run_gpu",))
+    case("a driver that is too old", replaced("cuda_questions", "echo 'no kernel of this program runs here: cudaErrorInsufficientDriver'; exit 77"),
+         status=77, says=("SKIPPED: run_gpu (no kernel of this program runs here: cudaErrorInsufficientDriver)",), says_not=("test-core",))
+    case("a library is missing", replaced("cuda_questions", "echo 'libx.so: cannot open' >&2; exit 127"),
+         says=("libx.so: cannot open", "FAILED   programs of this folder do not start here"))
+    case("no Python", replaced("test-pool", f"[ \"$1\" = '~[python]' ] || exit 1; {PASSES}"), "tests", "examples", "benchmarks", status=0, python=False,
+         says=("passed   test-pool", "skipped  the tests of [python]", "skipped  PyTorch on cuota (no python3", "passed   bench-pool",
+               "skipped  the table of the benchmarks", "skipped  PyTorch's figures (no python3", "passed   train naive:100 (ndebug-naive-100)"))
+    case("no PyTorch", lambda folder: [(folder.gpu / name).write_text("print('SKIPPED: PyTorch is not installed'); raise SystemExit(77)")
+                                       for name in ("pytorch_allocator.py", "pytorch_peers.py")], "examples", "benchmarks", status=0,
+         says=("skipped  PyTorch on cuota (SKIPPED: PyTorch is not installed)", "skipped  PyTorch, step (SKIPPED: PyTorch is not installed)"))
+    case("no sanitizer", lambda folder: (folder.tools / "compute-sanitizer").unlink(), "sanitizers", status=0, says=(
+        "skipped  compute-sanitizer memcheck", "skipped  compute-sanitizer initcheck", "0 passed, 0 failed, 2 skipped"))
+    case("a sanitizer that does not know the device", lambda folder: script(folder.tools / "compute-sanitizer",
+                                                                            "echo '========= Error: Device not supported'; exit 1"),
+         "sanitizers", status=0, says=("skipped  compute-sanitizer (it does not work on this machine: status 1: ========= Error: Device not supported)",))
+    case("no cuBLAS", lambda folder: script(folder.tools / "ldd", "printf '\\tlibcublas.so.99 => not found\\n'"), "benchmarks", status=0,
+         says=("skipped  train-ndebug (libcublas.so.99 is neither in a toolkit nor in a package of python3's)", "passed   bench-pool"))
 
-case("a sanitizer finds something",
-     lambda folder: script(folder.tools / "compute-sanitizer",
-                           "[ \"$2\" != racecheck ] || { echo '========= RACECHECK SUMMARY: 2 hazards displayed'; exit 86; }"), "sanitizers",
-     says=("passed   memcheck of test-pool", "FAILED   racecheck of test-pool (2 hazards displayed)", "3 passed, 1 failed, 28 skipped"))
-case("what is chosen is run, and no more", lambda folder: None, "tests", "sanitizers", status=0,
-     environment={"TOOLS": "memcheck", "PROGRAMS": "pool"}, says=("passed   test-pool", "passed   memcheck of test-pool", "2 passed, 0 failed, 1 skipped"))
-case("no sanitizer", lambda folder: (folder.tools / "compute-sanitizer").unlink(), "sanitizers", status=0, says=(
-    *(f"skipped  compute-sanitizer {tool}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")), "0 passed, 0 failed, 4 skipped"))
 
-case("an example prints something else", replaced("hello", "echo '[1] hello'; echo twice"), "examples",
-     says=("FAILED   hello prints something else than it says",))
-case("an example prints more", replaced("hello", "echo '[1] hello, whole * \\\\ world?'; echo twice; echo thrice"), "examples",
-     says=("FAILED   hello prints something else than it says",))
-case("an example fails", replaced("hello", "exit 4"), "examples", says=("FAILED   hello (status 4)",))
-case("the driver refuses first", replaced("bench-beside_another", "exit 1"), "examples", says=("FAILED   beside_another (status 1)",))
+def a_program_fails():
+    out, page, _ = case("a test fails", replaced("test-pool", FAILS), "tests", says=(
+        "passed   test-core", "FAILED   test-pool (status 3)", "| pool/frame.cpp:12: FAILED:", "|   8 == 0", "3 passed, 1 failed, 1 skipped"))
+    check("the page begins with the failure", page.index("FAILED   test-pool") < page.index("skipped"), page)
+    case("a test crashes", replaced("test-pool", "kill -SEGV $$"), "tests", says=("FAILED   test-pool (signal 11)", "passed   test-core"))
+    case("a test is skipped", replaced("test-pool", f"echo 'CUOTA_SKIPPED: two devices share: one device'; {PASSES}"), "tests", status=0,
+         says=("skipped  test-pool: two devices share: one device", "4 passed, 0 failed, 2 skipped"))
+    case("a case fails", replaced("test-simulator", CASES.replace("'a case' |", "'a case') echo 'x.cpp:1: FAILED:'; exit 1;;")), "conformance",
+         says=("FAILED   conformance: a case (conformance-001.txt) (status 1)", "| x.cpp:1: FAILED:", "2 passed, 1 failed, 0 skipped"))
+    case("cases cannot be listed", replaced("test-simulator", "exit 127"), "conformance", says=("FAILED   conformance: the names of ~[memory]",))
+    case("a part of the truth fails", replaced("gpu_truth", TRUTH + "; [ $1 != loader ] || { echo 'FAILED loader: 3 != 4'; exit 1; }"), "truth",
+         says=("FAILED   gpu_truth loader (status 1)", "| FAILED loader: 3 != 4", "skipped  gpu_truth limits", "0 passed, 1 failed, 1 skipped"))
+    case("a question fails", replaced("cuda_questions", "[ $1 != waits ] || { echo '!! line 3: cudaFree'; exit 3; }; echo fact"), "semantics",
+         says=("FAILED   semantics: waits (status 3)", "| !! line 3: cudaFree", "4 passed, 1 failed, 0 skipped"))
+    case("a sanitizer finds something",
+         lambda folder: script(folder.tools / "compute-sanitizer",
+                               "case \"$*\" in *memcheck*facts) ;; *memcheck*) echo '========= ERROR SUMMARY: 2 errors'; exit 86;; esac"), "sanitizers",
+         says=("FAILED   memcheck of test-buffer (status 86)", "| ========= ERROR SUMMARY: 2 errors", "passed   initcheck of test-buffer"))
+    case("what is chosen is run, and no more", lambda folder: None, "tests", "sanitizers", status=0,
+         environment={"TOOLS": "memcheck", "PROGRAMS": "pool"}, says=("passed   test-pool", "passed   memcheck of test-pool", "2 passed, 0 failed, 1 skipped"))
+    case("an example prints something else", replaced("hello", "echo '[1] hello'; echo twice"), "examples",
+         says=("FAILED   hello prints something else than it says",))
+    case("an example prints more", replaced("hello", "echo '[1] hello, whole * \\\\ world?'; echo twice; echo thrice"), "examples",
+         says=("FAILED   hello prints something else than it says",))
+    case("an example fails", replaced("hello", "exit 4"), "examples", says=("FAILED   hello (status 4)",))
+    case("the driver refuses first", replaced("bench-beside_another", "exit 1"), "examples", says=("FAILED   beside_another (status 1)",))
+    case("PyTorch fails", lambda folder: (folder.gpu / "pytorch_allocator.py").write_text("raise SystemExit(1)"), "examples",
+         says=("FAILED   PyTorch on cuota (status 1)",))
+    case("a strategy has other losses", replaced("train", DEMO.replace("loss 0.5'", "loss '$*")), "demo",
+         says=("passed   train naive:100 (demo", "FAILED   train micro:50 (demo-micro-50): its losses are not those of naive", "passed   train half:100"))
+    case("a strategy fails", replaced("train", "case \"$*\" in *offload*) exit 1;; esac\n" + DEMO), "demo",
+         says=("FAILED   train offload:50 (demo-offload-50) (status 1)", "passed   train auto:25"))
+    case("a benchmark fails", replaced("bench-pool", "exit 1"), "benchmarks", says=("FAILED   bench-pool (status 1)", "passed   bench-buffer"))
+    case("a benchmark says that it failed", replaced("bench-pool", BENCHMARK % json.dumps({"error_occurred": True, "run_name": "pair", "run_type": "x"})),
+         "benchmarks", says=("FAILED   bench-pool (a benchmark says that it failed)",))
 
-case("a strategy has other losses", replaced("train", DEMO.replace("loss 0.5'", "loss '$4")), "demo",
-     says=("passed   demo naive:100", "FAILED   demo micro:50: its losses are not those of naive", "passed   demo half:100"))
-case("a strategy fails", replaced("train", "case \"$*\" in *offload*) exit 1;; esac\n" + DEMO), "demo",
-     says=("FAILED   demo offload:50 (status 1)", "passed   demo auto:25"))
 
-case("a benchmark fails", replaced("bench-pool", "exit 1"), "benchmarks", says=("FAILED   bench-pool (status 1)",))
-case("a benchmark says that it failed", replaced("bench-pool", BENCHMARK % json.dumps({"error_occurred": True, "run_name": "pair", "run_type": "x"})),
-     "benchmarks", says=("FAILED   bench-pool (a benchmark says that it failed)",))
+def a_limit_and_a_program_that_hangs():
+    out, _, _ = case("a program hangs", lambda folder: [folder.program(name, "sleep 1000") for name in ("test-core", "test-pool", "gpu_truth")], limit=24,
+                     status=0, says=("passed   semantics: facts", "skipped  gpu_truth --list (no time was left: it was stopped after", "skipped  test-core (no time was left)"))
+    check("with a limit the parts come in the same order", parts_of(out) == ORDER, out)
+
+
+def a_limit_and_a_case_that_hangs():
+    case("a case hangs", replaced("test-simulator", CASES.replace("--warn)", "--warn) [ \"$3\" != 'a case' ] || sleep 1000;")), "conformance", "demo", limit=36,
+         says=("FAILED   conformance: a case (conformance-001.txt) (it was still running after 20 s)", "passed   conformance: free bytes are exact",
+               "passed   train half:100"))
+
+
+def a_limit_and_programs_that_end():
+    case("a program crashes within the limit", replaced("test-pool", "kill -SEGV $$"), limit=60, says=("FAILED   test-pool (signal 11)", "passed   test-core"))
+    case("a program fails within the limit", replaced("test-pool", FAILS), limit=60, says=("FAILED   test-pool (status 3)", "|   8 == 0"))
+    case("much is printed", replaced("test-pool", "head -c 30000000 /dev/zero | tr '\\0' x; exit 1"), "tests", limit=60, says=("FAILED   test-pool (status 1)",))
+    case("much fails", lambda folder: [folder.program(f"test-{n}", FAILS) for n in range(200)], "tests", limit=120, says=("FAILED   test-0 (status 3)", "4 passed, 200 failed, 1 skipped"))
+
+
+def a_limit_and_no_time():
+    case("no time is left", replaced("cuda_questions", "sleep 12"), limit=20, status=0, says=(
+        "skipped  semantics: facts (no time was left)", "skipped  test-core (no time was left)", "skipped  compute-sanitizer (no time was left)",
+        "skipped  conformance: ~[memory] (no time was left)", "skipped  PyTorch on cuota (no time was left)", "skipped  train half:100 (demo-half-100) (no time was left)", "0 passed, 0 failed"))
+    case("a program is stopped when no time is left", replaced("test-pool", "sleep 1000"), "tests", limit=16, status=0,
+         says=("skipped  test-pool (no time was left: it was stopped after", "passed   test-core"))
+
+
+def a_limit_and_programs_that_do_not_end():
+    case("a program that no signal ends", replaced("test-pool", "trap '' TERM; sleep 1000; sleep 1000"), "tests", limit=16, status=0,
+         says=("skipped  test-pool (no time was left: it was stopped after", "passed   test-core"))
+    # As where the driver does not let a process go: timeout itself waits on.
+    case("a program that even SIGKILL does not end", lambda folder: (
+        script(folder.tools / "timeout", "shift 2; case $* in */test-pool) exec sleep 40;; esac; \"$@\"")), "tests", limit=16,
+        says=("FAILED   run_gpu was ended while something ran", "passed   test-core"))
+
 
 def packed(folder):
     subprocess.run(["tar", "-C", folder.gpu, "-czf", folder.gpu / "programs.tar.gz", "bin"], check=True)
     shutil.rmtree(folder.gpu / "bin")
 
 
-case("the programs are packed", packed, "tests", status=0, says=("passed   test-core", "2 passed, 0 failed, 1 skipped"))
-case("the programs are not there", lambda folder: shutil.rmtree(folder.gpu / "bin"), "tests", errors=True,
-     says=("FAILED   the programs could not be unpacked",))
+def the_folder():
+    case("the programs are packed", packed, "tests", status=0, says=("passed   test-core", "4 passed, 0 failed, 1 skipped"))
+    case("the programs are not there", lambda folder: shutil.rmtree(folder.gpu / "bin"), "tests",
+         says=("FAILED   the programs could not be unpacked",))
+    # The table is of what the programs left.
+    pairs = [{"run_name": f"pair<{peer}>/holes:10/bytes:512", "run_type": "iteration", "cpu_time": spent, "real_time": spent, "time_unit": "ns"}
+             for peer, spent in (("our_pool", 20), ("runtime_async", 400))]
+    printed, _, _ = case("the table", replaced("bench-pool", BENCHMARK % ", ".join(map(json.dumps, pairs))), "benchmarks", status=0, says=("not run: ",))
+    row = next((line.split("  ") for line in printed.splitlines() if line.startswith("pool: pair, 512 B, 10 holes")), [])
+    check("the table has the figures", [word.strip() for word in row if word][1:] ==
+          ["20 ns", "cudaMallocAsync", "400 ns", "0.05", "<= 25 ns", "met"], row, printed)
+    for words in (["everything"], ["--limit", "soon"], ["--limit", "14"]):
+        with tempfile.TemporaryDirectory() as root:
+            folder = Folder(pathlib.Path(root))
+            returned, out, _, _ = folder.run(*words)
+            check(f"{words} is answered by the usage", returned == 1 and out.startswith("run_gpu [--out DIR]"), returned, out)
+            check("and runs nothing", not (folder.root / "out").exists())
 
-# ---- The table is of what the programs left.
-pairs = [{"run_name": f"pair<{peer}>/holes:10/bytes:512", "run_type": "iteration", "cpu_time": time, "real_time": time, "time_unit": "ns"}
-         for peer, time in (("our_pool", 20), ("runtime_async", 400))]
-_, printed = case("the table", replaced("bench-pool", BENCHMARK % ", ".join(map(json.dumps, pairs))), "benchmarks", status=0, says=("not run: ",))
-row = next((line.split("  ") for line in printed.splitlines() if line.startswith("pool: pair, 512 B, 10 holes")), [])
-check("the table has the figures", [word.strip() for word in row if word][1:] ==
-      ["20 ns", "cudaMallocAsync", "400 ns", "0.05", "<= 25 ns", "met"], row, printed)
 
-with tempfile.TemporaryDirectory() as root:
-    folder = Folder(pathlib.Path(root))
-    returned, out, _ = folder.run("everything")
-    check("a part that is none is answered by the usage", returned == 1 and out.startswith("run_gpu [--out DIR]"), returned, out)
-    check("and runs nothing", not (folder.root / "out").exists())
-
+GROUPS = (a_limit_and_a_program_that_hangs, a_limit_and_a_case_that_hangs, a_limit_and_no_time, a_limit_and_programs_that_do_not_end,
+          a_limit_and_programs_that_end, all_is_well, what_a_machine_lacks, a_program_fails, the_folder)
+with concurrent.futures.ThreadPoolExecutor(len(GROUPS)) as pool:  # most of the time they sleep
+    for done in [pool.submit(group) for group in GROUPS]:
+        done.result()
 print(f"run_gpu: {failures} checks failed" if failures else "run_gpu: all checks hold")
 sys.exit(1 if failures else 0)
