@@ -12,13 +12,12 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: one seed; sanitizers without the examples, under ThreadSanitizer only
 # files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the compiler's time; by
-# nvcc the examples, the benchmarks, and the tests of what stands on CUDA itself, for one architecture.
+# nvcc all that make gpu compiles for one architecture, by its front ends, and two programs to the end.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF)
-configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='$(if $(SHORT),80-virtual,80-real;90-real;90-virtual)'
+configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
-by_nvcc = $(if $(SHORT),--target all-examples all-benchmarks test-runtime test-resource test-buffer test-interop)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -159,16 +158,22 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	$(SETUP) && { $(call build,fuzz,--target all-fuzz); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
-cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there is a GPU
+cuda: ## compile tests, examples, benchmarks and each header alone by nvcc; run the tests if there is a GPU
 	@$(SETUP)
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
-	mkdir -p build; $(call configure,cuda); \
-	if grep -q 'no GPU on this machine' build/cuda.log; then \
-	    $(or $(call left_out,other tests than those of runtime resource buffer interop; other architectures than compute_80),true); \
-	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && \
-	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
-	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
+	mkdir -p build; $(if $(SHORT),$(cuda_short),$(cuda_long))
+
+nvcc_reads = tests/by_nvcc.py --jobs=$(JOBS) --commands=build/$(1)/compile_commands.json
+no_gpu = grep -q 'no GPU on this machine' build/$(1).log
+not_run = echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'
+cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && \
+	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
+cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
+	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
+	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; headers with definitions in place; other architectures than sm_90); \
+	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
+	$(call nvcc_reads,nvcc) --sources --headers=apart && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real
 ARCH ?=

@@ -44,9 +44,6 @@ add_executable(cuda_questions packaging/gpu/cuda_questions.cu)
 set_target_properties(cuda_questions PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
 target_link_libraries(cuda_questions PRIVATE cuota-warnings CUDA::cudart_static)
 
-# What only a device can say; the other benchmarks are the host's.
-set(measured beside_another buffer device loader pinned pool)
-
 function(cuota_gpu_programs folder result)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   set(programs "")
@@ -60,7 +57,7 @@ function(cuota_gpu_programs folder result)
 endfunction()
 cuota_gpu_programs(tests tests)
 cuota_gpu_programs(examples examples)
-list(TRANSFORM measured PREPEND bench- OUTPUT_VARIABLE benchmarks)
+cuota_gpu_programs(bench benchmarks)
 
 # -O is for host code; kernels are optimised in any case. Most of a test's host code is the framework's. -lineinfo: a finding of
 # compute-sanitizer names a line. The host compiler's warnings are those of the other builds, where g++ reads the same text.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every public header compiles alone, included twice, with the flags of tests/odr.cpp.
+"""Every public header compiles alone, included twice, with its definitions in place and apart, with the flags of tests/odr.cpp.
 
-headers.py --commands=FILE [--stamps=FOLDER] [--system=FOLDER] [--without=HEADER,...] [--only=HEADER] [ROOT]
+headers.py --commands=FILE [--stamps=FOLDER] [--system=FOLDER] [--only=HEADER] [ROOT]
 
-With a stamp folder, a header is compiled again only when it, or something that it includes, is newer than its last success.
+Several headers share a file in a way that shows each alone: see _headers.py. With a stamp folder, a file is compiled again only
+when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name.
 """
 import concurrent.futures
 import os
@@ -14,6 +15,7 @@ import sys
 import subprocess
 import tempfile
 
+import _headers
 import _lint
 
 
@@ -29,18 +31,31 @@ def fresh(stamp):
         return False
 
 
-def check(name):
-    stamp = stamps / (name.replace("/", "-") + ".d")
-    if fresh(stamp):
-        return None
+def compile_chain(chain, form, name):
+    """What the compiler says of these headers; nothing when they compile."""
+    stamp = stamps / f"{name}.d"
     source, new = stamp.with_suffix(".cpp"), stamp.with_suffix(".new")
-    source.write_text(f"#include <cuota/{name}>\n#include <cuota/{name}>\n")
-    run = subprocess.run([*line, f"-I{root}/include", "-MD", "-MT", "x", "-MF", new, "-fsyntax-only", source], text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    text = _headers.source(chain)
+    if not source.exists() or source.read_text() != text:
+        source.write_text(text)
+    if fresh(stamp):
+        return ""
+    run = subprocess.run([*line, *_headers.FORMS[form], f"-I{root}/include", "-MD", "-MT", "x", "-MF", new, "-fsyntax-only", source],
+                         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode:
-        return f"{name} does not compile alone:\n{run.stdout}"
+        return run.stdout or "no reason given"
     new.replace(stamp)
-    return None
+    return ""
+
+
+def check(job):
+    chain, form = job
+    name = f"{form}-{chain[-1]}".replace("/", "-").replace(" ", "-")
+    if not compile_chain(chain, form, name):
+        return []
+    alone = {one: compile_chain([one], form, f"{name}-alone-{i}") for i, one in enumerate(chain)}
+    return [f"{one} does not compile alone, definitions {form}:\n{said}" for one, said in alone.items() if said] or [
+        f"{', '.join(chain)} compile alone, but not in this order, definitions {form}"]
 
 
 root = _lint.root().resolve()
@@ -54,9 +69,11 @@ if not (stamps / "line").exists() or (stamps / "line").read_text() != repr(line)
     for old in stamps.glob("*.d"):
         old.unlink()
     (stamps / "line").write_text(repr(line))
-without = (_lint.option("without") or "").split(",")
-names = [_lint.option("only")] if _lint.option("only") else [n for n in _lint.headers(root) if n not in without]
+headers = _headers.Headers(root, list(_lint.headers(root)))
+lacking = headers.lacking(line, stamps)
+headers.names = [_lint.option("only")] if _lint.option("only") else [name for name in headers.names if name not in lacking]
+jobs = [(chain, form) for form in _headers.FORMS for chain in headers.chains(form)]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    results = list(pool.map(check, names))
-print(f"{len(names)} headers", *(f"SKIPPED: {name}" for name in without if name), sep="\n")
-_lint.finish([r for r in results if r])
+    results = list(pool.map(check, sorted(jobs, key=lambda job: -len(job[0]))))
+print(f"{len(headers.names)} headers, in {len(jobs)} files", *(f"SKIPPED: {name} (no {library})" for name, library in lacking.items()), sep="\n")
+_lint.finish([finding for findings in results for finding in findings])

@@ -98,6 +98,9 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("headers", "a header that leans on another's includes",
      add("include/cuota/core/bare.hpp", SPDX + "#pragma once\ninline std::string bare() { return {}; }"),
      r"core/bare.hpp does not compile alone(.|\n)*std::string"),
+    ("headers", "a header that leans on what only its definitions include",
+     add("include/cuota/core/bare.hpp", SPDX + "#pragma once\n#include <cuota/core/config.hpp>\n#if CUOTA_DEFINE\n#include <string>\n"
+         "#endif\ninline std::string bare() { return {}; }"), r"core/bare.hpp does not compile alone, definitions apart(.|\n)*std::string"),
     ("headers", "a header without an include guard", add("include/cuota/core/bare.hpp", SPDX + "struct bare {};"),
      r"core/bare.hpp does not compile alone(.|\n)*redefinition"),
     ("headers", "a header with a warning",

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""What nvcc's front ends refuse: in the sources of a build, and in each public header alone.
+
+by_nvcc.py --commands=FILE [--sources] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
+
+FILE: the compile_commands.json of a build of the preset gpu, whose generated sources are made.
+--sources  each file that this build compiles by nvcc: read by the front end for the host, and compiled to PTX for the device. Left
+           out are the host's compiler, which takes most of the time and reads what nvcc makes of a text that g++ reads in the
+           other builds, and ptxas.
+--headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
+           lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "lint"))
+import _headers  # noqa: E402
+import _lint  # noqa: E402
+
+
+def is_front_end(step, device):
+    by_cicc = re.match(r'\S*cicc"? ', step)
+    for_device = by_cicc or " -D__CUDA_ARCH__=" in step
+    is_one = by_cicc or step.startswith("cudafe++ ") or " -E " in step
+    return bool(is_one) and (device or not for_device)
+
+
+def said_by_nvcc(command, folder, *, device):
+    """What the front ends say of the command's source; nothing when they take it. The steps are those that nvcc itself tells."""
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {**os.environ, "TMPDIR": scratch}
+        told = subprocess.run([*command, "--dryrun"], cwd=folder, text=True, capture_output=True, env=environment)
+        told_steps = re.findall(r"^#\$ (.*)$", told.stderr, flags=re.M)
+        environment |= dict(step.split("=", 1) for step in told_steps if re.match(r"\w+=", step))  # where its programs are
+        steps = [step for step in told_steps if is_front_end(step, device)]
+        if told.returncode or not any(step.startswith("cudafe++ ") for step in steps):
+            return f"nvcc does not tell its steps:\n{told.stderr}"
+        run = subprocess.run(["bash", "-e", "-c", "\n".join(steps)], cwd=folder, text=True, stdin=subprocess.DEVNULL, env=environment,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return (run.stdout or "no reason given") if run.returncode else ""
+
+
+def check_source(entry):
+    name = os.path.relpath(entry["file"], root)
+    said = said_by_nvcc(shlex.split(entry["command"]), entry["directory"], device=True)
+    return [f"{name} is refused by nvcc:\n{said}"] if said else []
+
+
+def said_of_headers(chain, form):
+    with tempfile.TemporaryDirectory() as scratch:
+        source = pathlib.Path(scratch) / "headers.cu"
+        source.write_text(_headers.source(chain))
+        return said_by_nvcc([*line, *_headers.FORMS[form], "-c", str(source), "-o", f"{source}.o"], scratch, device=False)
+
+
+def check_headers(job):
+    chain, form = job
+    if not said_of_headers(chain, form):
+        return []
+    alone = {one: said_of_headers([one], form) for one in chain}
+    return [f"{one} does not compile alone by nvcc, definitions {form}:\n{said}" for one, said in alone.items() if said] or [
+        f"{', '.join(chain)} compile alone by nvcc, but not in this order, definitions {form}"]
+
+
+def line_of(entry):
+    """nvcc and its flags for a source of tests, in no form, for the tree under check."""
+    own = f"-I{pathlib.Path(entry['file']).parents[1] / 'include'}"
+    words = iter(shlex.split(entry["command"]))
+    found = []
+    for word in words:
+        if word in ("-c", "-o", "-x"):
+            next(words)
+        elif word != own and not re.match(r"-DCUOTA_(SEPARATE|DEFINE)=", word):
+            found.append(word)
+    return [*found, f"-I{root}/include", "-x", "cu"]
+
+
+root = _lint.root().resolve()
+entries = [entry for entry in json.loads(pathlib.Path(_lint.option("commands")).read_text())
+           if pathlib.Path(shlex.split(entry["command"])[0]).name == "nvcc"]
+if not entries:
+    sys.exit(f"{_lint.option('commands')} has no file that nvcc compiles")
+jobs = []
+if "--sources" in sys.argv:
+    for entry in entries:
+        if not pathlib.Path(entry["file"]).exists():
+            sys.exit(f"{entry['file']} is not made: build the target that generates it first")
+    jobs += [(check_source, entry) for entry in entries]
+    print(f"{len(entries)} sources")
+if _lint.option("headers"):
+    line = line_of(next(entry for entry in entries if entry["file"].endswith("tests/odr.cpp")))
+    headers = _headers.Headers(root, list(_lint.headers(root)))
+    with tempfile.TemporaryDirectory() as folder:
+        lacking = headers.lacking(line, pathlib.Path(folder))
+    headers.names = [_lint.option("only")] if _lint.option("only") else [name for name in headers.names if name not in lacking]
+    chains = [(chain, form) for form in _lint.option("headers").split(",") for chain in headers.chains(form)]
+    jobs += [(check_headers, chain) for chain in chains]
+    print(f"{len(headers.names)} headers, definitions {_lint.option('headers')}, in {len(chains)} files",
+          *(f"SKIPPED: {name} by nvcc (no {library})" for name, library in lacking.items()), sep="\n", flush=True)
+with concurrent.futures.ThreadPoolExecutor(int(_lint.option("jobs") or os.cpu_count())) as pool:
+    results = list(pool.map(lambda job: job[0](job[1]), jobs))
+_lint.finish([finding for findings in results for finding in findings])

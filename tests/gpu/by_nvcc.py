@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""tests/by_nvcc.py names the header and the source that nvcc refuses, and takes those that it does not refuse.
+
+by_nvcc.py NVCC ROOT
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+NVCC, ROOT = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+failures = 0
+
+
+def takes_out(header, text):
+    def change(top):
+        path = top / "include/cuota" / header
+        whole = path.read_text()
+        if text not in whole:
+            sys.exit(f"{header} has no {text.strip()}: this test wants to take it out")
+        path.write_text(whole.replace(text, ""))
+    return change
+
+
+def source(text):
+    return lambda top: (top / "tests/one.cpp").write_text(text)
+
+
+def case(what, change, *words, refused=None):
+    """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and tests/one.cpp; `refused` is in what it says."""
+    global failures
+    with tempfile.TemporaryDirectory() as folder:
+        top = pathlib.Path(folder)
+        shutil.copytree(ROOT / "include", top / "include")
+        shutil.copytree(ROOT / "tests/lint", top / "tests/lint", ignore=shutil.ignore_patterns("__pycache__"))
+        (top / "tests/odr.cpp").write_text("")
+        (top / "tests/one.cpp").write_text("int main() {}\n")
+        change(top)
+        commands = top / "commands.json"
+        commands.write_text(json.dumps([
+            {"directory": folder, "file": str(top / "tests" / name),
+             "command": f"{NVCC} -DCUOTA_SEPARATE=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
+            for name in ("odr.cpp", "one.cpp")]))
+        run = subprocess.run([sys.executable, ROOT / "tests/by_nvcc.py", f"--commands={commands}", *words, top], text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if bool(run.returncode) != bool(refused) or (refused or "") not in run.stdout:
+        failures += 1
+        print(f"FAILED: {what}: status {run.returncode}\n{run.stdout}")
+
+
+def nothing(top):
+    pass
+
+
+for name in ("guard/ledger_node.hpp", "guard/pressure.hpp"):  # nvcc refused both once, and no test had seen it
+    only = f"--only={name}"
+    case(f"{name} is taken", nothing, "--headers=in place,apart", only)
+    case(f"{name} without <mutex>",
+         lambda top: [takes_out(one, "#include <mutex>\n")(top) for one in ("guard/ledger_node.hpp", "guard/pressure.hpp")],
+         "--headers=apart", only, refused=f"{name} does not compile alone by nvcc, definitions apart")
+case("a source is taken", nothing, "--sources")
+case("a source that nobody can read", source("int main() { return none; }\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
+case("a source that only the device refuses", source("#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n"), "--sources",
+     refused="tests/one.cpp is refused by nvcc")
+case("a kernel that calls the host", source("int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n"), "--sources",
+     refused="tests/one.cpp is refused by nvcc")
+case("a warning", source("__global__ void f() { int unused = 1; }\nint main() {}\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
+case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused="tests/one.cpp is not made")
+print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")
+sys.exit(1 if failures else 0)
