@@ -29,7 +29,7 @@ a frame ends
 pool/frame.cpp:10
 .......................
 
-pool/frame.cpp:12: FAILED:
+/elsewhere/tests/pool/frame.cpp:12: FAILED:
   CHECK( held == 0 )
 with expansion:
   8 == 0
@@ -146,6 +146,8 @@ def case(name, arrange, *words, status=1, says=(), says_not=(), errors=False, en
         check(f"{name}: one archive and one page are left", left == ["run_gpu.tgz", "summary.txt"], left)
         page = (folder.root / "out/summary.txt").read_text()
         check(f"{name}: the page is printed last", out.endswith(page), page, out)
+        if status == 77:
+            check(f"{name}: the page says why nothing was run", says[0] in page, page)
         check(f"{name}: the page is one", len(page) <= 9000, len(page))
         with tarfile.open(folder.root / "out/run_gpu.tgz") as archive:
             packed = {pathlib.PurePath(entry.name).name: archive.extractfile(entry).read().decode() for entry in archive if entry.isfile()}
@@ -205,9 +207,10 @@ def what_a_machine_lacks():
 
 def a_program_fails():
     out, page, _ = case("a test fails", replaced("test-pool", FAILS), "tests", says=(
-        "passed   test-core", "FAILED   test-pool (status 3)", "| pool/frame.cpp:12: FAILED:", "|   8 == 0", "3 passed, 1 failed, 1 skipped"))
+        "passed   test-core", "FAILED   test-pool (status 3)", "| tests/pool/frame.cpp:12: FAILED:", "|   8 == 0", "3 passed, 1 failed, 1 skipped"))
     check("the page begins with the failure", page.index("FAILED   test-pool") < page.index("skipped"), page)
     case("a test crashes", replaced("test-pool", "kill -SEGV $$"), "tests", says=("FAILED   test-pool (signal 11)", "passed   test-core"))
+    case("139 tests fail", replaced("test-pool", "echo 'assertions: 139 | 139 failed'; exit 139"), "tests", says=("FAILED   test-pool (status 139)",))
     case("a test is skipped", replaced("test-pool", f"echo 'CUOTA_SKIPPED: two devices share: one device'; {PASSES}"), "tests", status=0,
          says=("skipped  test-pool: two devices share: one device", "4 passed, 0 failed, 2 skipped"))
     case("a case fails", replaced("test-simulator", CASES.replace("'a case' |", "'a case') echo 'x.cpp:1: FAILED:'; exit 1;;")), "conformance",
@@ -256,7 +259,9 @@ def a_limit_and_programs_that_end():
     case("a program crashes within the limit", replaced("test-pool", "kill -SEGV $$"), limit=60, says=("FAILED   test-pool (signal 11)", "passed   test-core"))
     case("a program fails within the limit", replaced("test-pool", FAILS), limit=60, says=("FAILED   test-pool (status 3)", "|   8 == 0"))
     case("much is printed", replaced("test-pool", "head -c 30000000 /dev/zero | tr '\\0' x; exit 1"), "tests", limit=60, says=("FAILED   test-pool (status 1)",))
-    case("much fails", lambda folder: [folder.program(f"test-{n}", FAILS) for n in range(200)], "tests", limit=120, says=("FAILED   test-0 (status 3)", "4 passed, 200 failed, 1 skipped"))
+    case("there are many figures", replaced("cuda_questions", "seq 3000 | sed 's/^/a long line with a figure: /'"), "semantics", limit=60, status=0)
+    _, page, _ = case("much fails", lambda folder: [folder.program(f"test-{n}", FAILS) for n in range(200)], "tests", limit=120, says=("FAILED   test-0 (status 3)", "4 passed, 200 failed, 1 skipped"))
+    check("the page has a list of failures first", all(text in page for text in ("FAILED   170 more, in run_gpu.tgz", "| tests/pool/frame.cpp:12", "skipped  1 files")), page)
 
 
 def a_limit_and_no_time():
