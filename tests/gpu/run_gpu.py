@@ -169,7 +169,7 @@ def all_is_well():
     out, page, packed = case("all is well", lambda folder: None, status=0, says=(
         "NVIDIA Pretended", "passed   semantics: captures", "passed   gpu_truth loader 0.10 s: 2 MB", "skipped  gpu_truth limits: one device",
         "passed   test-core (3 test cases)", "passed   test-pool (3 test cases)", "skipped  1 files of tests",
-        "passed   conformance: a case", 'passed   conformance: an array[2], "quoted"', "passed   conformance: free bytes are exact",
+        "passed   conformance-001: a case", 'passed   conformance-002: an array[2], "quoted"', "passed   conformance-003: free bytes are exact",
         "passed   memcheck of test-buffer (no finding)", "passed   memcheck of gpu_truth loader", "passed   initcheck of test-buffer",
         "skipped  test-training (it is not in this folder)",
         "passed   hello prints what it says", "skipped  quiet (it says nothing of what it prints)", "skipped  left (it is not in this build)",
@@ -214,7 +214,7 @@ def a_program_fails():
     case("a test is skipped", replaced("test-pool", f"echo 'CUOTA_SKIPPED: two devices share: one device'; {PASSES}"), "tests", status=0,
          says=("skipped  test-pool: two devices share: one device", "4 passed, 0 failed, 2 skipped"))
     case("a case fails", replaced("test-simulator", CASES.replace("'a case' |", "'a case') echo 'x.cpp:1: FAILED:'; exit 1;;")), "conformance",
-         says=("FAILED   conformance: a case (conformance-001.txt) (status 1)", "| x.cpp:1: FAILED:", "2 passed, 1 failed, 0 skipped"))
+         says=("FAILED   conformance-001: a case (status 1)", "| x.cpp:1: FAILED:", "2 passed, 1 failed, 0 skipped"))
     case("cases cannot be listed", replaced("test-simulator", "exit 127"), "conformance", says=("FAILED   conformance: the names of ~[memory]",))
     case("a part of the truth fails", replaced("gpu_truth", TRUTH + "; [ $1 != loader ] || { echo 'FAILED loader: 3 != 4'; exit 1; }"), "truth",
          says=("FAILED   gpu_truth loader (status 1)", "| FAILED loader: 3 != 4", "skipped  gpu_truth limits", "0 passed, 1 failed, 1 skipped"))
@@ -251,7 +251,7 @@ def a_limit_and_a_program_that_hangs():
 
 def a_limit_and_a_case_that_hangs():
     case("a case hangs", replaced("test-simulator", CASES.replace("--warn)", "--warn) [ \"$3\" != 'a case' ] || sleep 1000;")), "conformance", "demo", limit=36,
-         says=("FAILED   conformance: a case (conformance-001.txt) (it was still running after 20 s)", "passed   conformance: free bytes are exact",
+         says=("FAILED   conformance-001: a case (it was still running after 20 s)", "passed   conformance-003: free bytes are exact",
                "passed   train half:100"))
 
 
