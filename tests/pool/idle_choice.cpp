@@ -33,7 +33,7 @@ constexpr std::size_t page = pool_tests::paged_blocks::page;
 struct mapped_range : pool_tests::paged_blocks {
     mapped_range() : paged_blocks{32} { map(0, 31 * page); }
     void drop(idle_memory const& idle) {
-        if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes), idle.bytes);
+        if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes));
         else index.remove_segment(*idle.in);
     }
 };

@@ -43,9 +43,10 @@ public:
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
-    /// A page that cannot be given back for that is reported, and stays charged until this ends.
+    /// Memory that cannot be unmapped for that is reported, and stays charged until this ends.
     template <class Enter>
-    [[nodiscard]] void* map(grow_window const& window, label const& who, Enter enter) {
+    [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
+        window.sizes = sizes_for(window);
         try {
             if (map_holes(window, who)) return enter(window);
         } catch (...) {
@@ -60,7 +61,7 @@ public:
 
     /// A segment in which there are no blocks.
     void give_back(segment const& s) noexcept;
-    /// What was taken out of the blocks. Returns the bytes that are gone; pages beyond them are free as before.
+    /// What was taken out of the blocks. Returns the bytes that are gone: all, or none, and it is free as before.
     std::size_t give_back(idle_memory const& out) noexcept;
     /// What was charged and did not come.
     void refund(std::size_t bytes) noexcept { account_.refund(bytes); }
@@ -82,8 +83,10 @@ public:
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
+    // What the window lacks has been charged already.
+    [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
-    // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
+    // Nothing has used its pages yet. What cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
     void give_up(grow_window const& window) noexcept;
     // Of a held window.
     template <class Visit>
@@ -134,8 +137,7 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     });
     blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
         if (told) told->segment_returned(at, bytes);
-        for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
-            done += pages_->unmap(at + done, bytes - done);
+        pages_->unmap(at, bytes);
         account_.refund(bytes);
     });
     if (told) told->ended();
@@ -166,32 +168,36 @@ CUOTA_INLINE void pool_memory::give_back(segment const& s) noexcept {
 }
 
 CUOTA_INLINE std::size_t pool_memory::give_back(idle_memory const& out) noexcept {
-    std::size_t bytes = out.bytes;
-    if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
+    bool is_gone = true;
+    if (out.is_paged) is_gone = pages_->unmap(out.at, out.bytes);
     else source_.deallocate_sync(out.at, out.bytes, granule);
     ++refunding_;
-    blocks_.gone(out, bytes);
-    if (bytes != 0) account_.refund(bytes);
+    blocks_.gone(out, is_gone);
+    if (is_gone) account_.refund(out.bytes);
     --refunding_;
-    return bytes;
+    return is_gone ? out.bytes : 0;
 }
 
 CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
     for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
 }
 
+CUOTA_INLINE mapping_sizes pool_memory::sizes_for(grow_window const& window) const noexcept {
+    return pages_->sizes(saturating_add(node().room(), window.missing));
+}
+
 CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const& who) {
     bool all = true;
+    mapping_sizes sizes = window.sizes;
     for_each_hole(window, [&](block& hole) {
-        all = all && pages_->map(hole.at(), hole.size, {name_, who.where}, hole.requested);
+        all = all && pages_->map(hole.at(), hole.size, sizes, {name_, who.where}, hole.requested);
     });
     return all;
 }
 
 CUOTA_INLINE void pool_memory::give_up(grow_window const& window) noexcept {
     for_each_hole(window, [&](block& hole) {
-        while (hole.requested != 0 && pages_->unmap(hole.at() + hole.requested - page(), page()) != 0)
-            hole.requested -= page();
+        if (hole.requested != 0 && pages_->unmap(hole.at(), hole.requested)) hole.requested = 0;
     });
     account_.refund(window.missing - blocks_.give_up(window));
 }

@@ -47,15 +47,17 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
-/// has too little. Throws: cuda_error; nothing is mapped then.
-[[nodiscard]] bool map_page(device where, void* at, std::size_t page);
+/// Allocates whole pages of memory and maps them as one: they can be unmapped only together. Nothing may use them before
+/// allow_access. False, and nothing is mapped, when the device has too little.
+/// Throws: cuda_error; nothing is mapped then. Cost: three calls of the driver, whatever the size.
+[[nodiscard]] bool map_memory(device where, void* at, std::size_t bytes);
 
-/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
-/// unmapped, which is reported.
-bool unmap_page(void* at, std::size_t page) noexcept;
+/// Unmaps one mapping, or several side by side, each as a whole, and releases their memory. It waits for nothing: no work may
+/// still use it. False when it could not be unmapped, which is reported: all is mapped as before.
+/// Cost: one call of the driver.
+bool unmap_memory(void* at, std::size_t bytes) noexcept;
 
-/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
+/// Lets the device's own kernels and copies use mappings side by side. Throws: cuda_error. Cost: one call of the driver.
 void allow_access(device where, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
@@ -129,12 +131,12 @@ bool give_back(char const* name, Call call) noexcept {
     return rt::give_back(name, [&] { return as_runtime(call()); });
 }
 
-/// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
+/// What stands for physical memory until it is mapped: a mapping keeps the memory by itself.
 struct physical_traits {
     using type = CUmemGenericAllocationHandle;  ///< the driver's
-    static type none() noexcept { return 0; }   ///< no page
+    static type none() noexcept { return 0; }   ///< no memory
     /// Its memory goes with the last mapping.
-    static void close(type page) noexcept;
+    static void close(type memory) noexcept;
 };
 
 }  // namespace driver
@@ -172,8 +174,8 @@ CUOTA_INLINE CUmemAllocationProp memory_of(device where) noexcept {
     return wanted;
 }
 
-CUOTA_INLINE void physical_traits::close(type page) noexcept {
-    driver::give_back("cuMemRelease", [page] { return calls().release(page); });
+CUOTA_INLINE void physical_traits::close(type memory) noexcept {
+    driver::give_back("cuMemRelease", [memory] { return calls().release(memory); });
 }
 
 }  // namespace cuota::inline v0::rt::driver
@@ -228,23 +230,23 @@ CUOTA_INLINE void address_range::give_back() noexcept {
         driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
 }
 
-CUOTA_INLINE bool map_page(device where, void* at, std::size_t page) {
+CUOTA_INLINE bool map_memory(device where, void* at, std::size_t bytes) {
     driver::call_table const& native = driver::calls();
     CUmemAllocationProp const wanted = driver::memory_of(where);
     CUmemGenericAllocationHandle made = 0;
-    CUresult code = native.create(&made, page, &wanted, 0);
+    CUresult code = native.create(&made, bytes, &wanted, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
     driver::check(code, "cuMemCreate");
     unique_handle<driver::physical_traits> const memory{made};
-    code = native.map(reinterpret_cast<CUdeviceptr>(at), page, 0, made, 0);
+    code = native.map(reinterpret_cast<CUdeviceptr>(at), bytes, 0, made, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
     driver::check(code, "cuMemMap");
     return true;
 }
 
-CUOTA_INLINE bool unmap_page(void* at, std::size_t page) noexcept {
+CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
     return driver::give_back("cuMemUnmap",
-                             [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), page); });
+                             [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), bytes); });
 }
 
 CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
