@@ -129,6 +129,96 @@ TEST_CASE("pages are mapped from the first on, as far as the device has them", "
     }
 }
 
+TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back by fewer",
+          "[pool][growing_range]") {
+    support::machine const machine{{1, 80_GiB}};
+    simulator::set_memory_checks(simulator::memory_checks::off);  // nothing is written
+    cuota::budget const budget = cuota::budget::of_device(cuota::device{0});
+    cuota::stream const stream;
+    cuota::scoped_pool pool{budget};
+    user u{pool, stream};
+    std::size_t before = 0;
+    SECTION("at once") {}
+    SECTION("beside what lives") {
+        u.take(before = 2_MiB);
+        u.take(0);
+    }
+    SECTION("around what lives, and over a hole") {
+        for (std::size_t const bytes : {6_MiB, 200_MiB, 10_MiB, 2_MiB}) u.take(bytes);
+        u.give(1);
+        CHECK(pool.trim() == 200_MiB);
+        u.give(2);
+        before = 8_MiB;
+    }
+    calls_since const all;
+    u.take(1_GiB);
+    CHECK(all.count() <= 64);
+    CHECK(pool.stats().reserved >= 1_GiB + before);
+
+    u.give(u.all.size() - 1);
+    stream.synchronize();
+    calls_since const back;
+    CHECK(pool.trim() >= 1_GiB);
+    CHECK(back.count() <= 32);
+    CHECK(pool.stats().reserved == before);
+    u.give_all();
+}
+
+TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool][growing_range]") {
+    support::machine const machine{{1, 80_GiB}};
+    simulator::set_memory_checks(simulator::memory_checks::off);
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", cuota::unlimited}};
+    user u{pool, stream};
+    calls_since const mapped{"cuMemMap"};
+    u.take(96_MiB);
+    CHECK(mapped.count() == 2);
+    u.give(0);
+    void* const small = u.take(256);
+
+    CHECK(pool.trim() == 32_MiB);
+    CHECK(pool.stats().reserved == 64_MiB);
+    CHECK(pool.largest_free() == 64_MiB - 256);
+    CHECK(u.take(8_MiB) == static_cast<std::byte*>(small) + 256);  // what cannot go can be used
+    CHECK(mapped.count() == 2);
+    u.give_all();
+    CHECK(pool.trim() == 64_MiB);
+}
+
+TEST_CASE("where every page counts a pool maps page by page", "[pool][growing_range]") {
+    support::machine const machine{{1, 80_GiB}};
+    simulator::set_memory_checks(simulator::memory_checks::off);
+    cuota::stream const stream;
+    auto const [cap, mappings] = GENERATE(std::pair{64_MiB, 4}, std::pair{4_GiB, 3}, std::pair{8_GiB, 1});
+    cuota::budget const budget{"trainer", cap};
+    cuota::scoped_pool pool{budget};
+    user u{pool, stream};
+    calls_since const mapped{"cuMemMap"};
+    u.take(8_MiB);
+    CHECK(mapped.count() == static_cast<std::uint64_t>(mappings));
+    u.give_all();
+}
+
+TEST_CASE("a device that had too little is grown on by pages, until more is given back",
+          "[pool][growing_range]") {
+    support::machine const machine{{1, 80_GiB}};
+    simulator::set_memory_checks(simulator::memory_checks::off);
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", cuota::unlimited}};
+    user u{pool, stream};
+    simulator::set_other_programs(0, 80_GiB - 512_MiB);
+    {
+        calls_since const mapped{"cuMemMap"};
+        u.take(8_MiB);
+        CHECK(mapped.count() == 1);  // it is not known yet
+    }
+    CHECK_THROWS_AS(pool.allocate(stream, 1_GiB), cuota::out_of_memory);
+    calls_since const mapped{"cuMemMap"};
+    u.take(8_MiB);
+    CHECK(mapped.count() == 4);
+    u.give_all();
+}
+
 TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};

@@ -18,6 +18,8 @@
 
 namespace pool_tests {
 
+using namespace cuota::literals;
+
 /// cudaMalloc and cudaFree.
 class shadowed_memory {
 public:

@@ -383,9 +383,9 @@ private:
     shadow shadow_;
     cuota::budget budget_{"walk", options_.cap};
     streams streams_;
-    cuota::scoped_pool pool_ = make_pool(budget_, shadow_, options_.how, options_.cap,
-                                         {.release_threshold = options_.release_threshold},
-                                         options_.largest_mapping);
+    cuota::scoped_pool pool_ =
+        make_pool(budget_, shadow_, options_.how, options_.cap,
+                  {.release_threshold = options_.release_threshold}, options_.largest_mapping);
     walker me_;
     std::unique_ptr<cuota::pool_step> step_;
     std::optional<cuota::pool_resource_for<cuota::lifespan::step>> step_memory_;

@@ -110,6 +110,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/core/text.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
