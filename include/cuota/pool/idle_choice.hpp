@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool gives back when it shall have less: pages and segments that nothing lives in.
+/// What a pool gives back when it shall have less: mappings and segments that nothing lives in.
 #pragma once
 
 #include <algorithm>

@@ -30,7 +30,8 @@ struct pool_on_pages;  // makes a pool on pages of another kind; the library has
 }
 
 /// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
-/// any page that lies free, wherever that is; by segments, only what it took as a whole.
+/// what lies free, wherever that is: by mappings of one page to 64 MiB, each as a whole. By segments, only what it took as a
+/// whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
     automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
@@ -56,9 +57,10 @@ struct pool_options {
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
 /// Device memory grows by pages where the device has virtual memory: just those that the request lacks beside what lies
-/// free. When they cannot be had, pages that lie free elsewhere in the pool are given back for them: what fits the free
-/// pages together is served, wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of
-/// the page, a segment of the exact size does.
+/// free. They are mapped several at a time, as far as that is a 1024th of what budget and device can still give: 64 MiB while
+/// there are 64 GiB, page by page below 4 GiB. When there are no more, mappings that lie free elsewhere in the pool are given
+/// back for them: what fits the free mappings together is served, wherever they lie. What pages cannot serve, as the last
+/// part of a cap that is no multiple of the page, a segment of the exact size does.
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
@@ -128,7 +130,8 @@ public:
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
     /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
-    /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
+    /// Waits on the host for work that may still use them. A mapping (one page to 64 MiB) or a segment is the smallest thing
+    /// it gives.
     std::size_t trim(std::size_t keep = 0) noexcept;
 
     /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
