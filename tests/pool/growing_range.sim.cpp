@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuda.h>
+
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/copy.hpp>
 
@@ -183,6 +185,22 @@ TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool
     CHECK(mapped.count() == 2);
     u.give_all();
     CHECK(pool.trim() == 64_MiB);
+}
+
+TEST_CASE("network cards and file systems may reach a pool's pages where the device allows it",
+          "[pool][growing_range]") {
+    bool const can = GENERATE(true, false);
+    support::machine const machine{{.maps_for_rdma = can}};
+    cuota::stream const stream;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    void* const p = pool.allocate(stream, 3_MiB);
+    for (std::size_t const offset : {0_MiB, 2_MiB}) {
+        unsigned reaches = 0;
+        CHECK(cuPointerGetAttribute(&reaches, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+                                    reinterpret_cast<CUdeviceptr>(p) + offset) == CUDA_SUCCESS);
+        CHECK(reaches == can);
+    }
+    pool.deallocate(stream, p, 3_MiB);
 }
 
 TEST_CASE("where every page counts a pool maps page by page", "[pool][growing_range]") {

@@ -72,12 +72,15 @@ public:
     bool unmap(std::byte* at, std::size_t bytes) noexcept override;
 
 private:
-    device_pages(device where, rt::address_range range, std::size_t page, std::size_t total) noexcept
-        : where_{where}, range_{std::move(range)}, page_{page}, most_{total} {}
+    device_pages(rt::physical_memory const& memory, rt::address_range range, std::size_t page,
+                 std::size_t total) noexcept
+        : memory_{memory}, range_{std::move(range)}, page_{page}, most_{total} {}
 
     [[nodiscard]] bool map_one(std::byte* at, std::size_t bytes, label const& who);
 
-    device const where_;
+    [[nodiscard]] device where() const noexcept { return memory_.where; }
+
+    rt::physical_memory const memory_;
     rt::address_range range_;
     std::size_t const page_;
     std::atomic<std::size_t>
@@ -123,12 +126,12 @@ CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most)
     std::size_t const full = round_up(std::min(most, total), page);
     rt::address_range range{where, full * addresses_per_byte + page};
     if (range.bytes() == 0) return nullptr;
-    return sole<page_range>{new device_pages{where, std::move(range), page, total}};
+    return sole<page_range>{new device_pages{rt::physical_memory_of(where), std::move(range), page, total}};
 }
 
 CUOTA_INLINE mapping_sizes device_pages::sizes(std::size_t room) const noexcept {
     std::size_t const most = most_;
-    return page_range::sizes(std::min(room, most - std::min(most, taken_on(where_).load())));
+    return page_range::sizes(std::min(room, most - std::min(most, taken_on(where()).load())));
 }
 
 CUOTA_INLINE mapping_sizes page_range::sizes(std::size_t room) const noexcept {
@@ -137,39 +140,39 @@ CUOTA_INLINE mapping_sizes page_range::sizes(std::size_t room) const noexcept {
 
 CUOTA_INLINE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_sizes& sizes, label const& who,
                                     std::size_t& done) {
-    device_scope const here{where_};
+    device_scope const here{where()};
     for (done = 0; done != bytes;) {
         std::size_t const size = sizes.next(bytes - done);
         if (!map_one(at + done, size, who)) return false;
         done += size;
     }
-    rt::allow_access(where_, at, bytes);
+    rt::allow_access(where(), at, bytes);
     return true;
 }
 
 CUOTA_INLINE bool device_pages::unmap(std::byte* at, std::size_t bytes) noexcept {
     bool done = false;
     report_failure_of([&] {
-        device_scope const here{where_};
+        device_scope const here{where()};
         done = rt::unmap_memory(at, bytes);
     });
-    if (done) count_given_back(where_, bytes);
+    if (done) count_given_back(where(), bytes);
     return done;
 }
 
 CUOTA_INLINE bool device_pages::map_one(std::byte* at, std::size_t bytes, label const& who) {
-    count_taken(where_, bytes);
+    count_taken(where(), bytes);
     bool mapped = false;
     try {
         rt::on_behalf_of(who.where, who.name);
-        mapped = rt::map_memory(where_, at, bytes);
+        mapped = rt::map_memory(memory_, at, bytes);
     } catch (...) {
-        count_given_back(where_, bytes);
+        count_given_back(where(), bytes);
         throw;
     }
     if (mapped) return true;
-    count_given_back(where_, bytes);
-    most_ = taken_on(where_).load();
+    count_given_back(where(), bytes);
+    most_ = taken_on(where()).load();
     return false;
 }
 

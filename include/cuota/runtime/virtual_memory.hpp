@@ -47,10 +47,20 @@ private:
     std::size_t bytes_ = 0;
 };
 
+/// What memory is made of before it is mapped.
+struct physical_memory {
+    device where;
+    bool is_for_rdma = false;  ///< GPUDirect RDMA may reach it, where the device can do that
+};
+
+/// Of a device, for GPUDirect RDMA where it can do that with mapped memory: network cards and file systems read and write it
+/// without the host. Throws: cuda_error. Cost: two calls of the driver.
+[[nodiscard]] physical_memory physical_memory_of(device where);
+
 /// Allocates whole pages of memory and maps them as one: they can be unmapped only together. Nothing may use them before
 /// allow_access. False, and nothing is mapped, when the device has too little.
 /// Throws: cuda_error; nothing is mapped then. Cost: three calls of the driver, whatever the size.
-[[nodiscard]] bool map_memory(device where, void* at, std::size_t bytes);
+[[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
 
 /// Unmaps one mapping, or several side by side, each as a whole, and releases their memory. It waits for nothing: no work may
 /// still use it. False when it could not be unmapped, which is reported: all is mapped as before.
@@ -120,7 +130,10 @@ bool find_call(Call& call, char const* name, unsigned version) {
 [[nodiscard]] call_table const& calls();
 
 /// What is asked of the driver: memory that stays on the device.
-[[nodiscard]] CUmemAllocationProp memory_of(device where) noexcept;
+[[nodiscard]] CUmemAllocationProp properties_of(physical_memory const& of) noexcept;
+
+/// Throws: cuda_error.
+[[nodiscard]] bool has_attribute(device where, CUdevice_attribute which);
 
 /// As rt::check, of a call of the driver. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
@@ -166,12 +179,21 @@ CUOTA_INLINE call_table const& calls() {
     return found;
 }
 
-CUOTA_INLINE CUmemAllocationProp memory_of(device where) noexcept {
+CUOTA_INLINE CUmemAllocationProp properties_of(physical_memory const& of) noexcept {
     CUmemAllocationProp wanted{};
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wanted.location.id = where.ordinal();
+    wanted.location.id = of.where.ordinal();
+    wanted.allocFlags.gpuDirectRDMACapable = of.is_for_rdma;
     return wanted;
+}
+
+CUOTA_INLINE bool has_attribute(device where, CUdevice_attribute which) {
+    CUdevice ordinal = 0;
+    int yes = 0;
+    driver::check(calls().device_get(&ordinal, where.ordinal()), "cuDeviceGet");
+    driver::check(calls().device_attribute(&yes, which, ordinal), "cuDeviceGetAttribute");
+    return yes != 0;
 }
 
 CUOTA_INLINE void physical_traits::close(type memory) noexcept {
@@ -184,19 +206,12 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE bool supports_virtual_memory(device where) {
     (void)where.memory();  // starts the driver, and the device
-    driver::call_table const& native = driver::calls();
-    if (!native.is_complete) return false;
-    CUdevice ordinal = 0;
-    int yes = 0;
-    driver::check(native.device_get(&ordinal, where.ordinal()), "cuDeviceGet");
-    driver::check(
-        native.device_attribute(&yes, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal),
-        "cuDeviceGetAttribute");
-    return yes != 0;
+    return driver::calls().is_complete &&
+           driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 }
 
 CUOTA_INLINE std::size_t page_size(device where) {
-    CUmemAllocationProp const wanted = driver::memory_of(where);
+    CUmemAllocationProp const wanted = driver::properties_of({where});
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                   "cuMemGetAllocationGranularity");
@@ -230,9 +245,13 @@ CUOTA_INLINE void address_range::give_back() noexcept {
         driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
 }
 
-CUOTA_INLINE bool map_memory(device where, void* at, std::size_t bytes) {
+CUOTA_INLINE physical_memory physical_memory_of(device where) {
+    return {where, driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)};
+}
+
+CUOTA_INLINE bool map_memory(physical_memory const& of, void* at, std::size_t bytes) {
     driver::call_table const& native = driver::calls();
-    CUmemAllocationProp const wanted = driver::memory_of(where);
+    CUmemAllocationProp const wanted = driver::properties_of(of);
     CUmemGenericAllocationHandle made = 0;
     CUresult code = native.create(&made, bytes, &wanted, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
@@ -251,7 +270,7 @@ CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
 
 CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
     CUmemAccessDesc access{};
-    access.location = driver::memory_of(where).location;
+    access.location = driver::properties_of({where}).location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1),
                   "cuMemSetAccess");

@@ -33,6 +33,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
         auto& d = current_device();
         if (!find_device(peer) || peer == d.index) return cudaErrorInvalidDevice;
         if (flags != 0) return cudaErrorInvalidValue;
+        if (!the_machine().has_peer_access) return cudaErrorPeerAccessUnsupported;
         if (d.reaches & bit(peer)) return cudaErrorPeerAccessAlreadyEnabled;
         d.reaches |= bit(peer);
         return cudaSuccess;

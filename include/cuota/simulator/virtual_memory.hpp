@@ -20,6 +20,7 @@ struct physical_memory {
     std::int64_t offset;  ///< where it lies in the file that stands in for all physical memory
     std::uint64_t number;
     call_sites::site made_at;
+    bool is_for_rdma = false;
     unsigned handles = 1;
     unsigned mappings = 0;
 };
