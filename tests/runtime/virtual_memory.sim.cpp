@@ -42,7 +42,7 @@ TEST_CASE("pages are mapped side by side, used as one piece, and unmapped", "[ru
 
     REQUIRE(rt::map_memory({here}, range.at(), 2_MiB));
     REQUIRE(rt::map_memory({here}, range.at() + 2_MiB, 2_MiB));
-    rt::allow_access(here, range.at(), 4_MiB);
+    rt::allow_access({here}, range.at(), 4_MiB);
     CHECK(simulator::live().device_bytes == 4_MiB);
     support::write_words(s, range.at(), 4_MiB, 7);
     CHECK(support::all_are(support::words(s, range.at(), 4_MiB), 7));
@@ -106,7 +106,7 @@ TEST_CASE("a driver's error names its call, and has a text", "[runtime][virtual_
     support::machine const machine;
     cuota::device const here{0};
     rt::address_range const range{here, 4_MiB};
-    auto const unmapped = thrown<cuota::cuda_error>([&] { rt::allow_access(here, range.at(), 2_MiB); });
+    auto const unmapped = thrown<cuota::cuda_error>([&] { rt::allow_access({here}, range.at(), 2_MiB); });
     CHECK(has(unmapped.what(), "cuMemSetAccess"));
     CHECK(has(unmapped.what(), "invalid argument"));
 
@@ -126,7 +126,7 @@ TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][vi
         if (range.bytes() == 0) return;
         if (!rt::map_memory({here}, range.at(), 2_MiB)) return;
         try {
-            rt::allow_access(here, range.at(), 2_MiB);
+            rt::allow_access({here}, range.at(), 2_MiB);
         } catch (...) {
             rt::unmap_memory(range.at(), 2_MiB);
             throw;

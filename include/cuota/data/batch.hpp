@@ -52,8 +52,8 @@ public:
     /// rows; row_offsets says whose they are.
     /// T must be the field's element type, or std::byte for any.
     /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
-    /// Throws:  misuse for a wrong type or field, a moved-from batch, or the legacy default stream, which other
-    ///          streams do not wait for; cuda_error.
+    /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream, which other streams do not
+    ///          wait for, or a stream of another device whose kernels cannot reach the batch; cuda_error.
     template <class T>
     [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
                                             place where = place::here()) const& {
@@ -142,7 +142,7 @@ CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
     if (s.get() == nullptr || s.get() == cudaStreamLegacy)
         throw misuse{"a batch was used on the legacy default stream; make a stream", where};
     rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch", where);
-    engine_->use(slot_, s);
+    engine_->use(slot_, s, where);
 }
 
 CUOTA_INLINE std::span<std::uint64_t const> batch::samples() const {

@@ -100,8 +100,9 @@ public:
     /// Of the same epoch. Throws: cuda_error when copies are timed.
     [[nodiscard]] loader_stats stats() const;
 
-    /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
-    void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
+    /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: misuse when kernels of its device
+    /// cannot reach it; cuda_error.
+    void use(std::uint32_t index, stream_ref s, place where);
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
     void release(std::uint32_t index) noexcept;
@@ -184,6 +185,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/buffer/lease.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
@@ -203,6 +206,12 @@ CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const&
 }
 
 CUOTA_INLINE loader_engine::~loader_engine() { shut_down(); }
+
+CUOTA_INLINE void loader_engine::use(std::uint32_t index, stream_ref s, place where) {
+    device_slot& slot = memory_->slot(index);
+    refuse_out_of_reach("a batch", slot.at, memory_->copies(), s, where);
+    slot.use(s, plan().device_slot.bytes);
+}
 
 CUOTA_INLINE void loader_engine::shut_down() noexcept {
     for (std::jthread& worker : workers_) worker.request_stop();

@@ -58,9 +58,9 @@ inline constexpr std::size_t addresses_per_byte = 4;
 /// Pages of a device's memory. What is mapped counts as held by this process on the device.
 class device_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes of memory; null when that is less than a page, and when the device has no virtual
-    /// memory, or no addresses for it. Throws: cuda_error.
-    [[nodiscard]] static sole<page_range> make(device where, std::size_t most);
+    /// A range for at most `most` bytes of memory, which kernels of the device and its peers may reach; null when that is less
+    /// than a page, and when the device has no virtual memory, or no addresses for it. Throws: cuda_error, std::bad_alloc.
+    [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
@@ -72,15 +72,16 @@ public:
     bool unmap(std::byte* at, std::size_t bytes) noexcept override;
 
 private:
-    device_pages(rt::physical_memory const& memory, rt::address_range range, std::size_t page,
-                 std::size_t total) noexcept
-        : memory_{memory}, range_{std::move(range)}, page_{page}, most_{total} {}
+    device_pages(rt::physical_memory const& memory, device_set users, rt::address_range range,
+                 std::size_t page, std::size_t total) noexcept
+        : memory_{memory}, users_{users}, range_{std::move(range)}, page_{page}, most_{total} {}
 
     [[nodiscard]] bool map_one(std::byte* at, std::size_t bytes, label const& who);
 
     [[nodiscard]] device where() const noexcept { return memory_.where; }
 
     rt::physical_memory const memory_;
+    device_set const users_;  // the device, and its peers
     rt::address_range range_;
     std::size_t const page_;
     std::atomic<std::size_t>
@@ -118,7 +119,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most) {
+CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most, device_set peers) {
     if (!rt::supports_virtual_memory(where)) return nullptr;
     std::size_t const page = rt::page_size(where);
     if (most < page) return nullptr;
@@ -126,7 +127,9 @@ CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most)
     std::size_t const full = round_up(std::min(most, total), page);
     rt::address_range range{where, full * addresses_per_byte + page};
     if (range.bytes() == 0) return nullptr;
-    return sole<page_range>{new device_pages{rt::physical_memory_of(where), std::move(range), page, total}};
+    peers.add(where);
+    return sole<page_range>{
+        new device_pages{rt::physical_memory_of(where), peers, std::move(range), page, total}};
 }
 
 CUOTA_INLINE mapping_sizes device_pages::sizes(std::size_t room) const noexcept {
@@ -146,7 +149,7 @@ CUOTA_INLINE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_si
         if (!map_one(at + done, size, who)) return false;
         done += size;
     }
-    rt::allow_access(where(), at, bytes);
+    rt::allow_access(users_, at, bytes);
     return true;
 }
 

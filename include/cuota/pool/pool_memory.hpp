@@ -29,8 +29,9 @@ public:
     static constexpr std::size_t granule = block::granule;
 
     /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
+    /// Kernels of the peers may reach segments too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
-                sole<page_range> pages, std::size_t alignment);
+                sole<page_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
@@ -76,6 +77,11 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
+    /// Throws: misuse when kernels of the stream's device may not reach the memory; cuda_error.
+    /// Cost: two loads where the machine has no other device, or the stream is owned.
+    void refuse_out_of_reach(stream_ref s, label const& who) const {
+        if (has_peers_) refuse_other_devices(s, who);
+    }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// What segments are accounted in. Bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
@@ -83,6 +89,7 @@ public:
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
+    void refuse_other_devices(stream_ref s, label const& who) const;
     // What the window lacks has been charged already.
     [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
@@ -100,6 +107,8 @@ private:
     any_resource source_;
     memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
+    device_set const peers_;
+    bool const has_peers_;  // there are other devices, and this is of one
     tag const name_;
     sole<page_range> const pages_;
     block_pool blocks_;
@@ -111,14 +120,18 @@ private:
 #if CUOTA_DEFINE
 
 #include <cuota/core/text.hpp>
+#include <cuota/runtime/peer_access.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
-                                      tag name, sole<page_range> pages, std::size_t alignment)
+                                      tag name, sole<page_range> pages, std::size_t alignment,
+                                      device_set peers)
     : account_{std::move(account)},
       source_{std::move(source)},
       device_{where},
+      peers_{peers},
+      has_peers_{where && device::count() > 1},
       name_{name},
       pages_{std::move(pages)},
       blocks_{name, alignment} {
@@ -145,9 +158,20 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     if (told) told->ended();
 }
 
+CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& who) const {
+    device const other = s.device();
+    if (other == *device_ || peers_.has(other)) return;
+    std::string const named = std::to_string(other.ordinal());
+    throw misuse{blocks_.title() + " of device " + std::to_string(device_->ordinal()) +
+                     " was asked for memory on a stream of device " + named +
+                     ", whose kernels cannot reach it: name device{" + named + "} in the pool's `peers`",
+                 who.where};
+}
+
 CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
     void* p = nullptr;
     try {
+        peers_.for_each([&](device peer) { rt::allow_reach(peer, *device_); });
         p = source_.allocate_sync(bytes, granule, label{name_, {}});
     } catch (out_of_memory const&) {
         account_.refund(bytes);

@@ -12,6 +12,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/device_set.hpp>
 
 namespace cuota::inline v0::rt {
 
@@ -67,13 +68,14 @@ struct physical_memory {
 /// Cost: one call of the driver.
 bool unmap_memory(void* at, std::size_t bytes) noexcept;
 
-/// Lets the device's own kernels and copies use mappings side by side. Throws: cuda_error. Cost: one call of the driver.
-void allow_access(device where, void* at, std::size_t bytes);
+/// Lets kernels and copies of these devices use mappings side by side. Throws: cuda_error. Cost: one call of the driver.
+void allow_access(device_set who, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
 
 #if CUOTA_DEFINE
 
+#include <array>
 #include <type_traits>
 
 #include <cuda.h>
@@ -109,6 +111,7 @@ struct call_table {
     decltype(&cuMemMap) map;                               ///< memory to an address
     decltype(&cuMemUnmap) unmap;                           ///< of map
     decltype(&cuMemSetAccess) set_access;                  ///< who may use what is mapped
+    decltype(&cuPointerGetAttribute) pointer_attribute;    ///< who may use what lies at an address
     bool is_complete;                                      ///< it has them all
 };
 
@@ -170,7 +173,8 @@ CUOTA_INLINE call_table find_calls() {
         find_call(calls.reserve, "cuMemAddressReserve", since) &&
         find_call(calls.free, "cuMemAddressFree", since) && find_call(calls.create, "cuMemCreate", since) &&
         find_call(calls.release, "cuMemRelease", since) && find_call(calls.map, "cuMemMap", since) &&
-        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since);
+        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since) &&
+        find_call(calls.pointer_attribute, "cuPointerGetAttribute", 4000);
     return calls;
 }
 
@@ -268,11 +272,13 @@ CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
                              [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), bytes); });
 }
 
-CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
-    CUmemAccessDesc access{};
-    access.location = driver::properties_of({where}).location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1),
+CUOTA_INLINE void allow_access(device_set who, void* at, std::size_t bytes) {
+    std::array<CUmemAccessDesc, device_set::most> access;
+    std::size_t count = 0;
+    who.for_each([&](device one) {
+        access[count++] = {driver::properties_of({one}).location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    });
+    driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, access.data(), count),
                   "cuMemSetAccess");
 }
 

@@ -31,6 +31,12 @@ CUresult ask(void* out, CUpointer_attribute which, allocation const& a, CUdevice
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return give(out, start);
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return give(out, a.bytes);
         case CU_POINTER_ATTRIBUTE_MAPPED: return give(out, true);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
+            constexpr unsigned flags[] = {CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE,
+                                          CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ,
+                                          CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE};
+            return give(out, flags[static_cast<int>(kernel_access(current_device(), a))]);
+        }
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
             if (a.mapped) return give(out, a.mapped->memory->is_for_rdma);
             return give(out, a.kind == memory_kind::device && !a.from);

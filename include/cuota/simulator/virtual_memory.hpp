@@ -35,6 +35,9 @@ struct mapping {
     [[nodiscard]] access widest() const noexcept;
 };
 
+/// What kernels of a device may do with the memory.
+access kernel_access(device const& d, allocation const& a);
+
 /// Whether all of the range may be used so: inside one allocation, or on consecutive mappings. Memory that
 /// the runtime does not know (`first` is null) may be, unless its address is reserved for a device.
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how);
