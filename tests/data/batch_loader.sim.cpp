@@ -468,10 +468,10 @@ TEST_CASE("a batch is viewed on a stream of another device only where its kernel
     cuota::batch_loader loader{numbered_source{8}, {.batch = 4}};
     auto epoch = loader.epoch(0);
     cuota::batch const b = *epoch.next();
-    std::string const why = message_of<cuota::misuse>([&] { (void)b.view<std::uint64_t>(*far); });
+    std::string const why = message_of<cuota::misuse>([&] { (void)b.view<std::uint32_t>(*far); });
     CHECK(has(why, "a batch in memory of device 0"));
     CHECK(has(why, "stream of device 1"));
 
     cuota::rt::allow_reach(cuota::device{1}, cuota::device{0});
-    CHECK_NOTHROW(b.view<std::uint64_t>(*far));
+    CHECK_NOTHROW(b.view<std::uint32_t>(*far));
 }
