@@ -6,7 +6,7 @@
 /// make room is chosen at random. What does not fit although the bytes are there is a refusal. The streams are busy
 /// throughout, so that each hand-over from one to another needs a wait.
 ///
-/// Beside it the shape that peers have (listed_pool.hpp).
+/// Beside it the shape that peers have (listed_pool.hpp), and a pool that grows by mappings of many pages up to the same cap.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -52,6 +52,30 @@ void streams_on_one_pool(benchmark::State& state) {
         state.counters["waits"] = static_cast<double>(pool.stats().stream_waits);
     }
 }
+
+// A pool that grows up to the same cap by mappings, large at first: what is live at most, of ten thousand.
+void grown_by_mappings(benchmark::State& state) {
+    for (auto _ : state) {
+        cuota::budget const account{"bench", cap};
+        cuota::scoped_pool pool{account, cuota::addresses_only{}};
+        cuota::stream const lane;
+        std::size_t const refusals = run<void*>(
+            1, static_cast<double>(state.range(0)) / 10'000, static_cast<unsigned>(state.range(1)),
+            [&](request r) -> std::optional<void*> {
+                try {
+                    return pool.allocate(lane, r.bytes);
+                } catch (cuota::out_of_memory const&) { return std::nullopt; }
+            },
+            [&](request r, void* at) { pool.deallocate(lane, at, r.bytes); });
+        state.counters["refusals"] = static_cast<double>(refusals);
+    }
+}
+BENCHMARK(grown_by_mappings)
+    ->ArgNames({"live", "seed"})
+    ->ArgsProduct({{9'000, 9'500, 9'700}, {1, 2, 3}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
 void streams_on_one_list_each(benchmark::State& state) {
     auto const streams = static_cast<std::size_t>(state.range(0));
     double const share = static_cast<double>(state.range(1)) / 100;

@@ -38,6 +38,7 @@ class stop_signal;
 
 // runtime
 class device;
+class device_set;
 class stream;
 class stream_ref;
 class event;

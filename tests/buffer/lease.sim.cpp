@@ -7,14 +7,18 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/peer_access.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
@@ -414,4 +418,85 @@ TEST_CASE("a lease that cannot begin borrows nothing", "[buffer][lease]") {
 
     REQUIRE_NOTHROW(on.some.write(on.c));
     REQUIRE_NOTHROW(on.some.write(on.home));
+}
+
+namespace {
+
+cuota::stream stream_of(int ordinal) {
+    cuota::device_scope const there{cuota::device{ordinal}};
+    return cuota::stream{};
+}
+
+}  // namespace
+
+TEST_CASE("a stream of another device borrows only what its kernels can reach, or is told both devices",
+          "[buffer][lease][peers]") {
+    support::machine const machine{{.devices = 2}};
+    cuota::stream const home;
+    cuota::stream const other = stream_of(1);
+    cuota::budget const budget{"test", 64_MiB};
+    cuota::scoped_pool by_pages{budget};
+    cuota::scoped_pool by_segments{budget, {.growth = cuota::pool_growth::segments}};
+    std::size_t const which = GENERATE(0U, 1U, 2U);
+    cuota::any_resource const all[] = {by_pages, by_segments, cuota::device_memory{}};
+    cuota::any_resource const& memory = all[which];
+    words some{count, 1u, home, memory};
+    for (bool const writes : {false, true}) {
+        auto const refused = support::thrown<cuota::misuse>([&] {
+            if (writes) (void)some.write(other);
+            else (void)some.read(other);
+        });
+        CHECK(support::has(refused.what(), "memory of device 0"));
+        CHECK(support::has(refused.what(), "stream of device 1"));
+    }
+    CHECK_NOTHROW(some.resize(2 * count));  // nothing is borrowed
+    cuota::device_buffer<int> const nothing{0, home, memory};
+    CHECK_NOTHROW(nothing.read(other));
+
+    if (which == 0) return;
+    cuota::rt::allow_reach(cuota::device{1}, cuota::device{0});
+    CHECK_NOTHROW(some.read(other));
+    CHECK_NOTHROW(some.write(other));
+}
+
+TEST_CASE("a buffer in a pool is borrowed on streams of the pool's peers, wherever its home is",
+          "[buffer][lease][peers]") {
+    support::machine const machine{{.devices = 2}};
+    simulator::set_memory_checks(simulator::memory_checks::strict);
+    simulator::set_order_checks(simulator::order_checks::report);
+    cuota::stream const here;
+    cuota::stream const there = stream_of(1);
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}, {.peers = {cuota::device{1}}}};
+    for (auto const& [home, other] : {std::pair{cuota::stream_ref{here}, cuota::stream_ref{there}},
+                                      std::pair{cuota::stream_ref{there}, cuota::stream_ref{here}}}) {
+        words some{count, 1u, home, pool};
+        auto const to = some.write(other);
+        cuota::for_each_index(other, count, support::write_word{to.span().data(), 5}, "write");
+    }
+    here.synchronize();
+    there.synchronize();
+    CHECK(simulator::misuse().total() == 0);
+}
+
+TEST_CASE("copies go between devices whose kernels do not reach each other", "[buffer][lease][peers]") {
+    support::machine const machine{{.devices = 2, .has_peer_access = false}};
+    cuota::stream const home;
+    cuota::stream const other = stream_of(1);
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    words some{count, 1u, home, pool};
+    std::vector<support::word> const ones(count, 1u);
+
+    CHECK(some.to_vector(other) == ones);
+    some.copy_from(std::vector<support::word>(count, 2u), other);
+    cuota::device_scope const there{cuota::device{1}};
+    words far{count, 0u, other, cuota::device_memory{}};
+    far.copy_from(some, other);
+    CHECK(far.to_vector(home) == std::vector<support::word>(count, 2u));
+    some.copy_from(far, other);
+    cuota::pinned_buffer<support::word> host{count};
+    host.download(some, other);
+    CHECK(host.read()[0] == 2u);
+    host.upload(far, home);
+    CHECK(far.to_vector(other) == std::vector<support::word>(count, 2u));
+    CHECK(simulator::misuse().total() == 0);
 }

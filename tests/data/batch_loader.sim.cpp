@@ -19,6 +19,7 @@
 #include <cuota/data/converted_source.hpp>
 #include <cuota/data/memory_source.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/peer_access.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
@@ -454,4 +455,23 @@ TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
     cuota::device_buffer<float> seen{4, s, cuota::device_memory{}};
     cuota::for_each_index(s, 4, widen{b->view<cuota::half>(s), seen.write(s)});
     CHECK(seen.to_vector(s) == std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f});
+}
+
+TEST_CASE("a batch is viewed on a stream of another device only where its kernels reach it",
+          "[data][batch_loader][peers]") {
+    machine const on{{.devices = 2}};
+    std::optional<cuota::stream> far;
+    {
+        cuota::device_scope const there{cuota::device{1}};
+        far.emplace();
+    }
+    cuota::batch_loader loader{numbered_source{8}, {.batch = 4}};
+    auto epoch = loader.epoch(0);
+    cuota::batch const b = *epoch.next();
+    std::string const why = message_of<cuota::misuse>([&] { (void)b.view<std::uint32_t>(*far); });
+    CHECK(has(why, "a batch in memory of device 0"));
+    CHECK(has(why, "stream of device 1"));
+
+    cuota::rt::allow_reach(cuota::device{1}, cuota::device{0});
+    CHECK_NOTHROW(b.view<std::uint32_t>(*far));
 }

@@ -409,7 +409,8 @@ TEST_CASE("block_index knows what is mapped when the first block of its range is
     blocks.add_range(begin, 5 * page, page);
     block* hole = nullptr;
     blocks.for_each_hole([&](block& h) { hole = &h; });
-    block& whole = blocks.join_window(blocks.hold_window(*hole, begin, end), end, {});
+    block& whole =
+        blocks.join_window(blocks.hold_window(*hole, begin, end), end, {page, page, 1, cuota::unlimited}, {});
 
     block& low = take(blocks, page);
     block& next = take(blocks, 256);
@@ -436,7 +437,8 @@ TEST_CASE("pages at the high end of a free block that are taken are free no more
     block* hole = nullptr;
     blocks.for_each_hole([&](block& h) { hole = &h; });
     auto* const end = static_cast<std::byte*>(address(4 * page));
-    blocks.join_window(blocks.hold_window(*hole, hole->at(), end), end, {});
+    blocks.join_window(blocks.hold_window(*hole, hole->at(), end), end, {page, page, 1, cuota::unlimited},
+                       {});
     REQUIRE(blocks.free_pages() == 4 * page);
 
     block& high = blocks.take(first_fit(blocks, 1), page + 256, page + 256, {}, {}, block_index::side::high);

@@ -27,14 +27,19 @@ public:
     }
     [[nodiscard]] std::size_t bytes() const noexcept override { return 1_GiB; }
     [[nodiscard]] std::size_t page() const noexcept override { return 2_MiB; }
-    [[nodiscard]] bool map(std::byte*, std::size_t bytes, cuota::label const&, std::size_t& done) override {
-        done = std::min(bytes, most_ - *mapped_);
-        *mapped_ += done;
-        return done == bytes;
+    [[nodiscard]] bool map(std::byte*, std::size_t bytes, cuota::detail::mapping_sizes& sizes,
+                           cuota::label const&, std::size_t& done) override {
+        for (done = 0; done != bytes;) {
+            std::size_t const size = sizes.next(bytes - done);
+            if (size > most_ - *mapped_) return false;
+            *mapped_ += size;
+            done += size;
+        }
+        return true;
     }
-    std::size_t unmap(std::byte*, std::size_t bytes) noexcept override {
+    bool unmap(std::byte*, std::size_t bytes) noexcept override {
         *mapped_ -= bytes;
-        return bytes;
+        return true;
     }
 
 private:

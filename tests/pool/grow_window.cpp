@@ -114,13 +114,26 @@ TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][gr
     CHECK(cuota::detail::largest_window(block_index{}, page) == 0);
 }
 
+TEST_CASE("a window that takes a part of a mapping keeps all of it from others", "[pool][grow_window]") {
+    pages p{32};
+    p.map(0, 8 * page, 8 * page);
+    p.take(0, page);
+    p.map(16 * page, 24 * page, 8 * page);
+    auto const beside = p.choose(20 * page, growth_aim::least_in_all);
+    REQUIRE(beside);
+    CHECK(beside->at == address(page));  // seven pages of a mapping that cannot go
+    CHECK(beside->missing == 8 * page);
+    CHECK(beside->idle == 8 * page);
+}
+
 TEST_CASE("what would fit is what can be chosen, and no granule more", "[pool][grow_window]") {
+    bool const has_large_mappings = GENERATE(false, true);
     std::mt19937 random{5};
     for (int round = 0; round != 300; ++round) {
         pages p{24};
         for (std::size_t at = random() % 3; at < 20;) {
             std::size_t const until = at + 1 + random() % 4;
-            p.map(at * page, until * page);
+            p.map(at * page, until * page, has_large_mappings ? page * (1 + random() % 4) : page);
             for (std::size_t from = at * page; from < until * page;) {
                 std::size_t const bytes = std::min(256 * (1 + random() % 20'000), until * page - from);
                 block& b = p.take(from, bytes);

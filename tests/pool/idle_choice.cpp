@@ -32,8 +32,13 @@ constexpr std::size_t page = pool_tests::paged_blocks::page;
 // 32 pages with memory behind all but the last, as one free block.
 struct mapped_range : pool_tests::paged_blocks {
     mapped_range() : paged_blocks{32} { map(0, 31 * page); }
+    [[nodiscard]] block& whole() {
+        block* first = nullptr;
+        index.for_each_free([&](block& b) { first = &b; });
+        return *first;
+    }
     void drop(idle_memory const& idle) {
-        if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes), idle.bytes);
+        if (idle.is_paged) index.let_go(index.hold_pages(*idle.in, idle.at, idle.bytes));
         else index.remove_segment(*idle.in);
     }
 };
@@ -98,10 +103,61 @@ TEST_CASE("a segment is taken where it covers what is asked with less than a pag
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 31 * page + 17_MiB);
 }
 
+TEST_CASE("a mapping goes as a whole, and only when all of it is free", "[pool][idle_choice]") {
+    pool_tests::paged_blocks r{32};
+    r.map(0, 16 * page, 8 * page);
+    r.map(16 * page, 18 * page);
+    CHECK(r.index.free_pages() == 18 * page);
+    CHECK(is_pages(choose_idle(r.index, 9 * page, {}), 16 * page, 18 * page));
+    CHECK(is_pages(choose_idle(r.index, 10 * page, {}), 8 * page, 18 * page));
+    CHECK(is_pages(choose_idle(r.index, 18 * page, {}), 0, 18 * page));
+
+    block& live = r.take(8 * page - 256, 256);
+    CHECK(r.index.free_pages() == 10 * page);
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, {}), 8 * page, 18 * page));
+    CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 10 * page);
+    r.take(16 * page, 2 * page);
+    CHECK(is_pages(choose_idle(r.index, page, {}), 8 * page, 16 * page));  // there is nothing smaller
+    CHECK(could_be_idle(r.index, page, {}) == 8 * page);
+    r.index.release(live, {});
+    CHECK(r.index.free_pages() == 16 * page);
+}
+
+TEST_CASE("what is no larger than what is asked for goes first, then the smallest that covers it",
+          "[pool][idle_choice]") {
+    pool_tests::paged_blocks r{64};
+    r.map(0, 4 * page, 4 * page);
+    r.map(8 * page, 10 * page, 2 * page);
+    r.map(16 * page, 32 * page, 16 * page);
+    CHECK(is_pages(choose_idle(r.index, 3 * page, {}), 8 * page, 10 * page));
+    CHECK(could_be_idle(r.index, 3 * page, {}) == 6 * page);  // and then 4 for the last one
+    CHECK(is_pages(choose_idle(r.index, page, {}), 8 * page, 10 * page));
+    CHECK(is_pages(choose_idle(r.index, 7 * page, {}), 8 * page, 10 * page));
+    r.index.add_segment(address(100 * page), page);
+    CHECK(choose_idle(r.index, page, {})->bytes == page);
+    CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
+}
+
+TEST_CASE("a mapping of which a part is kept stays", "[pool][idle_choice]") {
+    pool_tests::paged_blocks r{32};
+    r.map(0, 16 * page, 4 * page);
+    kept_addresses const start{address(0), address(5 * page), 8 * page};
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, start), 8 * page, 16 * page));
+    kept_addresses const end{address(11 * page), address(32 * page), 8 * page};
+    CHECK(is_pages(choose_idle(r.index, cuota::unlimited, end), 0, 8 * page));
+}
+
 TEST_CASE("what could be given is what is given", "[pool][idle_choice]") {
     std::mt19937 random{3};
-    for (int round = 0; round != 200; ++round) {
+    for (int round = 0; round != 400; ++round) {
         mapped_range r;
+        if (round % 2 == 1)
+            for (std::size_t at = 0; at != 31;) {
+                std::size_t const until = std::min<std::size_t>(31, at + 1 + random() % 9);
+                if (at == 0) r.drop({&r.whole(), address(0), 31 * page, true});
+                r.map(at * page, until * page, (until - at) * page);
+                at = until;
+            }
         std::vector<block*> live;
         for (std::size_t at = 0; at < 30 * page;) {
             std::size_t const bytes = std::min(256 * (1 + random() % 20'000), 31 * page - at);

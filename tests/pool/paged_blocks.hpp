@@ -29,15 +29,15 @@ struct paged_blocks {
 
     explicit paged_blocks(std::size_t count) { index.add_range(address(0), count * page, page); }
 
-    /// Maps [from, until), free then.
-    void map(std::size_t from, std::size_t until) {
+    /// Maps [from, until), free then, by mappings of at most so many bytes.
+    void map(std::size_t from, std::size_t until, std::size_t largest = page) {
         block* at = nullptr;
         index.for_each_hole([&](block& hole) {
             if (hole.at() <= address(from) && address(until) <= hole.end()) at = &hole;
         });
         REQUIRE(at);
         block& held = index.hold_window(*at, address(from), address(until));
-        index.join_window(held, address(until), {});
+        index.join_window(held, address(until), {page, largest, 1, cuota::unlimited}, {});
     }
     /// Makes `bytes` live, at an offset in a free block.
     block& take(std::size_t from, std::size_t bytes) {

@@ -7,11 +7,14 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <cuota/guard/dry_run.hpp>
 #include <cuota/guard/watch.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 
 #include "pool/fake_memory.hpp"
 #include "support/catch.hpp"
@@ -227,4 +230,40 @@ TEST_CASE("a pool whose device is full grows beside what lies free by the pages 
     CHECK_THROWS_AS(pool->allocate(s, 1, 256, {}), cuota::out_of_memory);
     for (auto const& [at, bytes] : {std::pair{second, 2_MiB}, {third, 3_MiB}, {p, 3_MiB}})
         pool->deallocate(s, at, bytes);
+}
+
+TEST_CASE(
+    "a pool that is full but for a thirtieth serves blocks of any size, though its first mappings were large",
+    "[pool][pool_growth]") {
+    constexpr std::size_t cap = 8_GiB;
+    std::mt19937_64 random{1};
+    auto const log_uniform = [&] {  // 64 KiB to 256 MiB
+        std::size_t const base = 64_KiB << random() % 12;
+        return cuota::round_up(base + random() % base, 256);
+    };
+    struct live_block {
+        void* at;
+        std::size_t bytes;
+    };
+    cuota::scoped_pool pool{cuota::budget{"test", cap}, cuota::addresses_only{}};
+    cuota::stream const s;
+    std::vector<live_block> live;
+    std::size_t bytes_live = 0;
+    std::size_t refused = 0;
+    for (int i = 0; i != 20'000; ++i) {
+        std::size_t const wanted = log_uniform();
+        while (bytes_live + wanted > cap / 30 * 29) {
+            std::swap(live[random() % live.size()], live.back());
+            pool.deallocate(s, live.back().at, live.back().bytes);
+            bytes_live -= live.back().bytes;
+            live.pop_back();
+        }
+        try {
+            live.push_back({pool.allocate(s, wanted), wanted});
+            bytes_live += wanted;
+        } catch (cuota::budget_exceeded const&) { ++refused; }
+    }
+    CHECK(refused == 0);
+    CHECK(pool.stats().reserved > cap / 30 * 29);
+    for (live_block const& b : live) pool.deallocate(s, b.at, b.bytes);
 }

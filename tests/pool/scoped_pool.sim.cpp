@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/guard/dry_run.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/peer_access.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
@@ -757,4 +759,103 @@ TEST_CASE("a pool serves streams of its device whichever device is current", "[p
         pool.trim();
     }
     CHECK(pool.stats().reserved == 0);
+}
+
+namespace {
+
+// A stream of another device than the current one.
+cuota::stream stream_of(int ordinal) {
+    cuota::device_scope const there{cuota::device{ordinal}};
+    return cuota::stream{};
+}
+
+}  // namespace
+
+TEST_CASE("a pool's memory is in reach of the devices that its options name, and of no other",
+          "[pool][scoped_pool][peers]") {
+    support::machine const machine{{.devices = 3}};
+    simulator::set_memory_checks(simulator::memory_checks::strict);  // a kernel that reaches too far faults
+    auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
+    cuota::stream const home;
+    cuota::stream const peer = stream_of(1);
+    cuota::stream const stranger = stream_of(2);
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB},
+                            {.initial = 2_MiB, .growth = growth, .peers = {cuota::device{1}}}};
+    for (std::size_t const bytes : {1_MiB, 5_MiB}) {  // of what is there, and of more
+        void* const p = pool.allocate(peer, bytes);
+        support::write_words(peer, p, bytes, 7);
+        CHECK(support::all_are(support::words(peer, p, bytes), 7));
+        CHECK(cuota::rt::out_of_reach(cuota::device{2}, p) == cuota::device{0});
+        pool.deallocate(peer, p, bytes);
+        void* const q = pool.allocate(home, bytes);
+        support::write_words(home, q, bytes, 8);
+        CHECK(support::all_are(support::words(home, q, bytes), 8));
+        pool.deallocate(home, q, bytes);
+    }
+    auto const before = pool.stats();
+    auto const refused = thrown<cuota::misuse>([&] { (void)pool.allocate(stranger, 1_MiB); });
+    CHECK(has(refused.what(), "device 0"));
+    CHECK(has(refused.what(), "device{2}"));
+    CHECK(is_same(pool.stats(), before));
+}
+
+TEST_CASE("a stream of another device gets no memory of a pool that does not name it",
+          "[pool][scoped_pool][peers]") {
+    support::machine const machine{{.devices = 2}};
+    cuota::stream const other = stream_of(1);
+    bool const is_native = GENERATE(false, true);
+    cuota::stream_ref const s = is_native ? cuota::stream_ref{other.get()} : cuota::stream_ref{other};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    CHECK_THROWS_AS(pool.allocate(s, 256), cuota::misuse);
+    CHECK_THROWS_AS(pool.persistent().allocate(s, 256), cuota::misuse);
+    auto frame = pool.frame();
+    CHECK_THROWS_AS(frame.resource().allocate(s, 256), cuota::misuse);
+    CHECK(pool.stats().reserved == 0);
+}
+
+TEST_CASE("work of two devices on one block is in order", "[pool][scoped_pool][peers]") {
+    support::machine const machine{{.devices = 2}};
+    simulator::set_order_checks(simulator::order_checks::report);
+    cuota::stream const home;
+    cuota::stream const peer = stream_of(1);
+    cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB}, {.peers = {cuota::device{1}}}};
+    for (int i = 0; i != 3; ++i) {
+        for (cuota::stream_ref const s : {cuota::stream_ref{home}, cuota::stream_ref{peer}}) {
+            void* const p = pool.allocate(s, 4_MiB);
+            support::write_words(s, p, 4_MiB, 1);
+            pool.deallocate(s, p, 4_MiB);
+        }
+    }
+    pool.trim();
+    CHECK(simulator::misuse().races == 0);
+}
+
+TEST_CASE("a pool names a peer that cannot reach its device, and a source that cannot have any",
+          "[pool][scoped_pool][peers]") {
+    support::machine const machine{{.devices = 2, .has_peer_access = false}};
+    cuota::budget const budget{"trainer", 64_MiB};
+    cuota::pool_options const wanted{.name = "shared", .peers = {cuota::device{0}, cuota::device{1}}};
+    auto const refused = thrown<cuota::misuse>([&] { cuota::scoped_pool const pool{budget, wanted}; });
+    CHECK(has(refused.what(), "pool shared of device 0"));
+    CHECK(has(refused.what(), "device 1"));
+    CHECK_NOTHROW(cuota::scoped_pool{budget, {.peers = {cuota::device{0}}}});  // it reaches itself
+    CHECK_THROWS_AS((cuota::scoped_pool{budget, cuota::pinned_memory{}, wanted}), cuota::misuse);
+    CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::addresses_only{}, wanted});  // a dry run of that
+}
+
+TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call",
+          "[pool][scoped_pool][peers]") {
+    support::machine machine{{.devices = 2}};
+    cuota::budget budget{"trainer", 64_MiB};
+    auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
+    auto const life = [&] {
+        cuota::stream const peer = stream_of(1);
+        cuota::scoped_pool pool{budget, {.growth = growth, .peers = {cuota::device{1}}}};
+        void* const p = pool.allocate(peer, 3_MiB);
+        pool.deallocate(peer, p, 3_MiB);
+    };
+    auto const seen = support::survives_every_failure(machine, life, {cudaErrorUnknown});
+    CHECK(budget.held() == 0);
+    CHECK(seen.thrown > 5);
+    CHECK(cuota::device::current() == cuota::device{0});
 }

@@ -71,11 +71,15 @@ public:
         auto const pages = least_pages(size, pages_counted::missing_and_idle);
         claim(!pages || in_use + *pages > limit, "what free pages and others to be had hold is not refused");
     }
-    /// What a trim to `keep` gives, if all there is are pages.
-    [[nodiscard]] std::optional<std::size_t> to_trim(std::size_t keep) const {
+    /// What a trim to `keep` gives at least and at most, if all there is are pages: to the page where no mapping has more.
+    [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> to_trim(std::size_t keep) const {
         std::scoped_lock const lock{guard_};
         if (page_ == 0 || !segments_.empty()) return std::nullopt;
-        return std::min(idle(), cuota::round_up(reserved_ - std::min(reserved_, keep), page_));
+        std::size_t largest = 0;
+        for (auto const& [at, bytes] : mappings_) largest = std::max(largest, bytes);
+        std::size_t const wanted = reserved_ - std::min(reserved_, keep);
+        return std::pair{std::min(idle(), cuota::round_up(wanted, page_)),
+                         std::min(idle(), wanted == 0 ? 0 : wanted - 1 + largest)};
     }
     void trimmed(std::size_t keep) {
         std::scoped_lock const lock{guard_};
@@ -140,6 +144,7 @@ public:
         range_end_ = range_at_ + bytes - page;
         page_ = page;
     }
+    /// As one mapping.
     void pages_come(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         std::uintptr_t const at = address(p);
@@ -152,6 +157,7 @@ public:
         }
         if (wanted_ != 0) came_ += bytes;
         insert(mapped_, at, bytes);
+        mappings_.emplace(at, bytes);
         reserved_ += bytes;  // a peak only when something lives in it: it may have come in vain
     }
     void pages_go(void const* p, std::size_t bytes) {
@@ -162,6 +168,12 @@ public:
         claim(!any_live(at, at + bytes), "nothing is live in pages that go");
         if (wanted_ != 0) went_ += bytes;
         erase(mapped_, at, bytes);
+        std::uintptr_t gone = at;
+        for (auto m = mappings_.find(at); m != mappings_.end() && m->first == gone && gone < at + bytes;) {
+            gone += m->second;
+            m = mappings_.erase(m);
+        }
+        claim(gone == at + bytes, "what is unmapped are whole mappings");
         reserved_ -= bytes;
     }
 
@@ -283,9 +295,10 @@ private:
             });
         for (auto const& run : mapped_)
             for_each_span(run.first, end_of(run), [&](std::uintptr_t from, std::uintptr_t to) {
-                std::uintptr_t const first = cuota::round_up(from, page_);
-                std::uintptr_t const last = cuota::round_down(to, page_);
-                visit(to - from, last > first ? last - first : 0);
+                std::size_t whole = 0;
+                for (auto m = mappings_.lower_bound(from); m != mappings_.end() && end_of(*m) <= to; ++m)
+                    whole += m->second;
+                visit(to - from, whole);
             });
     }
     [[nodiscard]] std::size_t largest_gap() const {
@@ -299,9 +312,17 @@ private:
         return all;
     }
 
+    // The mapping that a page lies in; the end when there is none.
+    [[nodiscard]] runs::const_iterator mapping_of(std::uintptr_t page) const {
+        auto const after = mappings_.upper_bound(page);
+        if (after == mappings_.begin() || end_of(*std::prev(after)) <= page) return mappings_.end();
+        return std::prev(after);
+    }
+
     enum class pages_counted { missing, missing_and_idle };
     /// Of all runs of `size` addresses in the range in which nothing lives, what the one costs that costs least; nothing
-    /// when there is none. Tries each that begins or ends at an edge of a page, or beside a live block.
+    /// when there is none. Tries each that begins or ends at an edge of a page, or beside a live block. A mapping that could
+    /// be given back costs all it has.
     [[nodiscard]] std::optional<std::size_t> least_pages(std::size_t size, pages_counted what) const {
         std::optional<std::size_t> least;
         if (page_ == 0) return least;
@@ -310,10 +331,13 @@ private:
             auto const consider = [&](std::uintptr_t at) {
                 if (at < from || at + size > to) return;
                 std::size_t cost = 0;
-                for (auto p = cuota::round_down(at, page_); p < at + size; p += page_)
-                    if (!covers(mapped_, p, p + page_) ||
-                        (what == pages_counted::missing_and_idle && p >= from && p + page_ <= to))
-                        cost += page_;
+                for (auto p = cuota::round_down(at, page_); p < at + size;) {
+                    auto const m = mapping_of(p);
+                    bool const is_idle = m != mappings_.end() && m->first >= from && end_of(*m) <= to;
+                    if (m == mappings_.end()) cost += page_;
+                    else if (is_idle && what == pages_counted::missing_and_idle) cost += m->second;
+                    p = m == mappings_.end() ? p + page_ : end_of(*m);
+                }
                 least = std::min(least.value_or(cost), cost);
             };
             consider(from);
@@ -330,6 +354,7 @@ private:
     std::map<std::uintptr_t, block> live_;
     runs segments_;
     runs mapped_;
+    runs mappings_;
     std::uintptr_t range_at_ = 0;
     std::uintptr_t range_end_ = 0;
     std::size_t page_ = 0;

@@ -59,9 +59,15 @@ TEST_CASE("a pool of pages agrees with its shadow, and every stream's work is in
     simulator::set_order_checks(simulator::order_checks::report);
     std::size_t const streams = GENERATE(1U, 4U, 16U);
     std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);  // the rest of a page is a segment
+    std::size_t const largest = GENERATE(2_MiB, 8_MiB);
     bool const late = streams == 4;
     simulator::set_schedule(late ? simulator::schedule::late : simulator::schedule::workers, streams);
-    walk w{machine, {.how = grown_by::pages, .cap = cap, .streams = streams, .seed = 30 * streams}};
+    walk w{machine,
+           {.how = grown_by::pages,
+            .cap = cap,
+            .streams = streams,
+            .seed = 30 * streams,
+            .largest_mapping = largest}};
     w.run(share_of(2, 1'000));
 
     no_race();
@@ -79,7 +85,13 @@ TEST_CASE(
     simulator::set_order_checks(simulator::order_checks::report);
     std::size_t const streams = GENERATE(1U, 3U, 16U);
     std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);
-    walk w{machine, {.how = grown_by::pages, .cap = cap, .streams = streams, .seed = 9 * streams}};
+    std::size_t const largest = GENERATE(2_MiB, 8_MiB);
+    walk w{machine,
+           {.how = grown_by::pages,
+            .cap = cap,
+            .streams = streams,
+            .seed = 9 * streams,
+            .largest_mapping = largest}};
     w.run_with_faults(share_of(1, 1'000));
 
     no_race();

@@ -88,7 +88,8 @@ TEST_CASE(
     shadow beside;
     cuota::budget budget{"walk", cap};
     streams on{count};
-    cuota::scoped_pool pool = make_pool(budget, beside, by_pages ? grown_by::pages : grown_by::segments, cap);
+    cuota::scoped_pool pool = make_pool(budget, beside, by_pages ? grown_by::pages : grown_by::segments, cap,
+                                        {}, count == 1 ? 2_MiB : 8_MiB);
     exchange between;
     std::vector<walker> walkers;
     for (std::size_t t = 0; t != threads; ++t)

@@ -18,6 +18,8 @@
 
 namespace pool_tests {
 
+using namespace cuota::literals;
+
 /// cudaMalloc and cudaFree.
 class shadowed_memory {
 public:
@@ -48,38 +50,50 @@ private:
     shadow* told_;
 };
 
-/// Pages of the device.
+/// Pages of the device, in mappings of at most `largest` bytes, and of at most a half of what can still be had.
 class shadowed_pages final : public cuota::detail::page_range {
 public:
-    shadowed_pages(shadow& told, std::size_t most)
-        : told_{told}, pages_{cuota::detail::device_pages::make(cuota::device::current(), most)} {
+    shadowed_pages(shadow& told, std::size_t most, std::size_t largest)
+        : told_{told},
+          largest_{largest},
+          pages_{cuota::detail::device_pages::make(cuota::device::current(), most)} {
         told_.has_range(at(), bytes(), page());
     }
 
     [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
-    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::label const& who,
-                           std::size_t& done) override {
+    [[nodiscard]] cuota::detail::mapping_sizes sizes(std::size_t room) const noexcept override {
+        return {page(), largest_, 2, room};
+    }
+    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::detail::mapping_sizes& sizes,
+                           cuota::label const& who, std::size_t& done) override {
         struct telling {
             shadow& told;
             std::byte* at;
+            std::size_t bytes;
+            cuota::detail::mapping_sizes sizes;
             std::size_t& done;
             ~telling() {
-                if (done != 0) told.pages_come(at, done);
+                for (std::size_t told_of = 0; told_of != done;) {
+                    std::size_t const size = sizes.next(bytes - told_of);
+                    told.pages_come(at + told_of, size);
+                    told_of += size;
+                }
             }
-        } const then{told_, at, done};
-        return pages_->map(at, bytes, who, done);
+        } const then{told_, at, bytes, sizes, done};
+        return pages_->map(at, bytes, sizes, who, done);
     }
-    std::size_t unmap(std::byte* at, std::size_t bytes) noexcept override {
+    bool unmap(std::byte* at, std::size_t bytes) noexcept override {
         // Whose they were maps them again only after this.
-        std::size_t const done = pages_->unmap(at, bytes);
-        if (done != 0) told_.pages_go(at, done);
+        bool const done = pages_->unmap(at, bytes);
+        if (done) told_.pages_go(at, bytes);
         return done;
     }
 
 private:
     shadow& told_;
+    std::size_t const largest_;
     cuota::sole<page_range> const pages_;
 };
 
@@ -103,10 +117,11 @@ enum class grown_by { segments, pages };
 
 /// A pool of at most `most` bytes, of which the shadow knows all.
 [[nodiscard]] inline cuota::scoped_pool make_pool(cuota::budget const& account, shadow& told, grown_by how,
-                                                  std::size_t most, cuota::pool_options wanted = {}) {
+                                                  std::size_t most, cuota::pool_options wanted = {},
+                                                  std::size_t largest_mapping = 2_MiB) {
     return cuota::detail::pool_on_pages::make(
         account, shadowed_memory{told}, wanted,
-        how == grown_by::pages ? cuota::sole<shadowed_pages>::make(told, most) : nullptr);
+        how == grown_by::pages ? cuota::sole<shadowed_pages>::make(told, most, largest_mapping) : nullptr);
 }
 
 }  // namespace pool_tests

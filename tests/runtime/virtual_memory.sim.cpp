@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <cuda.h>
+
 #include <cuota/core/bytes.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -38,18 +40,35 @@ TEST_CASE("pages are mapped side by side, used as one piece, and unmapped", "[ru
     REQUIRE(range.bytes() == 8_MiB);
     CHECK(simulator::live().device_bytes == 0);
 
-    REQUIRE(rt::map_page(here, range.at(), 2_MiB));
-    REQUIRE(rt::map_page(here, range.at() + 2_MiB, 2_MiB));
-    rt::allow_access(here, range.at(), 4_MiB);
+    REQUIRE(rt::map_memory({here}, range.at(), 2_MiB));
+    REQUIRE(rt::map_memory({here}, range.at() + 2_MiB, 2_MiB));
+    rt::allow_access({here}, range.at(), 4_MiB);
     CHECK(simulator::live().device_bytes == 4_MiB);
     support::write_words(s, range.at(), 4_MiB, 7);
     CHECK(support::all_are(support::words(s, range.at(), 4_MiB), 7));
 
     s.synchronize();
-    CHECK(rt::unmap_page(range.at() + 2_MiB, 2_MiB));
+    CHECK(rt::unmap_memory(range.at() + 2_MiB, 2_MiB));
     CHECK(simulator::live().device_bytes == 2_MiB);
-    CHECK(rt::unmap_page(range.at(), 2_MiB));
+    CHECK(rt::unmap_memory(range.at(), 2_MiB));
     CHECK(simulator::live().device_bytes == 0);
+}
+
+TEST_CASE("mapped memory is made for GPUDirect RDMA where the device can do that",
+          "[runtime][virtual_memory]") {
+    bool const can = GENERATE(true, false);
+    support::machine const machine{{.maps_for_rdma = can}};
+    cuota::device const here{0};
+    auto const memory = rt::physical_memory_of(here);
+    CHECK(memory.where == here);
+    CHECK(memory.is_for_rdma == can);
+    rt::address_range const range{here, 2_MiB};
+    REQUIRE(rt::map_memory(memory, range.at(), 2_MiB));
+    unsigned reaches = 0;  // the driver may write only a byte of it
+    CHECK(cuPointerGetAttribute(&reaches, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+                                reinterpret_cast<CUdeviceptr>(range.at())) == CUDA_SUCCESS);
+    CHECK(reaches == can);
+    rt::unmap_memory(range.at(), 2_MiB);
 }
 
 TEST_CASE("an address_range gives its addresses back once", "[runtime][virtual_memory]") {
@@ -71,12 +90,12 @@ TEST_CASE("a device that is full refuses a page, and a driver without addresses 
     support::machine const machine{{1, 4_MiB}};
     cuota::device const here{0};
     rt::address_range const range{here, 8_MiB};
-    REQUIRE(rt::map_page(here, range.at(), 2_MiB));
-    REQUIRE(rt::map_page(here, range.at() + 2_MiB, 2_MiB));
-    CHECK_FALSE(rt::map_page(here, range.at() + 4_MiB, 2_MiB));
+    REQUIRE(rt::map_memory({here}, range.at(), 2_MiB));
+    REQUIRE(rt::map_memory({here}, range.at() + 2_MiB, 2_MiB));
+    CHECK_FALSE(rt::map_memory({here}, range.at() + 4_MiB, 2_MiB));
     CHECK(cudaGetLastError() == cudaSuccess);
-    rt::unmap_page(range.at(), 2_MiB);
-    rt::unmap_page(range.at() + 2_MiB, 2_MiB);
+    rt::unmap_memory(range.at(), 2_MiB);
+    rt::unmap_memory(range.at() + 2_MiB, 2_MiB);
 
     simulator::fail_call("cuMemAddressReserve", 1, cudaErrorMemoryAllocation);
     rt::address_range const refused{here, 2_MiB};
@@ -87,12 +106,12 @@ TEST_CASE("a driver's error names its call, and has a text", "[runtime][virtual_
     support::machine const machine;
     cuota::device const here{0};
     rt::address_range const range{here, 4_MiB};
-    auto const unmapped = thrown<cuota::cuda_error>([&] { rt::allow_access(here, range.at(), 2_MiB); });
+    auto const unmapped = thrown<cuota::cuda_error>([&] { rt::allow_access({here}, range.at(), 2_MiB); });
     CHECK(has(unmapped.what(), "cuMemSetAccess"));
     CHECK(has(unmapped.what(), "invalid argument"));
 
     simulator::fail_call("cuMemMap", 1, cudaErrorUnknown);
-    auto const failed = thrown<cuota::cuda_error>([&] { (void)rt::map_page(here, range.at(), 2_MiB); });
+    auto const failed = thrown<cuota::cuda_error>([&] { (void)rt::map_memory({here}, range.at(), 2_MiB); });
     CHECK(failed.call() == "cuMemMap");
     CHECK(simulator::live().device_bytes == 0);
 }
@@ -105,14 +124,14 @@ TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][vi
         if (!rt::supports_virtual_memory(here)) throw cuota::misuse{"no virtual memory"};
         rt::address_range const range{here, 2 * rt::page_size(here)};
         if (range.bytes() == 0) return;
-        if (!rt::map_page(here, range.at(), 2_MiB)) return;
+        if (!rt::map_memory({here}, range.at(), 2_MiB)) return;
         try {
-            rt::allow_access(here, range.at(), 2_MiB);
+            rt::allow_access({here}, range.at(), 2_MiB);
         } catch (...) {
-            rt::unmap_page(range.at(), 2_MiB);
+            rt::unmap_memory(range.at(), 2_MiB);
             throw;
         }
-        rt::unmap_page(range.at(), 2_MiB);
+        rt::unmap_memory(range.at(), 2_MiB);
     });
     CHECK(seen.thrown > 5);
     CHECK(seen.reported >= 6);  // three that give back, each for two codes

@@ -204,6 +204,28 @@ TEST_CASE("one call unmaps several mappings", "[simulator][virtual_memory]") {
     CHECK(d.unmap(r.start + bytes, bytes) == CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a whole",
+          "[simulator][virtual_memory]") {
+    driver const d;
+    auto const bytes = d.granule();
+    range const r{d, 7 * bytes};
+    memory const a{d, bytes}, b{d, 4 * bytes}, c{d, 2 * bytes};
+    REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
+    REQUIRE(d.map(r.start + bytes, 4 * bytes, 0, b.handle, 0) == CUDA_SUCCESS);
+    REQUIRE(d.map(r.start + 5 * bytes, 2 * bytes, 0, c.handle, 0) == CUDA_SUCCESS);
+    d.open(r.start, 7 * bytes);
+    REQUIRE(cudaMemset(pointer(r.start), 5, 7 * bytes) == cudaSuccess);
+    CHECK(all_are(contents(pointer(r.start), 7 * bytes), 5));
+
+    CHECK(d.unmap(r.start, 3 * bytes) == CUDA_ERROR_INVALID_VALUE);  // a part of the second
+    CHECK(d.unmap(r.start + 2 * bytes, 5 * bytes) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(all_are(contents(pointer(r.start), 7 * bytes), 5));  // all of it is there
+    CHECK(d.unmap(r.start + bytes, 6 * bytes) == CUDA_SUCCESS);
+    CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+    CHECK(d.map(r.start + 2 * bytes, 4 * bytes, 0, b.handle, 0) == CUDA_SUCCESS);
+    CHECK(d.unmap(r.start + 2 * bytes, 4 * bytes) == CUDA_SUCCESS);
+}
+
 TEST_CASE("memory outlives its handle while it is mapped", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granule();

@@ -69,6 +69,23 @@ TEST_CASE("each device says which host node is its own", "[simulator][machine]")
     CHECK(said_by(0) == -1);
 }
 
+TEST_CASE("a machine says what its devices cannot do with each other, or with others",
+          "[simulator][machine]") {
+    machine m{{.devices = 2, .has_peer_access = false, .maps_for_rdma = false}};
+    int can = 1;
+    CHECK(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaSuccess);
+    CHECK(can == 0);
+    CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported);
+    CHECK(cudaGetLastError() == cudaErrorPeerAccessUnsupported);
+    CHECK_FALSE(sim::shape().has_peer_access);
+    CHECK_FALSE(sim::shape().maps_for_rdma);
+    sim::reset({.devices = 2});
+    CHECK(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaSuccess);
+    CHECK(can == 1);
+    CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
+    CHECK(sim::shape().maps_for_rdma);
+}
+
 TEST_CASE("a reset forgets faults, counters, peaks and other programs", "[simulator][machine]") {
     machine m;
     CHECK(cudaFree(device_memory(100)) == cudaSuccess);

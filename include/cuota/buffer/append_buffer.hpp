@@ -110,7 +110,7 @@ public:
     /// What was appended. Waits for s. Throws: as size.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
         std::vector<T> host(size(s, where));
-        auto const all = elements_.read(s, where);
+        auto const all = detail::leases_for_copies::read(elements_, s, where);
         rt::copy_to_host(host.data(), all.span().data(), host.size() * sizeof(T), s, where);
         rt::synchronize_or_drain(s, where);
         return host;

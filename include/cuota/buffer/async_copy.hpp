@@ -91,7 +91,7 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
         throw misuse{"a copy through a staging_ring whose slots have no bytes", where};
-    lease<T> const target = to.write(s, where);
+    lease<T> const target = detail::leases_for_copies::write(to, s, where);
     auto* const there = reinterpret_cast<std::byte*>(target.span().data());
     auto const here = std::as_bytes(from);
     for (std::size_t at = 0; at != here.size();) {

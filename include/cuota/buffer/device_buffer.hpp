@@ -186,7 +186,7 @@ public:
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
                             "copy before, or from a pinned_buffer", where);
-        lease<T> const mine = write(s, where);
+        lease<T> const mine = detail::leases_for_copies::write(*this, s, where);
         rt::copy_to_device(data(), host.data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
@@ -196,7 +196,7 @@ public:
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
                             "copy after, or to a pinned_buffer", where);
-        lease<T const> const mine = read(s, where);
+        lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
@@ -221,8 +221,8 @@ public:
         if (part.count == 0) return;
         if (&from == this && part.from == part.to) return;
         if (&from == this) check_apart(part, where);
-        lease<T const> const source = from.read(s, where);
-        lease<T> const target = write(s, where);
+        lease<T const> const source = detail::leases_for_copies::read(from, s, where);
+        lease<T> const target = detail::leases_for_copies::write(*this, s, where);
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
@@ -230,7 +230,7 @@ public:
     /// Throws: as on construction.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
-        lease<T const> const mine = read(s, where);
+        lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_on_device(copy.data(), data(), bytes(), s, where);
         return copy;
     }

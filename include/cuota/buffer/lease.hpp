@@ -18,6 +18,12 @@
 namespace cuota::inline v0::detail {
 
 class stream_uses;
+struct leases_for_copies;
+
+/// Throws misuse when kernels of a stream's device may not reach memory that they are to borrow: of a buffer or the like,
+/// which `what` says, with that home. Throws: cuda_error.
+/// Cost: nothing on the home stream; for a stream of another device some calls of CUDA.
+void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s, place where);
 
 /// A use of a buffer, from its beginning to its end. Move-only.
 class borrowing {
@@ -79,6 +85,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Leases on one stream go together, in any number: the stream orders them. On different streams many may read, or
 /// one may write; everything else is a misuse that names both places. Of threads that do nothing to see each other's
 /// leases, those that read may; what one of them writes may go unseen.
+/// A stream of another device may borrow memory that its kernels can reach; else it is a misuse that names both devices.
 /// Move-only; made by `read` and `write` of a buffer, which say what they throw. Its end is recorded in the stream, unless
 /// that is the home stream; nothing waits on the host.
 /// Cost: at home a few loads and stores, by the thread that was first to borrow there; else a lock, the waits that are
@@ -104,10 +111,19 @@ private:
     friend class device_buffer;
     template <class>
     friend class foreign_buffer;
+    friend struct detail::leases_for_copies;
     // What is not wanted at home is not looked up there.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
-        : use_{of.uses(), s, !std::is_const_v<T>, where, [&] { return elements(of, where); }},
+        : lease{of, s, where,
+                [&] { detail::refuse_out_of_reach("a buffer", of.data(), of.home(), s, where); }} {}
+    template <class Buffer, std::invocable Check>
+    lease(Buffer& of, stream_ref s, place where, Check check)
+        : use_{of.uses(), s, !std::is_const_v<T>, where,
+               [&] {
+                   check();
+                   return elements(of, where);
+               }},
           span_{elements(of, where)} {}
     template <class Buffer>
     [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
@@ -120,13 +136,50 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
+namespace cuota::inline v0::detail {
+
+/// Leases of a device_buffer for copies: those the driver makes between any devices, whether kernels could or not.
+struct leases_for_copies {
+    template <class Buffer>
+    [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,
+                                                                       place where) {
+        return {of, s, where, [] {}};
+    }
+    template <class Buffer>
+    [[nodiscard]] static lease<typename Buffer::value_type> write(Buffer& of, stream_ref s, place where) {
+        return {of, s, where, [] {}};
+    }
+};
+
+}  // namespace cuota::inline v0::detail
+
 #if CUOTA_DEFINE
+
+#include <string>
 
 #include <cuota/buffer/captured_uses.hpp>
 #include <cuota/buffer/stream_uses.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/runtime/peer_access.hpp>
 #include <cuota/runtime/simulated.hpp>
 
 namespace cuota::inline v0::detail {
+
+[[gnu::noinline]] CUOTA_INLINE void refuse_out_of_reach(char const* what, void const* at, stream_ref home,
+                                                        stream_ref s, place where) {
+    if (!at || s.is_same(home)) return;
+    device const user = s.device();
+    if (user == home.device()) return;
+    auto const other = rt::out_of_reach(user, at);
+    if (!other) return;
+    std::string const memory = "device " + std::to_string(other->ordinal());
+    throw misuse{std::string{what} + " in memory of " + memory + " was borrowed for a stream of device " +
+                     std::to_string(user.ordinal()) +
+                     ", whose kernels cannot reach it: allow that (`peers` of its pool), or copy the "
+                     "elements on a stream of " +
+                     memory,
+                 where};
+}
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
     : uses_{&captured_uses::find(of, s, writes, where)},

@@ -101,7 +101,7 @@ public:
     /// Throws: misuse when the counts differ; cuda_error.
     void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
         check_count(to.size(), where);
-        auto const target = to.write(s, where);
+        auto const target = detail::leases_for_copies::write(to, s, where);
         transfer(s, false, where,
                  [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
     }
@@ -109,7 +109,7 @@ public:
     /// Throws: misuse when the counts differ; cuda_error.
     void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
         check_count(from.size(), where);
-        auto const source = from.read(s, where);
+        auto const source = detail::leases_for_copies::read(from, s, where);
         transfer(s, true, where, [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
     }
 

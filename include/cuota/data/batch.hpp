@@ -52,14 +52,14 @@ public:
     /// rows; row_offsets says whose they are.
     /// T must be the field's element type, or std::byte for any.
     /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
-    /// Throws:  misuse for a wrong type or field, a moved-from batch, or the legacy default stream, which other
-    ///          streams do not wait for; cuda_error.
+    /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream, which other streams do not
+    ///          wait for, or a stream of another device whose kernels cannot reach the batch; cuda_error.
     template <class T>
     [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
                                             place where = place::here()) const& {
         check_alive(where);
         auto const seen = contents().template view<T const>(field, "a batch", where);
-        used_on(s, where);
+        used_by_kernels_on(s, where);
         return seen;
     }
     template <class T>
@@ -75,8 +75,8 @@ public:
                                                              place where = place::here()) const&;
     void row_offsets(std::size_t = 0) const&& = delete;
 
-    /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it.
-    /// Throws: as view.
+    /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it. A stream of any device, for
+    /// copies: whether its kernels reach the batch is not asked. Throws: as view, but for the device.
     void used_on(stream_ref s, place where = place::here()) const;
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
@@ -92,6 +92,7 @@ private:
     batch(shared<detail::loader_engine> engine, std::uint32_t slot, std::uint64_t index) noexcept;
 
     void check_alive(place where) const;
+    void used_by_kernels_on(stream_ref s, place where) const;
     [[nodiscard]] detail::slot_contents contents() const noexcept;
 
     void release() noexcept;
@@ -127,7 +128,7 @@ CUOTA_INLINE device_span<std::uint64_t const> batch::row_offsets(stream_ref s, s
                                                                  place where) const& {
     check_alive(where);
     auto const seen = contents().row_offsets(field, "a batch", where);
-    used_on(s, where);
+    used_by_kernels_on(s, where);
     return seen;
 }
 
@@ -143,6 +144,11 @@ CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
         throw misuse{"a batch was used on the legacy default stream; make a stream", where};
     rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch", where);
     engine_->use(slot_, s);
+}
+
+CUOTA_INLINE void batch::used_by_kernels_on(stream_ref s, place where) const {
+    engine_->check_reach(slot_, s, where);
+    used_on(s, where);
 }
 
 CUOTA_INLINE std::span<std::uint64_t const> batch::samples() const {

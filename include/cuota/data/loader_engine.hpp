@@ -102,6 +102,8 @@ public:
 
     /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
+    /// Throws: misuse when kernels of the stream's device cannot reach the batch in that slot; cuda_error.
+    void check_reach(std::uint32_t index, stream_ref s, place where) const;
 
     /// A batch ended: its slot may be overwritten once what the streams did with it is over.
     void release(std::uint32_t index) noexcept;
@@ -184,6 +186,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/buffer/lease.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
@@ -203,6 +207,10 @@ CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const&
 }
 
 CUOTA_INLINE loader_engine::~loader_engine() { shut_down(); }
+
+CUOTA_INLINE void loader_engine::check_reach(std::uint32_t index, stream_ref s, place where) const {
+    refuse_out_of_reach("a batch", slot(index).at, memory_->copies(), s, where);
+}
 
 CUOTA_INLINE void loader_engine::shut_down() noexcept {
     for (std::jthread& worker : workers_) worker.request_stop();

@@ -106,9 +106,8 @@ public:
     /// unchanged then.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
                                                       std::vector<shared<stream_mark>>& busy);
-    /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
-    /// as before.
-    void gone(idle_memory const& out, std::size_t bytes) noexcept;
+    /// What was taken out was given back; or it could not be, and is free as before.
+    void gone(idle_memory const& out, bool is_gone) noexcept;
 
     /// Waits on the host for what may still use what is free; what cannot be waited for is reported.
     void wait_for_freed() noexcept;
@@ -250,11 +249,11 @@ CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus
     return out;
 }
 
-CUOTA_INLINE void block_heap::gone(idle_memory const& out, std::size_t bytes) noexcept {
+CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcept {
     leaving_ -= out.bytes;
-    reserved_ -= bytes;
-    if (out.is_paged) blocks_.let_go(*out.in, bytes);
-    else if (bytes == 0) blocks_.put_back_segment(*out.in);
+    if (!is_gone) return blocks_.put_back(*out.in);
+    reserved_ -= out.bytes;
+    if (out.is_paged) blocks_.let_go(*out.in);
     else forget(*out.in);
 }
 
@@ -340,7 +339,7 @@ CUOTA_INLINE wait_set block_heap::waits_of(grow_window const& window) {
 
 CUOTA_INLINE block& block_heap::join(grow_window const& window, wait_set waits) noexcept {
     count_reserved(window.missing);
-    return blocks_.join_window(*window.first, window.end, std::move(waits));
+    return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
 }
 
 CUOTA_INLINE void block_heap::count_reserved(std::size_t bytes) noexcept {

@@ -16,6 +16,7 @@
 #include <cuota/pool/block.hpp>
 #include <cuota/pool/free_bins.hpp>
 #include <cuota/pool/live_table.hpp>
+#include <cuota/pool/mapping_table.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -31,8 +32,8 @@ public:
     void remove_segment(block& whole) noexcept;
     /// Takes out a free block that is a whole segment: it is held, with its waits.
     void hold_segment(block& whole) noexcept;
-    /// A held segment is free again, with its waits.
-    void put_back_segment(block& whole) noexcept { free_again(whole, std::move(whole.waits)); }
+    /// A held segment, or held pages, are free again, with their waits.
+    void put_back(block& held) noexcept { free_again(held, std::move(held.waits)); }
 
     // --- a range of addresses that memory comes to, and goes from, by pages ---
 
@@ -63,16 +64,19 @@ public:
     /// How many those are. Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
-    /// The whole pages between two addresses. Bytes.
+    /// The whole mappings between two addresses; in a hole, and between mappings of a page each, the whole pages. Bytes.
     [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept;
-    /// Of all free blocks in the range, whole pages. Bytes.
+    /// Of all free blocks in the range, whole mappings. Bytes.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
+    /// Where mappings begin and end.
+    [[nodiscard]] mapping_table const& mappings() const noexcept { return mappings_; }
 
-    /// Takes whole pages out of a free block, for who knows that nothing uses them, or waits: they are held, with the waits of
-    /// the block, and what is left of it before and behind stays free. Throws: std::bad_alloc; unchanged then.
+    /// Takes whole mappings out of a free block, for a caller that knows that nothing uses them, or waits: they are held,
+    /// with the waits of the block, and what is left of it before and behind stays free.
+    /// Throws: std::bad_alloc; unchanged then.
     block& hold_pages(block& b, std::byte* at, std::size_t bytes);
-    /// Held pages: the first `bytes` of them have no memory any more, the rest is free again.
-    void let_go(block& pages, std::size_t bytes) noexcept;
+    /// Held pages have no memory any more: they become a hole.
+    void let_go(block& pages) noexcept;
 
     /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds
     /// it says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies.
@@ -87,8 +91,9 @@ public:
             b = next;
         }
     }
-    /// A held window is one free block, to be used after `waits`, merged with what it touches.
-    block& join_window(block& first, std::byte const* end, wait_set waits) noexcept;
+    /// A held window, of which each growing part was mapped by mappings of these sizes, is one free block, to be used after
+    /// `waits`, merged with what it touches.
+    block& join_window(block& first, std::byte const* end, mapping_sizes sizes, wait_set waits) noexcept;
     /// A held window is what it was, but that what has memory of its growing parts stays held, for good. Returns the bytes.
     std::size_t undo_window(block& first, std::byte const* end) noexcept;
 
@@ -180,6 +185,7 @@ private:
     std::byte* range_ = nullptr;
     std::byte* range_end_ = nullptr;
     std::size_t page_ = 0;
+    mapping_table mappings_;
     std::size_t free_pages_ = 0;
     block* holes_ = nullptr;
 };
@@ -209,6 +215,7 @@ CUOTA_INLINE void block_index::hold_segment(block& whole) noexcept {
 CUOTA_INLINE void block_index::add_range(std::byte* at, std::size_t size, std::size_t page) {
     first_ = &store_.make(at, size);
     page_ = page;
+    mappings_ = mapping_table{at, page};
     range_ = at;
     range_end_ = at + size;
     put_hole(*first_);
@@ -223,41 +230,26 @@ CUOTA_INLINE std::size_t block_index::mapped_runs() const noexcept {
 CUOTA_INLINE std::size_t block_index::pages_between(std::byte const* from,
                                                     std::byte const* to) const noexcept {
     if (page_ == 0 || !is_paged(from)) return 0;
-    std::uintptr_t const first = round_up(address(from), page_);
-    std::uintptr_t const last = round_down(address(to), page_);
+    if (round_up(address(from), page_) >= round_down(address(to), page_)) return 0;
+    std::uintptr_t const first = mappings_.edge_from(address(from));
+    std::uintptr_t const last = mappings_.edge_up_to(address(to));
     return last > first ? last - first : 0;
 }
 
 CUOTA_INLINE block& block_index::hold_pages(block& b, std::byte* at, std::size_t bytes) {
-    block& spare = store_.make(at, bytes);  // in case that only some of them can be given back
-    try {
-        block& pages = cut_out(b, at, bytes);
-        pages.become(block::state::held);
-        pages.left = &spare;
-        return pages;
-    } catch (...) {
-        store_.drop(spare);
-        throw;
-    }
+    block& pages = cut_out(b, at, bytes);
+    pages.become(block::state::held);
+    return pages;
 }
 
-CUOTA_INLINE void block_index::let_go(block& pages, std::size_t bytes) noexcept {
-    block& rest = *std::exchange(pages.left, nullptr);
-    wait_set waits = std::exchange(pages.waits, {});
-    if (bytes == 0 || bytes == pages.size) {
-        store_.drop(rest);
-        if (bytes == 0) free_again(pages, std::move(waits));
-        else become_hole(pages);
-        return;
-    }
-    rest.stand_at(pages.at() + bytes, block::state::held);
-    rest.size = std::exchange(pages.size, bytes) - bytes;
-    link(pages, rest);
-    free_again(rest, std::move(waits));
+CUOTA_INLINE void block_index::let_go(block& pages) noexcept {
+    pages.waits = {};
+    mappings_.part(pages.at(), pages.size);
     become_hole(pages);
 }
 
 CUOTA_INLINE block& block_index::hold_window(block& first, std::byte* at, std::byte* end) {
+    mappings_.reserve(end);
     store_.reserve_two();
     block* begin = &first;
     if (first.is_hole() && first.at() != at) {
@@ -280,7 +272,16 @@ CUOTA_INLINE block& block_index::hold_window(block& first, std::byte* at, std::b
     }
 }
 
-CUOTA_INLINE block& block_index::join_window(block& first, std::byte const* end, wait_set waits) noexcept {
+CUOTA_INLINE block& block_index::join_window(block& first, std::byte const* end, mapping_sizes sizes,
+                                             wait_set waits) noexcept {
+    for_each_part(first, end, [&](block const& part) {
+        if (!part.has_state(block::state::growing)) return;
+        for (std::byte* at = part.at(); at != part.end();) {
+            std::size_t const size = sizes.next(static_cast<std::size_t>(part.end() - at));
+            mappings_.join(at, size);
+            at += size;
+        }
+    });
     while (first.end() < end) swallow_next(first);
     return free_again(first, std::move(waits));
 }

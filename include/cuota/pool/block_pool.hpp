@@ -90,9 +90,8 @@ public:
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
     /// As take_out, to come down to `keep` bytes.
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
-    /// Of what was taken out, the first `bytes` were given back; pages beyond that, and all of a segment for 0, are free
-    /// as before.
-    void gone(idle_memory const& out, std::size_t bytes) noexcept;
+    /// What was taken out was given back; or it could not be, and is free as before.
+    void gone(idle_memory const& out, bool is_gone) noexcept;
     /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone.
     std::size_t wait_for_leaving() noexcept;
     /// What giving back `wanted` bytes would come to, what is about to be gone among them.
@@ -257,7 +256,7 @@ private:
         try {
             for (auto const& mark : busy) mark->synchronize();
         } catch (...) {
-            gone(*out, 0);
+            gone(*out, false);
             throw;
         }
         return out;
@@ -354,12 +353,12 @@ CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t k
     return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {});
 }
 
-CUOTA_INLINE void block_pool::gone(idle_memory const& out, std::size_t bytes) noexcept {
+CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
     {
         std::scoped_lock const lock{guard_};
-        if (watch_ && bytes != out.bytes) watch_->came({out.at + bytes, out.bytes - bytes}, {});
-        heap_.gone(out, bytes);
-        gone_ += bytes;
+        if (watch_ && !is_gone) watch_->came({out.at, out.bytes}, {});
+        heap_.gone(out, is_gone);
+        if (is_gone) gone_ += out.bytes;
     }
     left_.notify_all();
 }

@@ -12,6 +12,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/pool/block_index.hpp>
+#include <cuota/pool/mapping_table.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -21,7 +22,8 @@ struct grow_window {
     std::byte* at = nullptr;
     std::byte* end = nullptr;
     std::size_t missing = 0;  ///< what has to be mapped
-    std::size_t idle = 0;     ///< what could be unmapped of it instead: whole pages in free blocks
+    std::size_t idle = 0;     ///< what could be unmapped of it instead: whole mappings in free blocks
+    mapping_sizes sizes{};    ///< by which what is missing is mapped
 };
 
 /// `missing` is what a growth costs. But of the least in all fewer pages are in use afterwards: when the pages that lie
@@ -128,9 +130,10 @@ CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& fi
         std::size_t const pages =
             b->after ? blocks.pages_between(b->at(), b->end()) : b->size - blocks.page();
         if (pages > spent || !b->after) {
-            // A part of a page before the first whole one costs nothing.
+            // A part of a mapping before the first whole one costs nothing.
             auto const at = reinterpret_cast<std::uintptr_t>(b->at());
-            return length + round_up(at, blocks.page()) - at + std::min(pages, spent);
+            std::uintptr_t const whole = blocks.mappings().edge_from(at);
+            return length + blocks.mappings().edge_up_to(whole + std::min(pages, spent)) - at;
         }
         length += b->size;
         spent -= pages;
@@ -144,7 +147,7 @@ CUOTA_INLINE std::size_t longest_up_to(block_index const& blocks, block const& l
         std::size_t const pages = blocks.pages_between(b->at(), b->end());
         if (pages > spent) {
             auto const end = reinterpret_cast<std::uintptr_t>(b->end());
-            return length + end - round_down(end, blocks.page()) + spent;
+            return length + end - blocks.mappings().edge_from(blocks.mappings().edge_up_to(end) - spent);
         }
         length += b->size;
         spent -= pages;

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool gives back when it shall have less: pages and segments that nothing lives in.
+/// What a pool gives back when it shall have less: mappings and segments that nothing lives in.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <cuota/core/bytes.hpp>
@@ -14,16 +15,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// Addresses that shall keep their memory: where somebody is about to grow.
+/// Addresses that shall keep their memory: where a request is about to grow.
 struct kept_addresses {
     std::byte const* at = nullptr;
     std::byte const* end = nullptr;
-    std::size_t idle = 0;  ///< of whole pages in free blocks there. Bytes
+    std::size_t idle = 0;  ///< of whole mappings in free blocks there. Bytes
 
     [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at() < end; }
 };
 
-/// A whole segment, or pages in a free block.
+/// A whole segment, or mappings side by side in a free block.
 struct idle_memory {
     block* in = nullptr;
     std::byte* at = nullptr;
@@ -34,18 +35,38 @@ struct idle_memory {
 /// The smallest whole segment of at least `size` bytes, else the largest one; null when there is none.
 [[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
 
-/// Whole pages in one free block, at most `most` bytes, and none that are kept: of the smallest block that has any, so that
-/// large ones stay whole. At the edge where there is a hole, so that no more of those come about.
-[[nodiscard]] std::optional<idle_memory> choose_pages(block_index const& blocks, std::size_t most,
-                                                      kept_addresses const& kept);
+/// The whole mappings in one free block that may go, and the end at which they go first: where a hole is already, so that no
+/// more of those come about.
+class idle_mappings {
+public:
+    /// None of those that are kept.
+    idle_mappings(block_index const& blocks, block& in, kept_addresses const& kept) noexcept;
 
-/// What serves best to give back `surplus` bytes, the first of perhaps several: whole pages while there are as many to give,
-/// then the smallest that covers the rest, a segment or a page; the largest segment where none does. So no more is given than
-/// has to be, of what a pool can give at a time.
+    [[nodiscard]] bool is_empty() const noexcept { return at_ == end_; }
+    /// Takes off as many as have at most `most` bytes; perhaps none.
+    idle_memory take(std::size_t most) noexcept;
+    /// The next one that would be taken.
+    [[nodiscard]] idle_memory next() const noexcept;
+
+private:
+    [[nodiscard]] std::byte* pointer(std::uintptr_t at) const noexcept;
+
+    mapping_table const& mappings_;
+    block& in_;
+    std::uintptr_t at_ = 0;
+    std::uintptr_t end_ = 0;
+    bool at_start_;
+};
+
+/// What serves best to give back `surplus` bytes, the first of perhaps several. Mappings of at most that size while there are
+/// any, those of the smallest block first, so that large ones stay whole; then the smallest that covers the rest, a segment
+/// or a mapping; the largest segment where none does. So little more is given than has to be, of what a pool can give at a
+/// time.
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
                                                      kept_addresses const& kept);
 
 /// What comes of asking by choose_idle until `wanted` bytes are given, or all. Bytes.
+/// Cost: O(free blocks of at least a page) where all together give no more than `wanted`.
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
@@ -69,53 +90,75 @@ CUOTA_INLINE block* choose_segment(block_index const& blocks, std::size_t size) 
     return chosen;
 }
 
-CUOTA_INLINE std::optional<idle_memory> choose_pages(block_index const& blocks, std::size_t most,
-                                                     kept_addresses const& kept) {
-    std::optional<idle_memory> chosen;
-    std::size_t const page = blocks.page();
-    blocks.for_each_fit(page, [&](block& b) {
-        std::byte* from = b.at();
-        std::byte* to = b.end();
-        if (kept.touches(b)) {
-            if (kept.at <= b.at()) from = b.at() + std::min<std::ptrdiff_t>(kept.end - b.at(), to - from);
-            else to = b.at() + (kept.at - b.at());
-        }
-        std::size_t const idle = blocks.pages_between(from, to);
-        if (idle == 0) return true;
-        std::size_t const bytes = std::min(idle, round_down(most, page));
-        std::size_t const skipped =
-            round_up(reinterpret_cast<std::uintptr_t>(from), page) - reinterpret_cast<std::uintptr_t>(from);
-        std::byte* at = from + skipped;
-        bool const at_start = b.before && b.before->is_hole();
-        if (!at_start) at += idle - bytes;
-        chosen = idle_memory{&b, at, bytes, true};
-        return false;
-    });
-    return chosen;
+CUOTA_INLINE idle_mappings::idle_mappings(block_index const& blocks, block& in,
+                                          kept_addresses const& kept) noexcept
+    : mappings_{blocks.mappings()}, in_{in}, at_start_{in.before && in.before->is_hole()} {
+    std::byte const* from = in.at();
+    std::byte const* to = in.end();
+    if (kept.touches(in)) {
+        if (kept.at <= from) from = std::min(kept.end, to);
+        else to = kept.at;
+    }
+    std::size_t const bytes = blocks.pages_between(from, to);
+    if (bytes == 0) return;
+    at_ = mappings_.edge_from(reinterpret_cast<std::uintptr_t>(from));
+    end_ = at_ + bytes;
+}
+
+CUOTA_INLINE idle_memory idle_mappings::take(std::size_t most) noexcept {
+    std::size_t const bytes = std::min(end_ - at_, most);
+    std::uintptr_t const at = at_start_ ? at_ : mappings_.edge_from(end_ - bytes);
+    std::uintptr_t const end = at_start_ ? mappings_.edge_up_to(at_ + bytes) : end_;
+    (at_start_ ? at_ : end_) = at_start_ ? end : at;
+    return {&in_, pointer(at), end - at, true};
+}
+
+CUOTA_INLINE idle_memory idle_mappings::next() const noexcept {
+    std::uintptr_t const at = at_start_ ? at_ : mappings_.edge_up_to(end_ - 1);
+    std::uintptr_t const end = at_start_ ? mappings_.edge_from(at_ + 1) : end_;
+    return {&in_, pointer(at), end - at, true};
+}
+
+CUOTA_INLINE std::byte* idle_mappings::pointer(std::uintptr_t at) const noexcept {
+    return in_.at() + (at - reinterpret_cast<std::uintptr_t>(in_.at()));
 }
 
 CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
                                                     kept_addresses const& kept) {
-    std::size_t const page = blocks.page();
-    bool const has_pages = blocks.free_pages() > kept.idle;
-    if (has_pages && surplus >= page)
-        if (auto const pages = choose_pages(blocks, surplus, kept)) return pages;
+    std::optional<idle_memory> chosen;
+    std::optional<idle_memory> cover;
+    if (blocks.free_pages() > kept.idle)
+        blocks.for_each_fit(blocks.page(), [&](block& b) {
+            idle_mappings idle{blocks, b, kept};
+            if (idle.is_empty()) return true;
+            if (auto const next = idle.next(); next.bytes > surplus) {
+                if (!cover || next.bytes < cover->bytes) cover = next;
+                return cover->bytes != blocks.page();  // there is no smaller one
+            }
+            chosen = idle.take(surplus);
+            return false;
+        });
+    if (chosen) return chosen;
     block* const segment = choose_segment(blocks, surplus);
-    if (has_pages && (!segment || segment->size < surplus || segment->size > page))
-        if (auto const one = choose_pages(blocks, page, kept)) return one;
+    if (cover && (!segment || segment->size < surplus || segment->size > cover->bytes)) return cover;
     if (!segment) return std::nullopt;
     return idle_memory{segment, segment->at(), segment->size, false};
 }
 
 CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                        kept_addresses const& kept) noexcept {
-    std::size_t const page = blocks.page();
-    std::size_t const pages = blocks.free_pages() - std::min(blocks.free_pages(), kept.idle);
-    std::size_t given = page == 0 ? 0 : std::min(pages, round_down(wanted, page));
-    bool const one_more = given < pages;
-    bool some_cover = one_more;
+    std::size_t given = 0;
+    std::size_t cover = 0;  // the smallest mapping that is left: 0 when there is none
+    if (blocks.free_pages() > kept.idle)
+        blocks.for_each_fit(blocks.page(), [&](block& b) {
+            idle_mappings idle{blocks, b, kept};
+            given += idle.take(wanted - given).bytes;
+            if (!idle.is_empty()) cover = cover == 0 ? idle.next().bytes : std::min(cover, idle.next().bytes);
+            return given < wanted && cover != blocks.page();
+        });
+    bool some_cover = cover != 0;
     // The largest segments while one does not do, then the smallest that does.
-    if (!one_more)
+    if (cover == 0)
         blocks.for_each_free_from_largest([&](block const& b) {
             some_cover = given < wanted && b.is_whole_segment() && b.size >= wanted - given;
             if (given >= wanted || some_cover) return false;
@@ -125,7 +168,7 @@ CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wa
     if (given >= wanted || !some_cover) return given;
     block const* const segment = choose_segment(blocks, wanted - given);
     bool const covers = segment && segment->size >= wanted - given;
-    if (one_more && (!covers || segment->size > page)) return given + page;
+    if (cover != 0 && (!covers || segment->size > cover)) return given + cover;
     return given + segment->size;
 }
 

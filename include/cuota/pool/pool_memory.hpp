@@ -29,8 +29,9 @@ public:
     static constexpr std::size_t granule = block::granule;
 
     /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
+    /// Kernels of the peers may reach segments too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
-                sole<page_range> pages, std::size_t alignment);
+                sole<page_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
@@ -43,9 +44,10 @@ public:
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
-    /// A page that cannot be given back for that is reported, and stays charged until this ends.
+    /// Memory that cannot be unmapped for that is reported, and stays charged until this ends.
     template <class Enter>
-    [[nodiscard]] void* map(grow_window const& window, label const& who, Enter enter) {
+    [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
+        window.sizes = sizes_for(window);
         try {
             if (map_holes(window, who)) return enter(window);
         } catch (...) {
@@ -60,7 +62,7 @@ public:
 
     /// A segment in which there are no blocks.
     void give_back(segment const& s) noexcept;
-    /// What was taken out of the blocks. Returns the bytes that are gone; pages beyond them are free as before.
+    /// What was taken out of the blocks. Returns the bytes that are gone: all, or none, and it is free as before.
     std::size_t give_back(idle_memory const& out) noexcept;
     /// What was charged and did not come.
     void refund(std::size_t bytes) noexcept { account_.refund(bytes); }
@@ -75,6 +77,11 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
+    /// Throws: misuse when kernels of the stream's device may not reach the memory; cuda_error.
+    /// Cost: two loads where the machine has no other device, or the stream is owned.
+    void refuse_out_of_reach(stream_ref s, label const& who) const {
+        if (has_peers_) refuse_other_devices(s, who);
+    }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// What segments are accounted in. Bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
@@ -82,8 +89,11 @@ public:
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
+    void refuse_other_devices(stream_ref s, label const& who) const;
+    // What the window lacks has been charged already.
+    [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
-    // Nothing has used its pages yet. One that cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
+    // Nothing has used its pages yet. What cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
     void give_up(grow_window const& window) noexcept;
     // Of a held window.
     template <class Visit>
@@ -97,6 +107,8 @@ private:
     any_resource source_;
     memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
+    device_set const peers_;
+    bool const has_peers_;  // there are other devices, and this is of one
     tag const name_;
     sole<page_range> const pages_;
     block_pool blocks_;
@@ -107,13 +119,19 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/core/text.hpp>
+#include <cuota/runtime/peer_access.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
-                                      tag name, sole<page_range> pages, std::size_t alignment)
+                                      tag name, sole<page_range> pages, std::size_t alignment,
+                                      device_set peers)
     : account_{std::move(account)},
       source_{std::move(source)},
       device_{where},
+      peers_{peers},
+      has_peers_{where && device::count() > 1},
       name_{name},
       pages_{std::move(pages)},
       blocks_{name, alignment} {
@@ -134,16 +152,26 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     });
     blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
         if (told) told->segment_returned(at, bytes);
-        for (std::size_t done = 0; done < bytes; done += page())  // past one that cannot be unmapped
-            done += pages_->unmap(at + done, bytes - done);
+        pages_->unmap(at, bytes);
         account_.refund(bytes);
     });
     if (told) told->ended();
 }
 
+CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& who) const {
+    device const other = s.device();
+    if (other == *device_ || peers_.has(other)) return;
+    std::string const named = std::to_string(other.ordinal());
+    throw misuse{blocks_.title() + " of device " + std::to_string(device_->ordinal()) +
+                     " was asked for memory on a stream of device " + named +
+                     ", whose kernels cannot reach it: name device{" + named + "} in the pool's `peers`",
+                 who.where};
+}
+
 CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
     void* p = nullptr;
     try {
+        peers_.for_each([&](device peer) { rt::allow_reach(peer, *device_); });
         p = source_.allocate_sync(bytes, granule, label{name_, {}});
     } catch (out_of_memory const&) {
         account_.refund(bytes);
@@ -166,32 +194,36 @@ CUOTA_INLINE void pool_memory::give_back(segment const& s) noexcept {
 }
 
 CUOTA_INLINE std::size_t pool_memory::give_back(idle_memory const& out) noexcept {
-    std::size_t bytes = out.bytes;
-    if (out.is_paged) bytes = pages_->unmap(out.at, out.bytes);
+    bool is_gone = true;
+    if (out.is_paged) is_gone = pages_->unmap(out.at, out.bytes);
     else source_.deallocate_sync(out.at, out.bytes, granule);
     ++refunding_;
-    blocks_.gone(out, bytes);
-    if (bytes != 0) account_.refund(bytes);
+    blocks_.gone(out, is_gone);
+    if (is_gone) account_.refund(out.bytes);
     --refunding_;
-    return bytes;
+    return is_gone ? out.bytes : 0;
 }
 
 CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
     for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
 }
 
+CUOTA_INLINE mapping_sizes pool_memory::sizes_for(grow_window const& window) const noexcept {
+    return pages_->sizes(saturating_add(node().room(), window.missing));
+}
+
 CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const& who) {
     bool all = true;
+    mapping_sizes sizes = window.sizes;
     for_each_hole(window, [&](block& hole) {
-        all = all && pages_->map(hole.at(), hole.size, {name_, who.where}, hole.requested);
+        all = all && pages_->map(hole.at(), hole.size, sizes, {name_, who.where}, hole.requested);
     });
     return all;
 }
 
 CUOTA_INLINE void pool_memory::give_up(grow_window const& window) noexcept {
     for_each_hole(window, [&](block& hole) {
-        while (hole.requested != 0 && pages_->unmap(hole.at() + hole.requested - page(), page()) != 0)
-            hole.requested -= page();
+        if (hole.requested != 0 && pages_->unmap(hole.at(), hole.requested)) hole.requested = 0;
     });
     account_.refund(window.missing - blocks_.give_up(window));
 }

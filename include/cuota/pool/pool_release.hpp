@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Whole pages and segments that are free, once no work uses them any more. Threads: any.
+/// Whole mappings and segments that are free, once no work uses them any more. Threads: any.
 class pool_release {
 public:
     explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}

@@ -28,9 +28,9 @@ public:
     static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< a page, as a rule
 
     /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do. Every block
-    /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest.
+    /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest. Kernels of the peers may reach it.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
-               sole<page_range> pages = {}, std::size_t alignment = granule);
+               sole<page_range> pages = {}, std::size_t alignment = granule, device_set peers = {});
     ~pool_state();
 
     /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
@@ -132,13 +132,15 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::optional<device> where,
-                                    tag name, int priority, sole<page_range> pages, std::size_t alignment)
+                                    tag name, int priority, sole<page_range> pages, std::size_t alignment,
+                                    device_set peers)
     : priority_{priority}, alignment_{std::max(alignment, granule)}, memory_{std::move(account),
                                                                              std::move(source),
                                                                              where,
                                                                              name,
                                                                              std::move(pages),
-                                                                             alignment_} {
+                                                                             alignment_,
+                                                                             peers} {
     memory_.node().join(*this);
 }
 
@@ -158,10 +160,12 @@ CUOTA_INLINE void* pool_state::allocate_sync(std::size_t bytes, std::size_t alig
 }
 
 CUOTA_INLINE void* pool_state::try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
-    if (s)
+    if (s) {
         if (void* const p =
                 blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch, false))
             return p;
+        memory_.refuse_out_of_reach(*s, who);
+    }
     return blocks().try_take(s, {bytes, who, lifespan::scratch, alignment_});
 }
 
@@ -202,6 +206,7 @@ CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t byt
 
 CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r) {
     if (r.bytes == 0) return nullptr;
+    if (s) memory_.refuse_out_of_reach(*s, r.who);
     if (void* const p = blocks().try_take(s, r)) return p;
     if (r.alignment > granule) return take_aligned(s, r);
     return growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r});

@@ -21,6 +21,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource_ref.hpp>
+#include <cuota/runtime/device_set.hpp>
 
 namespace cuota::inline v0 {
 
@@ -30,7 +31,8 @@ struct pool_on_pages;  // makes a pool on pages of another kind; the library has
 }
 
 /// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
-/// any page that lies free, wherever that is; by segments, only what it took as a whole.
+/// what lies free, wherever that is: by mappings of one page to 64 MiB, each as a whole. By segments, only what it took as a
+/// whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
     automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
@@ -48,6 +50,9 @@ struct pool_options {
     std::size_t alignment =
         default_alignment;  ///< of every block, and its size a multiple; a power of two up to 2 MiB
     pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
+    /// Other devices whose kernels may use the pool's memory, and whose streams may ask for it. They must be able to: see
+    /// cudaDeviceCanAccessPeer. Where the pool grows by segments, this opens to them all that cudaMalloc gives of its device.
+    device_set peers{};
 };
 
 /// Memory taken by pages or in large segments, cut into blocks for many requests, given back in one go when the scope ends.
@@ -56,9 +61,10 @@ struct pool_options {
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
 /// Device memory grows by pages where the device has virtual memory: just those that the request lacks beside what lies
-/// free. When they cannot be had, pages that lie free elsewhere in the pool are given back for them: what fits the free
-/// pages together is served, wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of
-/// the page, a segment of the exact size does.
+/// free. They are mapped several at a time, as far as that is a 1024th of what budget and device can still give: 64 MiB while
+/// there are 64 GiB, page by page below 4 GiB. When there are no more, mappings that lie free elsewhere in the pool are given
+/// back for them: what fits the free mappings together is served, wherever they lie. What pages cannot serve, as the last
+/// part of a cap that is no multiple of the page, a segment of the exact size does.
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///
@@ -67,9 +73,9 @@ struct pool_options {
 /// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
 /// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.
 /// Threads: any.
-/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, or asked after
-///          its end), cuda_error: nothing is taken then. A wrong size, a foreign pointer or a second release goes to the
-///          error sink as misuse, and changes nothing.
+/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, a request after its
+///          end, or on a stream of a device that is neither its own nor one of its `peers`), cuda_error: nothing is taken
+///          then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and changes nothing.
 /// At its end what is still alive is reported by tag, size and place, and stays valid until its last owner is gone.
 /// Cost:    no CUDA call when a stream takes what it freed. Up to 64 KiB (and a 2048th of the pool) a thread takes again
 ///          what it gave back in order of the same `stream` without a lock, some of each size; else a lock, and
@@ -85,10 +91,11 @@ public:
     /// Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
     /// The same, as the options say.
-    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an alignment.
+    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an alignment, and for a
+    /// peer that cannot reach the device.
     scoped_pool(budget const& account, options wanted, place where = place::here());
 
-    /// Memory of another source, under a budget.
+    /// Memory of another source, under a budget. Throws: as above; misuse for `peers`, which only device memory can have.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here());
 
     /// Addresses without memory, taken as device memory would be: for dry runs of what stands on a pool.
@@ -128,7 +135,8 @@ public:
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
     /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
-    /// Waits on the host for work that may still use them. A page or a segment is the smallest thing it gives.
+    /// Waits on the host for work that may still use them. A mapping (one page to 64 MiB) or a segment is the smallest thing
+    /// it gives.
     std::size_t trim(std::size_t keep = 0) noexcept;
 
     /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
@@ -148,6 +156,9 @@ private:
                 place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
+    // The peers of a pool of that device.
+    static device_set peers_of(device on, options const& wanted, place where);
+    static options const& without_peers(options const& wanted, place where);
     static std::string title(options const& wanted);
 
     void throw_if_alive(char const* what) const;
@@ -167,6 +178,7 @@ struct pool_access {
 #if CUOTA_DEFINE
 
 #include <cuota/pool/pool_state.hpp>
+#include <cuota/runtime/peer_access.hpp>
 
 namespace cuota::inline v0 {
 
@@ -177,11 +189,12 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, pla
                   wanted,
                   where,
                   wanted.growth == pool_growth::automatic
-                      ? detail::device_pages::make(device::current(), wanted.cap)
+                      ? detail::device_pages::make(device::current(), wanted.cap,
+                                                   peers_of(device::current(), wanted, where))
                       : nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, options wanted, place where)
-    : scoped_pool{account, std::move(source), std::nullopt, wanted, where, nullptr} {}
+    : scoped_pool{account, std::move(source), std::nullopt, without_peers(wanted, where), where, nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only source, options wanted,
                                       place where)
@@ -194,8 +207,7 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only sour
                                                           : nullptr} {}
 
 CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place where)
-    : scoped_pool{budget{title(wanted), unlimited}, std::move(source), std::nullopt, wanted, where, nullptr} {
-}
+    : scoped_pool{budget{title(wanted), unlimited}, std::move(source), wanted, where} {}
 
 CUOTA_INLINE scoped_pool::~scoped_pool() {
     state_->close_to_requests();
@@ -249,7 +261,7 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source
     : state_{shared<detail::pool_state>::make(
           wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source),
           on, wanted.name, wanted.reclaim_priority, std::move(pages),
-          checked(wanted.alignment, {wanted.name, where}))},
+          checked(wanted.alignment, {wanted.name, where}), on ? peers_of(*on, wanted, where) : device_set{})},
       release_threshold_{wanted.release_threshold} {
     state_->reserve(wanted.initial, {wanted.name, where});
 }
@@ -257,6 +269,25 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source
 CUOTA_INLINE std::size_t scoped_pool::checked(std::size_t alignment, label const& who) {
     detail::check_alignment(alignment, who, detail::pool_state::largest_alignment);
     return alignment;
+}
+
+CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, place where) {
+    device_set const peers = wanted.peers.without(on);
+    peers.for_each([&](device peer) {
+        if (!rt::can_reach(peer, on))
+            throw misuse{"pool " + title(wanted) + " of device " + std::to_string(on.ordinal()) +
+                             " cannot have device " + std::to_string(peer.ordinal()) +
+                             " among its `peers`: the machine does not let that one reach its memory",
+                         where};
+    });
+    return peers;
+}
+
+CUOTA_INLINE auto scoped_pool::without_peers(options const& wanted, place where) -> options const& {
+    if (wanted.peers.is_empty()) return wanted;
+    throw misuse{"pool " + title(wanted) +
+                     " cannot have `peers`: they are for device memory, and its source is one of its own",
+                 where};
 }
 
 CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {

@@ -12,6 +12,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/device_set.hpp>
 
 namespace cuota::inline v0::rt {
 
@@ -47,21 +48,34 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Creates a page of memory and maps it. Nothing may use it before allow_access. False, and nothing done, when the device
-/// has too little. Throws: cuda_error; nothing is mapped then.
-[[nodiscard]] bool map_page(device where, void* at, std::size_t page);
+/// What memory is made of before it is mapped.
+struct physical_memory {
+    device where;
+    bool is_for_rdma = false;  ///< GPUDirect RDMA may reach it, where the device can do that
+};
 
-/// Unmaps a page, and gives its memory back. It waits for nothing: no work may still use it. False when it could not be
-/// unmapped, which is reported.
-bool unmap_page(void* at, std::size_t page) noexcept;
+/// Of a device, for GPUDirect RDMA where it can do that with mapped memory: network cards and file systems read and write it
+/// without the host. Throws: cuda_error. Cost: two calls of the driver.
+[[nodiscard]] physical_memory physical_memory_of(device where);
 
-/// Lets the device's own kernels and copies use mapped pages side by side. Throws: cuda_error.
-void allow_access(device where, void* at, std::size_t bytes);
+/// Allocates whole pages of memory and maps them as one: they can be unmapped only together. Nothing may use them before
+/// allow_access. False, and nothing is mapped, when the device has too little.
+/// Throws: cuda_error; nothing is mapped then. Cost: three calls of the driver, whatever the size.
+[[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
+
+/// Unmaps one mapping, or several side by side, each as a whole, and releases their memory. It waits for nothing: no work may
+/// still use it. False when it could not be unmapped, which is reported: all is mapped as before.
+/// Cost: one call of the driver.
+bool unmap_memory(void* at, std::size_t bytes) noexcept;
+
+/// Lets kernels and copies of these devices use mappings side by side. Throws: cuda_error. Cost: one call of the driver.
+void allow_access(device_set who, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
 
 #if CUOTA_DEFINE
 
+#include <array>
 #include <type_traits>
 
 #include <cuda.h>
@@ -97,6 +111,7 @@ struct call_table {
     decltype(&cuMemMap) map;                               ///< memory to an address
     decltype(&cuMemUnmap) unmap;                           ///< of map
     decltype(&cuMemSetAccess) set_access;                  ///< who may use what is mapped
+    decltype(&cuPointerGetAttribute) pointer_attribute;    ///< who may use what lies at an address
     bool is_complete;                                      ///< it has them all
 };
 
@@ -118,7 +133,10 @@ bool find_call(Call& call, char const* name, unsigned version) {
 [[nodiscard]] call_table const& calls();
 
 /// What is asked of the driver: memory that stays on the device.
-[[nodiscard]] CUmemAllocationProp memory_of(device where) noexcept;
+[[nodiscard]] CUmemAllocationProp properties_of(physical_memory const& of) noexcept;
+
+/// Throws: cuda_error.
+[[nodiscard]] bool has_attribute(device where, CUdevice_attribute which);
 
 /// As rt::check, of a call of the driver. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
@@ -129,12 +147,12 @@ bool give_back(char const* name, Call call) noexcept {
     return rt::give_back(name, [&] { return as_runtime(call()); });
 }
 
-/// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
+/// What stands for physical memory until it is mapped: a mapping keeps the memory by itself.
 struct physical_traits {
     using type = CUmemGenericAllocationHandle;  ///< the driver's
-    static type none() noexcept { return 0; }   ///< no page
+    static type none() noexcept { return 0; }   ///< no memory
     /// Its memory goes with the last mapping.
-    static void close(type page) noexcept;
+    static void close(type memory) noexcept;
 };
 
 }  // namespace driver
@@ -155,7 +173,8 @@ CUOTA_INLINE call_table find_calls() {
         find_call(calls.reserve, "cuMemAddressReserve", since) &&
         find_call(calls.free, "cuMemAddressFree", since) && find_call(calls.create, "cuMemCreate", since) &&
         find_call(calls.release, "cuMemRelease", since) && find_call(calls.map, "cuMemMap", since) &&
-        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since);
+        find_call(calls.unmap, "cuMemUnmap", since) && find_call(calls.set_access, "cuMemSetAccess", since) &&
+        find_call(calls.pointer_attribute, "cuPointerGetAttribute", 4000);
     return calls;
 }
 
@@ -164,16 +183,25 @@ CUOTA_INLINE call_table const& calls() {
     return found;
 }
 
-CUOTA_INLINE CUmemAllocationProp memory_of(device where) noexcept {
+CUOTA_INLINE CUmemAllocationProp properties_of(physical_memory const& of) noexcept {
     CUmemAllocationProp wanted{};
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wanted.location.id = where.ordinal();
+    wanted.location.id = of.where.ordinal();
+    wanted.allocFlags.gpuDirectRDMACapable = of.is_for_rdma;
     return wanted;
 }
 
-CUOTA_INLINE void physical_traits::close(type page) noexcept {
-    driver::give_back("cuMemRelease", [page] { return calls().release(page); });
+CUOTA_INLINE bool has_attribute(device where, CUdevice_attribute which) {
+    CUdevice ordinal = 0;
+    int yes = 0;
+    driver::check(calls().device_get(&ordinal, where.ordinal()), "cuDeviceGet");
+    driver::check(calls().device_attribute(&yes, which, ordinal), "cuDeviceGetAttribute");
+    return yes != 0;
+}
+
+CUOTA_INLINE void physical_traits::close(type memory) noexcept {
+    driver::give_back("cuMemRelease", [memory] { return calls().release(memory); });
 }
 
 }  // namespace cuota::inline v0::rt::driver
@@ -182,19 +210,12 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE bool supports_virtual_memory(device where) {
     (void)where.memory();  // starts the driver, and the device
-    driver::call_table const& native = driver::calls();
-    if (!native.is_complete) return false;
-    CUdevice ordinal = 0;
-    int yes = 0;
-    driver::check(native.device_get(&ordinal, where.ordinal()), "cuDeviceGet");
-    driver::check(
-        native.device_attribute(&yes, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal),
-        "cuDeviceGetAttribute");
-    return yes != 0;
+    return driver::calls().is_complete &&
+           driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 }
 
 CUOTA_INLINE std::size_t page_size(device where) {
-    CUmemAllocationProp const wanted = driver::memory_of(where);
+    CUmemAllocationProp const wanted = driver::properties_of({where});
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                   "cuMemGetAllocationGranularity");
@@ -228,30 +249,36 @@ CUOTA_INLINE void address_range::give_back() noexcept {
         driver::give_back("cuMemAddressFree", [this] { return driver::calls().free(at_, bytes_); });
 }
 
-CUOTA_INLINE bool map_page(device where, void* at, std::size_t page) {
+CUOTA_INLINE physical_memory physical_memory_of(device where) {
+    return {where, driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)};
+}
+
+CUOTA_INLINE bool map_memory(physical_memory const& of, void* at, std::size_t bytes) {
     driver::call_table const& native = driver::calls();
-    CUmemAllocationProp const wanted = driver::memory_of(where);
+    CUmemAllocationProp const wanted = driver::properties_of(of);
     CUmemGenericAllocationHandle made = 0;
-    CUresult code = native.create(&made, page, &wanted, 0);
+    CUresult code = native.create(&made, bytes, &wanted, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
     driver::check(code, "cuMemCreate");
     unique_handle<driver::physical_traits> const memory{made};
-    code = native.map(reinterpret_cast<CUdeviceptr>(at), page, 0, made, 0);
+    code = native.map(reinterpret_cast<CUdeviceptr>(at), bytes, 0, made, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
     driver::check(code, "cuMemMap");
     return true;
 }
 
-CUOTA_INLINE bool unmap_page(void* at, std::size_t page) noexcept {
+CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
     return driver::give_back("cuMemUnmap",
-                             [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), page); });
+                             [&] { return driver::calls().unmap(reinterpret_cast<CUdeviceptr>(at), bytes); });
 }
 
-CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
-    CUmemAccessDesc access{};
-    access.location = driver::memory_of(where).location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1),
+CUOTA_INLINE void allow_access(device_set who, void* at, std::size_t bytes) {
+    std::array<CUmemAccessDesc, device_set::most> access;
+    std::size_t count = 0;
+    who.for_each([&](device one) {
+        access[count++] = {driver::properties_of({one}).location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    });
+    driver::check(driver::calls().set_access(reinterpret_cast<CUdeviceptr>(at), bytes, access.data(), count),
                   "cuMemSetAccess");
 }
 

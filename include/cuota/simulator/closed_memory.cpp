@@ -112,14 +112,6 @@ allocation_ref owner_of(std::uintptr_t address) {
     return address - next->first < t.lent[next->first] ? next->second.lock() : nullptr;
 }
 
-bool kernel_may_reach(device const& d, allocation const& a) {
-    if (a.mapped) return a.mapped->of_device[static_cast<std::size_t>(d.index)] != access::none;
-    if (a.device == d.index) return true;
-    auto const open =
-        a.from ? a.from->open_to & (std::uint32_t{1} << d.index) : d.reaches & (std::uint32_t{1} << a.device);
-    return open != 0;
-}
-
 std::string where_in(allocation const& a, std::uintptr_t address) {
     auto const start = reinterpret_cast<std::uintptr_t>(a.address());
     if (address < start) return in_bytes(start - address) + " before ";
@@ -257,7 +249,7 @@ struct fault_handler {
         if (!a) a = find_memory(where);
         bool const inside = a && address - reinterpret_cast<std::uintptr_t>(a->address()) < a->bytes;
         bool const live = a && a->now == allocation::phase::live;
-        bool const reaches = running && live && inside && kernel_may_reach(running->owner_, *a);
+        bool const reaches = running && live && inside && kernel_access(running->owner_, *a) != access::none;
         bool const only_reads = reaches && a->mapped && a->mapped->widest() == access::read;
         if (reaches && !(only_reads && has_opened(a))) {
             open(a, only_reads ? PROT_READ : PROT_READ | PROT_WRITE);

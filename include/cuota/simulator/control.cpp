@@ -126,8 +126,9 @@ void reset(options wanted) {
                                     " devices"};
     check_host_nodes(wanted);
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
-    bool const changes =
-        wanted.devices != m.devices || wanted.capacity != m.capacity || wanted.host_nodes != m.host_nodes;
+    bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity ||
+                         wanted.host_nodes != m.host_nodes || wanted.has_peer_access != m.has_peer_access ||
+                         wanted.maps_for_rdma != m.maps_for_rdma;
     if (changes && m.live.total() != 0)
         throw std::logic_error{"the simulator cannot change its shape while " +
                                std::to_string(m.live.total()) + " things are alive"};
@@ -135,6 +136,8 @@ void reset(options wanted) {
     m.devices = wanted.devices;
     m.capacity = wanted.capacity;
     m.host_nodes = wanted.host_nodes;
+    m.has_peer_access = wanted.has_peer_access;
+    m.maps_for_rdma = wanted.maps_for_rdma;
     for (auto const& d : m.all_devices) make_new(*d, wanted);
     forget_faults();
     m.injected = 0;
@@ -154,7 +157,8 @@ void reset(options wanted) {
 options shape() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    return {the_machine().devices, the_machine().capacity, the_machine().host_nodes};
+    auto const& m = the_machine();
+    return {m.devices, m.capacity, m.host_nodes, m.has_peer_access, m.maps_for_rdma};
 }
 
 live_counts live() {

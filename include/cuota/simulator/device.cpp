@@ -188,7 +188,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int index, int peer) {
     return api(function::cudaDeviceCanAccessPeer, [&](guard&) {
         if (!can) return cudaErrorInvalidValue;
         if (!find_device(index) || !find_device(peer)) return cudaErrorInvalidDevice;
-        *can = index != peer;
+        *can = index != peer && the_machine().has_peer_access;
         return cudaSuccess;
     });
 }

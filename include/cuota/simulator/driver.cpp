@@ -113,9 +113,10 @@ CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index
         if (!out || which < 1 || which >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
         auto const* const d = find_device(index);
         if (!d) return CUDA_ERROR_INVALID_DEVICE;
-        *out = which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-                   ? 1
-                   : attribute_of(*d, static_cast<cudaDeviceAttr>(which));
+        if (which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) *out = 1;
+        else if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+            *out = the_machine().maps_for_rdma;
+        else *out = attribute_of(*d, static_cast<cudaDeviceAttr>(which));
         return CUDA_SUCCESS;
     });
 }

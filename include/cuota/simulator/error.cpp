@@ -40,6 +40,7 @@ constexpr error_text known[] = {
     E(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),
     E(cudaErrorLaunchTimeout, "the launch timed out and was terminated"),
     E(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    E(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
     E(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
     E(cudaErrorAssert, "device-side assert triggered"),
     E(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
+#include "virtual_memory.hpp"
 
 // Who may reach whose memory. Copies between devices need no permission; kernels do, which is not checked.
 namespace cuota::inline v0::simulator {
@@ -24,6 +25,15 @@ cudaError_t find_pool(cudaMemPool_t handle, std::shared_ptr<pool>& out) {
 }
 
 }  // namespace
+
+access kernel_access(device const& d, allocation const& a) {
+    if (a.kind != memory_kind::device) return access::write;
+    if (a.mapped) return a.mapped->of_device[static_cast<std::size_t>(d.index)];
+    if (a.device == d.index) return access::write;
+    return (a.from ? a.from->open_to & bit(d.index) : d.reaches & bit(a.device)) != 0 ? access::write
+                                                                                      : access::none;
+}
+
 }  // namespace cuota::inline v0::simulator
 
 using namespace cuota::simulator;
@@ -33,6 +43,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
         auto& d = current_device();
         if (!find_device(peer) || peer == d.index) return cudaErrorInvalidDevice;
         if (flags != 0) return cudaErrorInvalidValue;
+        if (!the_machine().has_peer_access) return cudaErrorPeerAccessUnsupported;
         if (d.reaches & bit(peer)) return cudaErrorPeerAccessAlreadyEnabled;
         d.reaches |= bit(peer);
         return cudaSuccess;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.hpp"
+#include "virtual_memory.hpp"
 
 #include <cstring>
 
@@ -30,6 +31,15 @@ CUresult ask(void* out, CUpointer_attribute which, allocation const& a, CUdevice
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return give(out, start);
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return give(out, a.bytes);
         case CU_POINTER_ATTRIBUTE_MAPPED: return give(out, true);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
+            constexpr unsigned flags[] = {CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE,
+                                          CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ,
+                                          CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE};
+            return give(out, flags[static_cast<int>(kernel_access(current_device(), a))]);
+        }
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+            if (a.mapped) return give(out, a.mapped->memory->is_for_rdma);
+            return give(out, a.kind == memory_kind::device && !a.from);
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             return give(out, reinterpret_cast<CUmemoryPool>(the_machine().pools.handle_of(a.from)));
 #if CUDA_VERSION >= 12080

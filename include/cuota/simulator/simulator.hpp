@@ -53,6 +53,8 @@ struct options {
     /// The NUMA node of the host memory nearest to each device, which cudaDevAttrHostNumaId tells: one for each, or one
     /// for all; -1, or no list: none.
     std::vector<int> host_nodes{};
+    bool has_peer_access = true;  ///< whether one device's kernels may be allowed to reach another's memory
+    bool maps_for_rdma = true;    ///< whether the memory of cuMemCreate can be made for GPUDirect RDMA
 };
 
 /// What was handed out and not yet given back.

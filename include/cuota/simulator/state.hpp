@@ -101,6 +101,8 @@ struct machine {
     std::atomic<int> devices{1};
     std::size_t capacity = options{}.capacity;
     std::vector<int> host_nodes;
+    bool has_peer_access = true;
+    bool maps_for_rdma = true;
     std::vector<std::unique_ptr<device>> all_devices;  ///< grows only, so that references stay good
 
     registry<stream> streams{0x53};

@@ -137,7 +137,7 @@ void drop_if_unused(physical_memory const& p) {
     live.device_bytes -= p.bytes;
 }
 
-std::uint64_t add_physical(tables& t, device& d, std::size_t bytes) {
+std::uint64_t add_physical(tables& t, device& d, std::size_t bytes, bool is_for_rdma) {
     auto& m = the_machine();
     auto const where = find_piece(t, bytes);
     if (!where) return 0;
@@ -145,7 +145,8 @@ std::uint64_t add_physical(tables& t, device& d, std::size_t bytes) {
                                                                .device = d.index,
                                                                .offset = *where,
                                                                .number = m.next_allocation++,
-                                                               .made_at = here()});
+                                                               .made_at = here(),
+                                                               .is_for_rdma = is_for_rdma});
     fill_new(t.view + p->offset, {.checks = m.memory_mode}, bytes);  // it holds no zeroes to rely on
     std::erase_if(t.alive, [](auto const& weak) { return weak.expired(); });
     t.alive.push_back(p);
@@ -244,6 +245,8 @@ CUresult check(CUmemLocation const& where) {
 CUresult check(CUmemAllocationProp const* wanted) {
     if (!wanted || wanted->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
     if (wanted->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (wanted->allocFlags.gpuDirectRDMACapable && !the_machine().maps_for_rdma)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return check(wanted->location);
 }
 
@@ -388,7 +391,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* out, std::size_t bytes, CUmemA
         auto& d = *find_device(wanted->location.id);
         if (too_large(bytes) || !take_from_device(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
         auto& t = known();
-        auto const handle = add_physical(t, d, bytes);
+        auto const handle = add_physical(t, d, bytes, wanted->allocFlags.gpuDirectRDMACapable != 0);
         if (handle == 0) {
             give_to_device(d, bytes);
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -442,6 +445,10 @@ CUresult mem_set_access(CUdeviceptr start, std::size_t bytes, CUmemAccessDesc co
         if (all.empty() || !wanted || count == 0) return CUDA_ERROR_INVALID_VALUE;
         for (std::size_t i = 0; i < count; ++i)
             if (auto const error = check(wanted[i]); error != CUDA_SUCCESS) return error;
+        for (auto const& a : all)
+            for (std::size_t i = 0; i < count; ++i)
+                if (wanted[i].location.id != a->device && !the_machine().has_peer_access)
+                    return CUDA_ERROR_INVALID_DEVICE;
         for (auto const& a : all) {
             for (std::size_t i = 0; i < count; ++i)
                 a->mapped->of_device[static_cast<std::size_t>(wanted[i].location.id)] =
@@ -483,6 +490,7 @@ CUresult mem_get_allocation_properties(CUmemAllocationProp* out, CUmemGenericAll
         *out = {};
         out->type = CU_MEM_ALLOCATION_TYPE_PINNED;
         out->location = {CU_MEM_LOCATION_TYPE_DEVICE, p->device};
+        out->allocFlags.gpuDirectRDMACapable = p->is_for_rdma;
         return CUDA_SUCCESS;
     });
 }

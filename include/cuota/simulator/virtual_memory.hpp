@@ -20,6 +20,7 @@ struct physical_memory {
     std::int64_t offset;  ///< where it lies in the file that stands in for all physical memory
     std::uint64_t number;
     call_sites::site made_at;
+    bool is_for_rdma = false;
     unsigned handles = 1;
     unsigned mappings = 0;
 };
@@ -33,6 +34,9 @@ struct mapping {
 
     [[nodiscard]] access widest() const noexcept;
 };
+
+/// What kernels of a device may do with the memory.
+access kernel_access(device const& d, allocation const& a);
 
 /// Whether all of the range may be used so: inside one allocation, or on consecutive mappings. Memory that
 /// the runtime does not know (`first` is null) may be, unless its address is reserved for a device.

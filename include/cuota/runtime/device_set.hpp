@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Some devices of a machine.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0 {
+
+/// Devices by their ordinals, each once: `device_set{device{1}, device{2}}`. A value; may name some that are not there.
+/// Threads: any, as a value. Cost: eight bytes; no CUDA call.
+/// Example: tests/runtime/device_set.cpp
+class device_set {
+public:
+    static constexpr int most = 64;  ///< ordinals are less
+
+    constexpr device_set() noexcept = default;  ///< empty
+    /// Throws: misuse for an ordinal that is negative, or 64 or more.
+    constexpr device_set(std::initializer_list<device> all) {
+        for (device const d : all) add(d);
+    }
+
+    /// Throws: misuse for an ordinal that is negative, or 64 or more; unchanged then.
+    constexpr void add(device d) {
+        if (d.ordinal() < 0 || d.ordinal() >= most) refuse(d);
+        bits_ |= bit(d);
+    }
+    /// Without that one.
+    [[nodiscard]] constexpr device_set without(device d) const noexcept {
+        device_set rest;
+        rest.bits_ = has(d) ? bits_ & ~bit(d) : bits_;
+        return rest;
+    }
+    [[nodiscard]] constexpr bool has(device d) const noexcept {
+        return d.ordinal() >= 0 && d.ordinal() < most && (bits_ & bit(d)) != 0;
+    }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return bits_ == 0; }
+    [[nodiscard]] constexpr std::size_t size() const noexcept {
+        return static_cast<std::size_t>(std::popcount(bits_));
+    }
+    /// visit(device) for each, from the lowest ordinal on.
+    template <class Visit>
+    constexpr void for_each(Visit visit) const {
+        for (std::uint64_t left = bits_; left != 0; left &= left - 1) visit(device{std::countr_zero(left)});
+    }
+    friend constexpr bool operator==(device_set, device_set) noexcept = default;  ///< the same devices
+
+private:
+    [[nodiscard]] static constexpr std::uint64_t bit(device d) noexcept {
+        return std::uint64_t{1} << d.ordinal();
+    }
+    [[noreturn]] static void refuse(device d);
+
+    std::uint64_t bits_ = 0;
+};
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE
+
+#include <string>
+
+#include <cuota/core/error.hpp>
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE void device_set::refuse(device d) {
+    throw misuse{"a device_set cannot hold device " + std::to_string(d.ordinal()) + ": ordinals are 0 to " +
+                 std::to_string(most - 1)};
+}
+
+}  // namespace cuota::inline v0
+
+#endif

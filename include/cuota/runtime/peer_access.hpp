@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Whether kernels of one device may reach the memory of another.
+/// For pool/ and buffer/, which make typed errors of it; copies need none of this: the driver copies between any devices.
+#pragma once
+
+#include <optional>
+
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// Whether the machine lets kernels of one device reach memory of another, once that is allowed. True of itself.
+/// Throws: cuda_error. Cost: a call of CUDA.
+[[nodiscard]] bool can_reach(device from, device memory_of);
+
+/// Lets kernels of one device reach all memory that cudaMalloc gives of another, now and later, for the whole process and its
+/// life; allowed already, or of itself, does nothing. Throws: cuda_error; cudaErrorPeerAccessUnsupported where they cannot.
+void allow_reach(device from, device memory_of);
+
+/// The device whose memory lies at an address that kernels of `from` may not reach now; nothing where they may, and where the
+/// driver does not know. Throws: cuda_error. Cost: some calls of CUDA.
+[[nodiscard]] std::optional<device> out_of_reach(device from, void const* at);
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+#include <cuota/runtime/virtual_memory.hpp>
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE bool can_reach(device from, device memory_of) {
+    if (from == memory_of) return true;
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, from.ordinal(), memory_of.ordinal()), "cudaDeviceCanAccessPeer");
+    return can != 0;
+}
+
+CUOTA_INLINE void allow_reach(device from, device memory_of) {
+    if (from == memory_of) return;
+    device_scope const there{from};
+    cudaError_t const code = cudaDeviceEnablePeerAccess(memory_of.ordinal(), 0);
+    if (code != cudaErrorPeerAccessAlreadyEnabled) return check(code, "cudaDeviceEnablePeerAccess");
+    (void)cudaGetLastError();
+}
+
+CUOTA_INLINE std::optional<device> out_of_reach(device from, void const* at) {
+    auto const ask = driver::calls().pointer_attribute;
+    if (!ask) return std::nullopt;
+    device_scope const there{from};
+    auto const address = reinterpret_cast<CUdeviceptr>(at);
+    unsigned flags = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    if (ask(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address) != CUDA_SUCCESS) return std::nullopt;
+    if (flags != CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE) return std::nullopt;
+    int lies_on = 0;
+    driver::check(ask(&lies_on, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), "cuPointerGetAttribute");
+    return device{lies_on};
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif
