@@ -74,14 +74,14 @@ RULES = [
     Rule(r"store_block<float, 256ul>", 128, 32, [SHUFFLE], [DOUBLE]),
     Rule(rf"store_block<{HALF}, 256ul>", 64, 32, [SHUFFLE, OF_HALF], [DOUBLE]),
     Rule(r"load_number<float, 256ul>", 32, 128, [], [DOUBLE]),
-    Rule(rf"load_number<{HALF}, 256ul>", 32, 64, [TO_HALF], [DOUBLE]),
+    Rule(rf"load_number<{HALF}, 256ul>", 64, 128, [TO_HALF], [DOUBLE]),
     Rule(r"adamw_block<256ul>", 128, 128, [SHUFFLE], [DOUBLE], registers=64),
     Rule(r"store_moments<256ul>", 128, 32, [SHUFFLE], [DOUBLE], registers=64),
     Rule(r"mark_\w+<.*above_threshold<float> *>", 32, 32, [VOTE], [DOUBLE]),
     Rule(rf"mark_\w+<.*above_threshold<{HALF}> *>", None, 32, [VOTE, OF_HALF], [DOUBLE]),
     Rule(r"fill_with<double>", None, 128, [], [DOUBLE]),
     Rule(r"fill_with<.*four_words>", None, 128, [], [DOUBLE]),
-    Rule(r"convert_number", 128, 128, [TO_HALF, OF_HALF, TO_BFLOAT16], registers=64),
+    Rule(r"convert_numbers", 128, 128, [TO_HALF, OF_HALF, TO_BFLOAT16], registers=64),
 ]
 
 

@@ -89,10 +89,9 @@ CUOTA_INLINE void coded_floats::encode(stream_ref s, float const* from, std::byt
 }
 
 CUOTA_INLINE void coded_floats::decode(stream_ref s, std::byte const* from, float* to) const {
-    for_each_index(s, count,
-                   load_number<float, block>{reinterpret_cast<signed_code::type const*>(from),
-                                             reinterpret_cast<float const*>(from + steps_at()), to},
-                   "compressed_stages: decode");
+    for_each_element(s, count, reinterpret_cast<signed_code::type const*>(from), to,
+                     load_number<float, block>{reinterpret_cast<float const*>(from + steps_at())},
+                     "compressed_stages: decode");
 }
 
 CUOTA_INLINE std::size_t compressed_stage::decoded_bytes() const noexcept {

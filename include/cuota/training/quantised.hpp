@@ -11,6 +11,7 @@
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/element_count.hpp>
+#include <cuota/runtime/for_each_element.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/training/block_code.hpp>
 #include <cuota/training/cast.hpp>
@@ -39,11 +40,9 @@ struct store_block {
 
 template <class T, std::size_t Block>
 struct load_number {
-    signed_code::type const* codes;
     float const* steps;
-    T* to;
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        to[i] = static_cast<T>(signed_code::value(codes[i], steps[i / Block]));
+    [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t i, signed_code::type code) const {
+        return static_cast<T>(signed_code::value(code, steps[i / Block]));
     }
 };
 
@@ -119,9 +118,9 @@ private:
         detail::check_counts("quantised::load", size(), to.size(), where);
         auto const codes = codes_.read(s, where);
         auto const steps = steps_.read(s, where);
-        for_each_index(s, size(),
-                       detail::load_number<To, Block>{codes.span().data(), steps.span().data(), to.data()},
-                       "quantised::load", where);
+        detail::for_each_element(s, size(), codes.span().data(), to.data(),
+                                 detail::load_number<To, Block>{steps.span().data()}, "quantised::load",
+                                 where);
     }
 
     device_buffer<detail::signed_code::type> codes_;
