@@ -574,7 +574,8 @@ void expect_filled(value_of_bytes<Bytes> const& value) {
     for (std::size_t const count : {1u, 2u, 5u, 1000u, 70'001u}) {
         device_buffer<value_of_bytes<Bytes>> some{count, value, s, pool};
         CHECK(some.to_vector(s) == std::vector<value_of_bytes<Bytes>>(count, value));
-        value_of_bytes<Bytes> const other{{9, 8}};
+        value_of_bytes<Bytes> other{};
+        other.byte[0] = 9;
         some.resize(2 * count, other);
         std::vector<value_of_bytes<Bytes>> expected(count, value);
         expected.resize(2 * count, other);

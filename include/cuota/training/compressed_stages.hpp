@@ -12,7 +12,8 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/for_each_element.hpp>
+#include <cuota/runtime/warp.hpp>
 #include <cuota/training/checkpoint_stage.hpp>
 #include <cuota/training/quantised.hpp>
 
@@ -82,10 +83,10 @@ CUOTA_INLINE std::size_t coded_floats::decoded_bytes() const noexcept {
 }
 
 CUOTA_INLINE void coded_floats::encode(stream_ref s, float const* from, std::byte* to) const {
-    for_each_index(s, blocks(),
-                   store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
-                                             reinterpret_cast<float*>(to + steps_at()), count},
-                   "compressed_stages: encode");
+    for_each_by_warp(s, blocks(),
+                     store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
+                                               reinterpret_cast<float*>(to + steps_at()), count},
+                     "compressed_stages: encode");
 }
 
 CUOTA_INLINE void coded_floats::decode(stream_ref s, std::byte const* from, float* to) const {
