@@ -159,16 +159,16 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	$(SETUP) && { $(call build,fuzz,--target all-fuzz); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
-cuda: ## compile tests, examples and benchmarks by nvcc; run the tests if there is a GPU
+cuda: ## compile tests, examples and benchmarks by nvcc, and read the machine code of kernels; run the tests if there is a GPU
 	@$(SETUP)
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
 	mkdir -p build; $(call configure,cuda); \
 	if grep -q 'no GPU on this machine' build/cuda.log; then \
 	    $(or $(call left_out,other tests than those of runtime resource buffer interop; other architectures than compute_80),true); \
-	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && \
+	    cmake --build --preset cuda --parallel $(JOBS) $(by_nvcc) && tests/gpu/machine_code.py && \
 	    echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'; \
-	else cmake --build --preset cuda --parallel $(JOBS) && $(call ctest,cuda); fi
+	else cmake --build --preset cuda --parallel $(JOBS) && tests/gpu/machine_code.py && $(call ctest,cuda); fi
 
 .PHONY: gpu
 gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that has a GPU and a driver and nothing else
