@@ -59,13 +59,27 @@ void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, dev
                       void* body, char const* name, place where);
 
 /// How many blocks of a kernel a multiprocessor is to run at the same time at the least: a bound to what registers a thread takes.
-/// Of 8 it has 32 on today's devices, of 4 it has 64.
+/// Of 8 it has 32, of 4 it has 64, on devices of 65,536 registers a multiprocessor, which today's all have.
 template <class Body>
 inline constexpr unsigned least_resident = 1;
 
 #if defined(__CUDACC__)
+/// Blocks of 256 threads that a multiprocessor has room for: nvcc takes no larger bound.
+inline constexpr unsigned most_resident =
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    4;
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 ||    \
+    __CUDA_ARCH__ == 1030
+    8;
+#else
+    6;
+#endif
 template <class Body>
-__global__ void __launch_bounds__(kernel_grid::threads, least_resident<Body>) for_each_kernel(Body body) {
+inline constexpr unsigned resident_bound =
+    least_resident<Body> < most_resident ? least_resident<Body> : most_resident;
+
+template <class Body>
+__global__ void __launch_bounds__(kernel_grid::threads, resident_bound<Body>) for_each_kernel(Body body) {
     body(kernel_thread{static_cast<std::size_t>(blockIdx.x) * kernel_grid::threads + threadIdx.x,
                        static_cast<std::size_t>(gridDim.x) * kernel_grid::threads});
 }
