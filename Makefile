@@ -158,7 +158,7 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	$(SETUP) && { $(call build,fuzz,--target all-fuzz); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
-cuda: ## compile tests, examples, benchmarks and each header alone by nvcc; run the tests if there is a GPU
+cuda: ## compile tests, examples, benchmarks and each header alone by nvcc, and read the machine code of kernels; run the tests if there is a GPU
 	@$(SETUP)
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
@@ -167,13 +167,13 @@ cuda: ## compile tests, examples, benchmarks and each header alone by nvcc; run 
 nvcc_reads = tests/by_nvcc.py --jobs=$(JOBS) --commands=build/$(1)/compile_commands.json
 no_gpu = grep -q 'no GPU on this machine' build/$(1).log
 not_run = echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'
-cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && \
+cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && tests/gpu/machine_code.py && \
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
 	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; headers with definitions in place; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --headers=apart && $(not_run)
+	$(call nvcc_reads,nvcc) --sources --headers=apart && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real
 ARCH ?=

@@ -13,7 +13,12 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/data/device_conversion.hpp>
 #include <cuota/training/cast.hpp>
+#include <cuota/training/non_finite_check.hpp>
+#include <cuota/training/pruned.hpp>
+#include <cuota/training/quantised.hpp>
+#include <cuota/training/quantised_moments.hpp>
 
 #include "kept_memory.hpp"
 
@@ -291,5 +296,129 @@ void copy_on_the_device(benchmark::State& state) {
     set_bytes(state, 2 * a.bytes());
 }
 BENCHMARK(copy_on_the_device)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// ---- Other kernels that only move memory. Bytes are those read and written.
+
+struct numbers_on_device {
+    cuota::stream stream;
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}};
+
+    template <class T>
+    [[nodiscard]] cuota::device_buffer<T> of(T value) {
+        return {numbers(), value, stream, pool};
+    }
+};
+
+template <class Work>
+void work_on_numbers(benchmark::State& state, numbers_on_device& on, std::size_t bytes_a_number, Work work) {
+    for (auto _ : state) {
+        work();
+        on.stream.synchronize();
+    }
+    set_bytes(state, numbers() * bytes_a_number);
+}
+
+template <class T>
+void look_for_non_finite(benchmark::State& state) {
+    numbers_on_device on;
+    auto const some = on.of(T{1.0F});
+    cuota::non_finite_check check{on.stream, on.pool};
+    work_on_numbers(state, on, sizeof(T), [&] { check.look(on.stream, some.read(on.stream)); });
+}
+BENCHMARK(look_for_non_finite<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(look_for_non_finite<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+template <class T>
+void unscale_gradients(benchmark::State& state) {
+    numbers_on_device on;
+    auto some = on.of(T{1.0F});
+    cuota::non_finite_check check{on.stream, on.pool};
+    work_on_numbers(state, on, 2 * sizeof(T), [&] { check.unscale(on.stream, some.write(on.stream), 1.0); });
+}
+BENCHMARK(unscale_gradients<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(unscale_gradients<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+template <class To>
+void convert_bytes(benchmark::State& state) {
+    numbers_on_device on;
+    auto const from = on.of(std::uint8_t{7});
+    auto to = on.of(To{1.0F});
+    auto const source = from.read(on.stream);
+    auto const target = to.write(on.stream);
+    cuota::conversion const by{"images", cuota::element_of<To>(), 1 / 255.0, 0.5};
+    work_on_numbers(state, on, sizeof(To) + 1, [&] {
+        cuota::detail::convert_numbers::enqueue(
+            on.stream, numbers(), reinterpret_cast<std::byte const*>(source.span().data()),
+            cuota::element_type::u8, reinterpret_cast<std::byte*>(target.span().data()), by);
+    });
+}
+BENCHMARK(convert_bytes<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(convert_bytes<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// Of 2 and 4 bytes the driver's, of 8 a kernel.
+template <class T>
+void fill_buffer(benchmark::State& state, T value) {
+    numbers_on_device on;
+    auto some = on.of(value);
+    auto const all = some.write(on.stream);
+    work_on_numbers(state, on, sizeof(T), [&] {
+        cuota::detail::fill<T>(all.span().data(), numbers(), value, on.stream, cuota::place::here());
+    });
+}
+BENCHMARK_CAPTURE(fill_buffer, bytes_2, cuota::half{0.1F})->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(fill_buffer, bytes_4, 0.1F)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(fill_buffer, bytes_8, 0.1)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void memset_of_bytes(benchmark::State& state) {
+    numbers_on_device on;
+    auto some = on.of(0.1F);
+    auto const all = some.write(on.stream);
+    work_on_numbers(state, on, sizeof(float), [&] {
+        must(cudaMemsetAsync(all.span().data(), 0, some.bytes(), on.stream.get()), state);
+    });
+}
+BENCHMARK(memset_of_bytes)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// A byte a number, and 4 for each 256.
+void quantised_store(benchmark::State& state) {
+    numbers_on_device on;
+    auto const some = on.of(0.1F);
+    cuota::quantised<float> kept{numbers(), on.stream, on.pool};
+    work_on_numbers(state, on, 5, [&] { kept.store(on.stream, some.read(on.stream)); });
+}
+BENCHMARK(quantised_store)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void quantised_load(benchmark::State& state) {
+    numbers_on_device on;
+    auto some = on.of(0.1F);
+    cuota::quantised<float> kept{numbers(), on.stream, on.pool};
+    kept.store(on.stream, some.read(on.stream));
+    work_on_numbers(state, on, 5, [&] { kept.load(on.stream, some.write(on.stream)); });
+}
+BENCHMARK(quantised_load)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void pruned_pack(benchmark::State& state) {
+    numbers_on_device on;
+    auto const some = on.of(0.1F);
+    work_on_numbers(state, on, sizeof(float), [&] {
+        benchmark::DoNotOptimize(cuota::pruned<float>::pack(on.stream, some.read(on.stream), 1.0F, on.pool));
+    });
+}
+BENCHMARK(pruned_pack)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// Of 100 million parameters. Each is read and written, as are its two codes, and its gradient is read: 16 bytes.
+void adamw_in_8_bits(benchmark::State& state) {
+    std::size_t const count = on_a_gpu(100'000'000, 1 << 20);
+    numbers_on_device on;
+    cuota::device_buffer<float> parameters{count, 1.0F, on.stream, on.pool};
+    cuota::device_buffer<float> const gradients{count, 0.1F, on.stream, on.pool};
+    cuota::quantised_moments<> adam{count, on.stream, on.pool};
+    for (auto _ : state) {
+        adam.step(on.stream, parameters.write(on.stream), gradients.read(on.stream));
+        on.stream.synchronize();
+    }
+    set_bytes(state, count * 16);
+}
+BENCHMARK(adamw_in_8_bits)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace

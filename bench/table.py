@@ -331,6 +331,17 @@ def rows_of_a_gpu():
             "launched one by one": taken("planned_step")}, ("<=", 1, "launched one by one"), "us"),
         *(Row(f"cast to {name} and back, bytes a second", rate(f"cast_there_and_back<cuota::{name}>"), {
             "copy on the device": rate("copy_on_the_device")}, (">=", 0.8, "copy on the device"), "GB/s") for name in ("half", "bfloat16")),
+        *(Row(what, rate(name), {"copy on the device": rate("copy_on_the_device")}, (">=", 0.8, "copy on the device"), "GB/s")
+          for what, name in (("look for what is not finite, floats", "look_for_non_finite<float>"),
+                             ("look for what is not finite, halfs", "look_for_non_finite<cuota::half>"),
+                             ("unscale and look, floats", "unscale_gradients<float>"),
+                             ("unscale and look, halfs", "unscale_gradients<cuota::half>"),
+                             ("convert bytes to floats", "convert_bytes<float>"), ("convert bytes to halfs", "convert_bytes<cuota::half>"),
+                             ("quantised: store floats", "quantised_store"), ("quantised: load floats", "quantised_load"))),
+        *(Row(f"fill with a value of {n} bytes", rate(f"fill_buffer/bytes_{n}"), {"memset of bytes": rate("memset_of_bytes"),
+              "copy on the device": rate("copy_on_the_device")}, (">=", 0.8, "memset of bytes"), "GB/s") for n in (2, 4, 8)),
+        Row("AdamW in 8 bits, 100 million parameters, 16 bytes each", rate("adamw_in_8_bits"), {
+            "copy on the device": rate("copy_on_the_device")}, (">=", 0.5, "copy on the device"), "GB/s"),
     ]
 
 

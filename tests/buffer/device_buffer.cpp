@@ -557,3 +557,46 @@ TEST_CASE("elements that are not there are not copied", "[buffer][device_buffer]
 
     CHECK(to.to_vector(stream) == std::vector<int>(20, 2));
 }
+
+namespace {
+
+template <std::size_t Bytes>
+struct value_of_bytes {
+    unsigned char byte[Bytes];
+    friend bool operator==(value_of_bytes const&, value_of_bytes const&) = default;
+};
+
+// Filled at once, and from an element on that need not be aligned.
+template <std::size_t Bytes>
+void expect_filled(value_of_bytes<Bytes> const& value) {
+    cuota::stream const s;
+    cuota::scoped_pool const pool{cuota::budget{"test", 8_MiB}};
+    for (std::size_t const count : {1u, 2u, 5u, 1000u, 70'001u}) {
+        device_buffer<value_of_bytes<Bytes>> some{count, value, s, pool};
+        CHECK(some.to_vector(s) == std::vector<value_of_bytes<Bytes>>(count, value));
+        value_of_bytes<Bytes> other{};
+        other.byte[0] = 9;
+        some.resize(2 * count, other);
+        std::vector<value_of_bytes<Bytes>> expected(count, value);
+        expected.resize(2 * count, other);
+        CHECK(some.to_vector(s) == expected);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("elements of any size are filled with a value", "[buffer][device_buffer][gpu]") {
+    expect_filled<1>({{7}});
+    expect_filled<2>({{7, 7}});
+    expect_filled<2>({{7, 6}});
+    expect_filled<3>({{7, 6, 5}});
+    expect_filled<4>({{7, 7, 7, 7}});
+    expect_filled<4>({{7, 6, 7, 6}});
+    expect_filled<4>({{7, 6, 5, 4}});
+    expect_filled<8>({{7, 6, 5, 4, 7, 6, 5, 4}});
+    expect_filled<8>({{7, 6, 5, 4, 7, 6, 5, 3}});
+    expect_filled<12>({{7, 6, 5, 4, 3, 2, 1}});
+    expect_filled<16>({{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}});
+    expect_filled<16>({{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5}});
+    expect_filled<20>({{1, 2, 3}});
+}

@@ -372,7 +372,7 @@ TEST_CASE("elements that are copies of a value are written in order of home: who
 
     auto const reports = simulator::order_reports();
     REQUIRE(reports.size() == 1);
-    CHECK(reports[0].find("fill") != std::string::npos);
+    CHECK(reports[0].find("cuMemsetD32Async") != std::string::npos);
     home.synchronize();
     other.synchronize();
 }

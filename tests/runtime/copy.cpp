@@ -79,3 +79,27 @@ TEST_CASE("copying nothing is legal, from and to nowhere", "[runtime][copy]") {
     REQUIRE_NOTHROW(cuota::rt::copy_on_device(nullptr, nullptr, 0, s));
     REQUIRE_NOTHROW(cuota::rt::fill_bytes(nullptr, 0, 0, s));
 }
+
+TEST_CASE("a fill writes words of one, two and four bytes, and none beside them", "[runtime][copy][gpu]") {
+    ends const e{1000};
+    cuota::stream const s;
+    auto const filled = [&](cuota::rt::fill_word value, std::size_t at, std::size_t count) {
+        cuota::rt::fill_bytes(e.device, 0x55, e.bytes, s);
+        cuota::rt::fill_words(static_cast<std::byte*>(e.device) + at, value, count, s);
+        cuota::rt::copy_to_host(e.host, e.device, e.bytes, s);
+        s.synchronize();
+        std::vector<unsigned char> expected(e.bytes, 0x55);
+        for (std::size_t i = 0; i != count * value.bytes; ++i)
+            expected[at + i] = static_cast<unsigned char>(value.bits >> (i % value.bytes * 8));
+        return std::memcmp(e.host, expected.data(), e.bytes) == 0;
+    };
+    CHECK(filled({0xa1, 1}, 3, 700));
+    CHECK(filled({0xa1b2, 2}, 2, 400));
+    CHECK(filled({0xa1a1, 2}, 2, 400));
+    CHECK(filled({0xa1b2c3d4, 4}, 4, 200));
+    CHECK(filled({0xa1a1a1a1, 4}, 4, 200));
+    CHECK(filled({0xa1b2a1b2, 4}, 4, 200));
+    CHECK(filled({0xa1b2c3d4, 4}, 0, 0));
+    CHECK(filled({0xffffff11, 1}, 0, 10));  // bits beyond the word are not looked at
+    CHECK(filled({0xffff1111, 2}, 0, 10));
+}

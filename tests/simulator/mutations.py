@@ -183,6 +183,17 @@ without("the plain copy between host and device waits", ("copy.cpp", "(c.wait &&
         "the plain copy between host and device waits for its turn and its end")
 without("the plain copy within the device does not wait", ("copy.cpp", "(c.wait && !both_on_device)", "c.wait"),
         "a plain copy within the device and a plain memset return before they have happened")
+without("words of a memset are aligned",
+        ("copy.cpp", "    if (reinterpret_cast<std::uintptr_t>(to) % value.bytes != 0) return cudaErrorInvalidValue;\n", ""),
+        "words of two and four bytes are set where they are aligned")
+without("a memset writes whole words", ("copy.cpp", "value[(done + i) % what.bytes]", "value[0]"),
+        "the driver sets words of one, two and four bytes")
+without("a word is whole across pages", ("copy.cpp", "value[(done + i) % what.bytes]", "value[i % what.bytes]"),
+        "words are set across pages that lie apart")
+without("a memset of the driver is a memset's node", ("capture.cpp", "        case function::cuMemsetD32Async:\n        case function::cudaMemset2DAsync: return", "        case function::cudaMemset2DAsync: return"),
+        "a memset of the driver is a node of a graph")
+without("stream 0 may be the thread's own", ("driver.cpp", "is_own ? e->of_own_stream : e->address;", "e->address;"),
+        "stream 0 of the driver's memsets is the one that was asked for")
 without("the plain memset of device memory does not wait",
         ("copy.cpp", "|| where->kind == memory_kind::device) return result;", ") return result;"),
         "a plain copy within the device and a plain memset return before they have happened")
@@ -388,7 +399,7 @@ without("a launch copies its arguments",
 
 # ---- Virtual memory
 
-without("a driver function has a first version", ("driver.cpp", "e && e->since <= version;", "e;"),
+without("a driver function has a first version", ("driver.cpp", "e && (is_own ? own_streams_since : e->since) <= version;", "e;"),
         "the driver's functions are asked for by name and version")
 without("an unknown error has no name", ("driver.cpp", "*out = e ? e->*which : nullptr;", '*out = e ? e->*which : "";'),
         "the driver names its errors")

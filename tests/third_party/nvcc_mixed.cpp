@@ -16,9 +16,9 @@ using namespace mixed;
 
 TEST_CASE("a kernel's body that two compilers launch is launched by nvcc's text of it",
           "[third_party][nvcc]") {
-    CHECK(cuota::detail::device_launcher<by_both>() != nullptr);
-    CHECK(cuota::detail::device_launcher<by_both>() == known_to_nvcc());
-    CHECK(cuota::detail::device_launcher<without_nvcc>() == nullptr);
+    CHECK(cuota::detail::device_launcher<each_by_both>() != nullptr);
+    CHECK(cuota::detail::device_launcher<each_by_both>() == known_to_nvcc());
+    CHECK(cuota::detail::device_launcher<cuota::detail::each_index<without_nvcc>>() == nullptr);
 }
 
 TEST_CASE("both files of a program of two compilers run on the simulator", "[third_party][nvcc]") {

@@ -7,7 +7,9 @@
 
 namespace mixed {
 
-cuota::detail::launcher<by_both> known_to_nvcc() { return cuota::detail::device_launcher<by_both>(); }
+cuota::detail::launcher<each_by_both> known_to_nvcc() {
+    return cuota::detail::device_launcher<each_by_both>();
+}
 void launch_by_nvcc(cuota::stream_ref s, std::size_t n, int* at) { cuota::for_each_index(s, n, by_both{at}); }
 
 void run_thrust_by_nvcc(cuota::stream_ref s) {

@@ -16,7 +16,9 @@ struct without_nvcc {
     CUOTA_KERNEL void operator()(std::size_t i) const { at[i] = static_cast<int>(i) + 1; }
 };
 
-cuota::detail::launcher<by_both> known_to_nvcc();
+using each_by_both = cuota::detail::each_index<by_both>;
+
+cuota::detail::launcher<each_by_both> known_to_nvcc();
 void launch_by_nvcc(cuota::stream_ref s, std::size_t n, int* at);
 void run_thrust_by_nvcc(cuota::stream_ref s);
 

@@ -145,3 +145,64 @@ TEST_CASE("what is not finite does not count as a maximum", "[training][block_co
     CHECK(cuota::detail::magnitude(-3.0f) == 3.0f);
     CHECK(std::bit_cast<std::uint32_t>(cuota::detail::magnitude(-0.0f)) == 0);
 }
+
+namespace {
+
+// As a quotient in double has it, which is rounded to the right side: 53 bits tell any two such numbers apart.
+template <unsigned Codes>
+float step_by_double(float most) {
+    auto const bits = std::bit_cast<std::uint32_t>(most);
+    if (bits < 0x0080'0000u) return float_of((bits + Codes - 1) / Codes);
+    auto const part = std::bit_cast<std::uint64_t>(static_cast<double>(most) / Codes);
+    std::uint64_t const cut = part & ~((std::uint64_t{1} << (53 - block_code<Codes>::kept_bits)) - 1);
+    return static_cast<float>(std::bit_cast<double>(cut));
+}
+unsigned nearest_by_double(float magnitude, float step) {
+    if (step == 0) return 0;
+    return static_cast<unsigned>(
+        std::floor(static_cast<double>(magnitude) / static_cast<double>(step) + 0.5));
+}
+
+template <unsigned Codes>
+void expect_steps_of_doubles() {
+    auto const expect = [](std::uint32_t bits) {
+        if (block_code<Codes>::step(float_of(bits)) != step_by_double<Codes>(float_of(bits)))
+            FAIL("the step of " << float_of(bits) << " with " << Codes << " codes");
+    };
+    for (std::uint32_t fraction = 0; fraction < 0x0080'0000u; fraction += 3)  // one binade nearly whole
+        expect(0x3f80'0000u + fraction);
+    for (std::uint32_t bits = 0; bits < 0x7f80'0000u; bits += 997) expect(bits);
+    for (std::uint32_t exponent = 1; exponent != 255; ++exponent)  // both sides of where bits change
+        for (std::uint32_t d = 0; d != 200; ++d) {
+            expect((exponent << 23) + d);
+            expect((exponent << 23) + 0x7f'ffffu - d);
+        }
+}
+
+template <unsigned Codes>
+void expect_codes_of_doubles() {
+    std::mt19937 random{13};
+    for (float const most : maxima(random)) {
+        float const step = block_code<Codes>::step(most);
+        typename block_code<Codes>::encoder const by{step};
+        for (float const x : magnitudes_up_to(most, Codes, random))
+            if (by.nearest(x) != nearest_by_double(x, step)) FAIL(x << " by steps of " << step);
+        for (unsigned code = 0; code != Codes; ++code) {  // half way between two, and the floats beside that
+            auto const bits =
+                std::bit_cast<std::uint32_t>(static_cast<float>((code + 0.5) * static_cast<double>(step)));
+            for (float const x : {float_of(bits - 1), float_of(bits), float_of(bits + 1)})
+                if (x <= most && by.nearest(x) != nearest_by_double(x, step))
+                    FAIL(x << " by steps of " << step);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("steps and codes are those that quotients in double make", "[training][block_code]") {
+    expect_steps_of_doubles<127>();
+    expect_steps_of_doubles<254>();
+    expect_codes_of_doubles<127>();
+    expect_codes_of_doubles<254>();
+    CHECK(block_code<127>::nearest(0, 0) == 0);
+}

@@ -12,6 +12,7 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/training/loss_scaler.hpp>
 
 #include "support/catch.hpp"
@@ -170,4 +171,36 @@ TEST_CASE("a check that was moved from is told so", "[training][non_finite_check
     non_finite_check const moved = std::move(on.check);
     CHECK_FALSE(moved.found(on.s));
     CHECK(has(thrown<cuota::misuse>([&] { on.check.look(on.s, g.read(on.s)); }).what(), "moved from"));
+}
+
+TEST_CASE("a look in a graph finds what there is at each launch", "[training][non_finite_check][gpu]") {
+    check_scene on;
+    auto g = on.of<float>({1, an_infinity, 3});
+    auto looks = cuota::capture(on.s, [&] { on.check.look(on.s, g.read(on.s)); });
+    looks.launch(on.s);
+    CHECK(on.check.found(on.s));
+    g.copy_from(std::vector<float>{1, 2, 3}, on.s);
+    on.check.reset(on.s);
+    looks.launch(on.s);
+    CHECK_FALSE(on.check.found(on.s));
+}
+
+TEMPLATE_TEST_CASE("numbers are looked at and unscaled wherever they begin, and none beside them",
+                   "[training][non_finite_check][gpu]", float, cuota::half, cuota::bfloat16) {
+    check_scene on;
+    for (std::size_t const at : {0u, 1u, 2u, 3u, 7u})
+        for (std::size_t const count : {1u, 7u, 8u, 9u, 100u, 5000u}) {
+            std::vector<float> values(at + count + 1, 8.0f);
+            values.front() = at == 0 ? 8.0f : an_infinity;
+            values.back() = an_infinity;
+            auto g = on.of<TestType>(values);
+            {
+                auto const part = g.write(on.s);
+                on.check.look(on.s, part.span().subspan(at, count));
+                on.check.unscale(on.s, part.span().subspan(at, count), 0.5);
+            }
+            CHECK_FALSE(on.check.found(on.s));
+            for (std::size_t i = at; i != at + count; ++i) values[i] = 4;
+            CHECK(as_floats(g, on.s) == values);
+        }
 }

@@ -353,3 +353,50 @@ TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training
         CHECK(b.held() == 0);
     }
 }
+
+TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][quantised_moments][gpu]") {
+    // One block of 256 with an aligned beginning is updated in registers, the same one beside it number by number.
+    moments_scene const on;
+    std::mt19937 random{3};
+    for (std::size_t const n : {1u, 255u, 256u, 257u, 1000u}) {
+        auto const start = random_gradients(n, random);
+        quantised_moments<> a{n, on.s, on.pool};
+        quantised_moments<> b{n, on.s, on.pool};
+        auto pa = on.of(start);
+        host_numbers shifted(n + 1, 7);
+        std::copy(start.begin(), start.end(), shifted.begin() + 1);
+        auto pb = on.of(shifted);
+        for (int t = 0; t != 5; ++t) {
+            auto g = random_gradients(n, random);
+            auto const ga = on.of(g);
+            g.insert(g.begin(), 7);
+            auto const gb = on.of(g);
+            a.step(on.s, pa.write(on.s), ga.read(on.s));
+            auto const to = pb.write(on.s);
+            auto const from = gb.read(on.s);
+            b.step(on.s, to.span().subspan(1, n), from.span().subspan(1, n));
+        }
+        auto const got = pb.to_vector(on.s);
+        CHECK(got[0] == 7);
+        CHECK(host_numbers(got.begin() + 1, got.end()) == pa.to_vector(on.s));
+        CHECK(on.loaded(a) == on.loaded(b));
+    }
+}
+
+TEST_CASE("moments are as exact where squares of gradients are no floats",
+          "[training][quantised_moments][gpu]") {
+    moments_scene const on;
+    for (float const scale : {1e-30f, 1e-20f, 1e19f, 1e30f, 1e38f}) {
+        quantised_moments<4> adam{4, on.s, on.pool};
+        auto parameters = on.of({0, 0, 0, 0});
+        auto const g = on.of({scale, -scale, scale / 2, 0});
+        adam.step(on.s, parameters.write(on.s), g.read(on.s),
+                  {.learning_rate = 1, .epsilon = 1e-300, .weight_decay = 0});
+        auto const p = parameters.to_vector(on.s);
+        INFO("gradients of " << scale);
+        CHECK(std::fabs(p[0] + 1) < 1e-6f);
+        CHECK(std::fabs(p[1] - 1) < 1e-6f);
+        CHECK(std::fabs(p[2] + 1) < 1e-6f);
+        CHECK(p[3] == 0);  // neither moved nor 0 over 0
+    }
+}

@@ -20,13 +20,35 @@ namespace detail {
     return kept + (((bits & (2 * half_a_unit - 1)) + (kept & 1)) > half_a_unit);
 }
 
+#if defined(__CUDA_ARCH__)
+// What the hardware converts, for all numbers but NaNs, of which it keeps no bits.
+__device__ inline std::uint16_t half_by_hardware(float value) noexcept {
+    std::uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+__device__ inline float float_by_hardware(std::uint16_t half_bits) noexcept {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half_bits));
+    return value;
+}
+#if __CUDA_ARCH__ >= 800
+__device__ inline std::uint16_t bfloat16_by_hardware(float value) noexcept {
+    std::uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#endif
+#endif
+
 }  // namespace detail
 
 // std::bit_cast is no function of a kernel's.
 
 /// IEEE 754 binary16 in memory, with the layout of CUDA's __half. To store and to convert, not to calculate with.
 /// Out of a float: rounded to nearest, ties to even; what is too large is infinite, a NaN stays one. To a float: exact.
-/// On the host, in kernels and at compile time. Example: tests/core/half.cpp
+/// On the host, in kernels and at compile time, with the same bits; kernels have the hardware do it.
+/// Example: tests/core/half.cpp
 struct half {
     std::uint16_t bits;  ///< sign, 5 of the exponent, 10 of the fraction; not set by default
 
@@ -39,6 +61,12 @@ struct half {
         std::uint32_t const sign = std::uint32_t{bits & 0x8000u} << 16;
         std::uint32_t const exponent = (bits >> 10) & 0x1f;
         std::uint32_t const fraction = bits & 0x3ff;
+#if defined(__CUDA_ARCH__)
+        if (!__builtin_is_constant_evaluated())
+            return (bits & 0x7fffu) <= 0x7c00u
+                       ? detail::float_by_hardware(bits)
+                       : __builtin_bit_cast(float, sign | 0x7f800000u | fraction << 13);
+#endif
         if (exponent == 0) {  // so many times the smallest
             float const magnitude = static_cast<float>(fraction) * 0x1p-24f;
             return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, magnitude));
@@ -54,6 +82,12 @@ private:
         std::uint32_t const magnitude = f & 0x7fffffff;
         std::uint32_t const exponent = magnitude >> 23;
         std::uint32_t result = 0;
+#if defined(__CUDA_ARCH__)
+        if (!__builtin_is_constant_evaluated())
+            return magnitude <= 0x7f800000
+                       ? detail::half_by_hardware(__builtin_bit_cast(float, f))
+                       : static_cast<std::uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+#endif
         if (magnitude > 0x7f800000) result = 0x7e00 | (magnitude >> 13 & 0x3ff);  // NaN: quiet
         else if (exponent >= 127 + 16) result = 0x7c00;                           // infinite
         else if (exponent > 127 - 15) result = detail::rounded_shift(magnitude - ((127 - 15) << 23), 13);
@@ -82,6 +116,11 @@ struct bfloat16 {
 private:
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr std::uint16_t of(std::uint32_t f) noexcept {
         bool const is_nan = (f & 0x7fffffff) > 0x7f800000;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        if (!__builtin_is_constant_evaluated())
+            return is_nan ? static_cast<std::uint16_t>(f >> 16 | 0x40)
+                          : detail::bfloat16_by_hardware(__builtin_bit_cast(float, f));
+#endif
         return static_cast<std::uint16_t>(is_nan ? f >> 16 | 0x40 : detail::rounded_shift(f, 16));
     }
 };

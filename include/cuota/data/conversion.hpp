@@ -60,17 +60,26 @@ template <class From, class To>
 using wide_enough = std::conditional_t<
     (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
 
+/// A number as it is calculated with.
+template <class Wide, class From>
+[[nodiscard]] CUOTA_HOST_DEVICE Wide widened(From x) noexcept {
+    if constexpr (std::is_arithmetic_v<From>) return static_cast<Wide>(x);
+    else return static_cast<Wide>(static_cast<float>(x));
+}
+/// And as it is stored.
+template <class To, class Wide>
+[[nodiscard]] CUOTA_HOST_DEVICE To narrowed(Wide value) noexcept {
+    if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);
+    else return To{static_cast<float>(value)};
+}
+
 /// One number as a To, of x * factor + offset if it is not to be as it is.
 template <class To, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE To converted(From x, wide_enough<From, To> factor,
                                              wide_enough<From, To> offset, bool is_plain) noexcept {
-    using wide = wide_enough<From, To>;
-    wide value;
-    if constexpr (std::is_arithmetic_v<From>) value = static_cast<wide>(x);
-    else value = static_cast<wide>(static_cast<float>(x));
+    auto value = widened<wide_enough<From, To>>(x);
     if (!is_plain) value = value * factor + offset;
-    if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);
-    else return To{static_cast<float>(value)};
+    return narrowed<To>(value);
 }
 
 /// What becomes of each of these fields: nothing, or a conversion of those wanted. The fields then have its type.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cuota/core/config.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -32,9 +33,49 @@ void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, 
 /// Throws: cuda_error; nothing is enqueued then.
 void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here());
 
+/// A value of 1, 2 or 4 bytes, which a fill writes over and over.
+struct fill_word {
+    std::uint32_t bits;     ///< its bytes, as they lie in memory, first; not used beyond them
+    std::size_t bytes = 1;  ///< 1, 2 or 4
+};
+
+/// Writes `count` copies of a word to device memory that is aligned for words of that size, by the memory's own engine or the
+/// driver's kernel: nothing need be compiled by nvcc. Not done until the stream has passed this point. 0 words are no call.
+/// Throws: cuda_error; nothing is enqueued then.
+void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, place where = place::here());
+
 }  // namespace cuota::inline v0::rt
 
 #if CUOTA_DEFINE
+
+#include <cuda.h>
+
+#include <cuota/runtime/virtual_memory.hpp>
+
+namespace cuota::inline v0::rt::driver {
+
+/// Of the driver only: the runtime sets bytes.
+struct memset_calls {
+    decltype(&cuMemsetD16Async) of_16_bits;  ///< words of 2 bytes
+    decltype(&cuMemsetD32Async) of_32_bits;  ///< words of 4 bytes
+    bool is_complete;                        ///< it has both
+};
+
+/// Asked for once; again when the driver did not answer. Threads: any. Throws: cuda_error.
+[[nodiscard]] memset_calls const& memsets();
+
+CUOTA_INLINE memset_calls const& memsets() {
+    constexpr unsigned since = 7000;  // as of when each is there for either default stream
+    static memset_calls const found = [] {
+        memset_calls calls{};
+        calls.is_complete = find_call(calls.of_16_bits, "cuMemsetD16Async", since) &&
+                            find_call(calls.of_32_bits, "cuMemsetD32Async", since);
+        return calls;
+    }();
+    return found;
+}
+
+}  // namespace cuota::inline v0::rt::driver
 
 namespace cuota::inline v0::rt {
 
@@ -66,6 +107,32 @@ CUOTA_INLINE void fill_bytes(void* to, unsigned char value, std::size_t bytes, s
     if (bytes == 0) return;
     on_behalf_of(where);
     check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
+}
+
+CUOTA_INLINE void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, place where) {
+    auto const byte = static_cast<unsigned char>(value.bits);
+    std::uint32_t const all =
+        value.bytes == 4 ? ~std::uint32_t{0} : (std::uint32_t{1} << (8 * value.bytes)) - 1;
+    bool const is_one_byte = ((value.bits ^ byte * std::uint32_t{0x0101'0101}) & all) == 0;
+    if (is_one_byte) return fill_bytes(to, byte, count * value.bytes, s, where);
+    if (count == 0) return;
+    device const on = s.device();
+    device_scope const here{on};
+    driver::memset_calls const& native = driver::memsets();
+    check(native.is_complete ? cudaSuccess : cudaErrorNotSupported, "cuMemsetD32Async", where);
+    auto const at = reinterpret_cast<CUdeviceptr>(to);
+    auto const set = [&] {
+        return value.bytes == 2
+                   ? native.of_16_bits(at, static_cast<unsigned short>(value.bits), count, s.get())
+                   : native.of_32_bits(at, value.bits, count, s.get());
+    };
+    on_behalf_of(where);
+    CUresult code = set();
+    if (code == CUDA_ERROR_INVALID_CONTEXT) {  // a thread that has not called the runtime yet has no context
+        check(cudaSetDevice(on.ordinal()), "cudaSetDevice", where);
+        code = set();
+    }
+    check(driver::as_runtime(code), value.bytes == 2 ? "cuMemsetD16Async" : "cuMemsetD32Async", where);
 }
 
 }  // namespace cuota::inline v0::rt

@@ -23,6 +23,9 @@ cudaGraphNodeType type_of(function f) {
         case function::cudaMemcpy2DAsync:
         case function::cudaMemcpyBatchAsync: return cudaGraphNodeTypeMemcpy;
         case function::cudaMemsetAsync:
+        case function::cuMemsetD8Async:
+        case function::cuMemsetD16Async:
+        case function::cuMemsetD32Async:
         case function::cudaMemset2DAsync: return cudaGraphNodeTypeMemset;
         case function::cudaLaunchHostFunc: return cudaGraphNodeTypeHost;
         default: return cudaGraphNodeTypeKernel;
@@ -38,6 +41,9 @@ bool can_be_captured(function f) {
         case function::cudaMemcpyBatchAsync:
         case function::cudaMemsetAsync:
         case function::cudaMemset2DAsync:
+        case function::cuMemsetD8Async:
+        case function::cuMemsetD16Async:
+        case function::cuMemsetD32Async:
         case function::cudaLaunchHostFunc:
         case function::cudaLaunchKernel:
         case function::cuota_simulator_launch:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.hpp"
 #include "closed_memory.hpp"
+#include "driver.hpp"
 #include "link.hpp"
 #include "virtual_memory.hpp"
 
@@ -204,12 +205,25 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     return failure_of(s->owner);
 }
 
-cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {
+namespace {
+
+/// Writes the value from `done` bytes after its beginning on.
+void write(std::span<std::byte> to, set_value const& what, std::size_t done) {
+    if (what.bytes == 1) return (void)std::memset(to.data(), static_cast<int>(what.value), to.size());
+    std::byte value[sizeof what.value];
+    std::memcpy(value, &what.value, sizeof value);  // of which the lower bytes come first
+    for (std::size_t i = 0; i != to.size(); ++i) to[i] = value[(done + i) % what.bytes];
+}
+
+}  // namespace
+
+cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaStream_t handle) {
     auto const s = find_stream(handle);
     if (!s) return bad_handle();
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if (bytes == 0) return cudaSuccess;
     place const where{find_memory(to)};
+    if (reinterpret_cast<std::uintptr_t>(to) % value.bytes != 0) return cudaErrorInvalidValue;
     if (is_gone(to)) return bad_range(to, bytes);
     if (where.pageable()) return bad_direction(to, nullptr);
     if (!where.holds(to, bytes, access::write)) return bad_range(to, bytes);
@@ -219,20 +233,60 @@ cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_
         auto const all =
             where.in_pieces() ? pieces(where.memory, to, bytes) : std::vector<std::span<std::byte>>{};
         sanitizer::loud access;
-        if (!where.in_pieces()) std::memset(where.view(to), value, bytes);
-        for (auto const& piece : all) std::memset(piece.data(), value, piece.size());
+        if (!where.in_pieces()) write({where.view(to), bytes}, value, 0);
+        std::size_t done = 0;
+        for (auto const& piece : all) {
+            write(piece, value, done);
+            done += piece.size();
+        }
     });
     enqueue(lock, s, work);
     ordering::accesses(*s, *work, name_of(caller.calling), where.memory, to, bytes, ordering::use::writes);
     return cudaSuccess;
 }
 
+namespace driver {
+namespace {
+
+CUresult set_words(function f, CUdeviceptr to, set_value value, std::size_t count, CUstream s) {
+    return driver_api(f, [&](guard& lock) {
+        std::size_t bytes = 0;
+        if (__builtin_mul_overflow(count, value.bytes, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+        return to_driver(set(lock, reinterpret_cast<void*>(to), value, bytes, s));
+    });
+}
+
+CUstream own(CUstream s) { return s ? s : cudaStreamPerThread; }
+
+}  // namespace
+
+CUresult memset_d8(CUdeviceptr to, unsigned char value, std::size_t count, CUstream s) {
+    return set_words(function::cuMemsetD8Async, to, {value, 1}, count, s);
+}
+CUresult memset_d16(CUdeviceptr to, unsigned short value, std::size_t count, CUstream s) {
+    return set_words(function::cuMemsetD16Async, to, {value, 2}, count, s);
+}
+CUresult memset_d32(CUdeviceptr to, unsigned value, std::size_t count, CUstream s) {
+    return set_words(function::cuMemsetD32Async, to, {value, 4}, count, s);
+}
+CUresult memset_d8_ptsz(CUdeviceptr to, unsigned char value, std::size_t count, CUstream s) {
+    return memset_d8(to, value, count, own(s));
+}
+CUresult memset_d16_ptsz(CUdeviceptr to, unsigned short value, std::size_t count, CUstream s) {
+    return memset_d16(to, value, count, own(s));
+}
+CUresult memset_d32_ptsz(CUdeviceptr to, unsigned value, std::size_t count, CUstream s) {
+    return memset_d32(to, value, count, own(s));
+}
+
+}  // namespace driver
+
 namespace {
 
 /// Only device memory is set behind the caller's back.
 cudaError_t set_and_wait(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {
     auto const where = find_memory(to);
-    auto const result = set(lock, to, value, bytes, handle);
+    auto const result = set(lock, to, {static_cast<unsigned>(value)}, bytes, handle);
     if (result != cudaSuccess || bytes == 0 || where->kind == memory_kind::device) return result;
     auto const s = find_stream(handle);
     wait_for(lock, operation_ref{s->last});
@@ -273,7 +327,8 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t s) {
-    return api(function::cudaMemsetAsync, [&](guard& lock) { return set(lock, to, value, bytes, s); });
+    return api(function::cudaMemsetAsync,
+               [&](guard& lock) { return set(lock, to, {static_cast<unsigned>(value)}, bytes, s); });
 }
 
 // For programs compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.

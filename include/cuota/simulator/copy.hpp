@@ -25,8 +25,13 @@ struct copy_request {
 
 /// Checks and enqueues a copy. Nothing has happened unless it is cudaSuccess or the failure of the device.
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle);
-/// The same of a memset, which never waits.
-cudaError_t set(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle);
+/// What a memset writes over and over: the lower `bytes` bytes of `value`; 1, 2 or 4.
+struct set_value {
+    unsigned value;
+    std::size_t bytes = 1;
+};
+/// The same of a memset of `bytes` bytes, which never waits.
+cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaStream_t handle);
 /// The range is not one that may be used so: cudaErrorInvalidValue.
 cudaError_t bad_range(void const* first, std::size_t bytes);
 

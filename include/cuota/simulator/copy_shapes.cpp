@@ -59,7 +59,8 @@ cudaError_t set_rows(guard& lock, void* to, std::size_t pitch, int value, rectan
     if (auto const error = check(to, pitch, shape, access::write); error != cudaSuccess) return error;
     auto result = cudaSuccess;
     for (std::size_t y = 0; y < shape.height && result == cudaSuccess; ++y)
-        result = set(lock, static_cast<std::byte*>(to) + y * pitch, value, shape.width, s);
+        result = set(lock, static_cast<std::byte*>(to) + y * pitch, {static_cast<unsigned>(value)},
+                     shape.width, s);
     return result;
 }
 

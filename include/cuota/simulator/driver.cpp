@@ -43,6 +43,9 @@ constexpr error_text texts[] = {
     E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
     E(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
     E(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
+    E(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"),
+    E(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+      "operation would make the legacy stream depend on a capturing blocking stream"),
     E(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
 #undef E
@@ -138,6 +141,7 @@ struct entry_point {
     std::string_view name;
     unsigned since;
     void* address;
+    void* of_own_stream = nullptr;  ///< the form whose stream 0 is the thread's own, where one takes a stream
 };
 
 template <class F>
@@ -167,20 +171,29 @@ entry_point const* find_entry_point(std::string_view name) {
         {"cuMemGetAccess", 10020, address_of(driver::mem_get_access)},
         {"cuMemRetainAllocationHandle", 11000, address_of(driver::mem_retain_allocation_handle)},
         {"cuMemGetAllocationPropertiesFromHandle", 10020, address_of(driver::mem_get_allocation_properties)},
+        {"cuMemsetD8Async", 3020, address_of(driver::memset_d8), address_of(driver::memset_d8_ptsz)},
+        {"cuMemsetD16Async", 3020, address_of(driver::memset_d16), address_of(driver::memset_d16_ptsz)},
+        {"cuMemsetD32Async", 3020, address_of(driver::memset_d32), address_of(driver::memset_d32_ptsz)},
     };
     for (auto const& e : all)
         if (e.name == name) return &e;
     return nullptr;
 }
 
+constexpr unsigned own_streams_since = 7000;
+
+/// `by_default`: what cudaEnableDefault means to the caller, who was compiled for one form or the other.
 cudaError_t entry(function f, char const* symbol, void** out, unsigned version, unsigned long long flags,
-                  cudaDriverEntryPointQueryResult* status) {
+                  cudaDriverEntryPointQueryResult* status, unsigned long long by_default) {
     return api(f, [&](guard&) {
         if (!symbol || !out || version > CUDART_VERSION || flags > cudaEnablePerThreadDefaultStream)
             return cudaErrorInvalidValue;
         auto const* const e = find_entry_point(symbol);
-        bool const old_enough = e && e->since <= version;
-        *out = old_enough ? e->address : nullptr;
+        bool const is_own =
+            (flags == cudaEnableDefault ? by_default : flags) == cudaEnablePerThreadDefaultStream && e &&
+            e->of_own_stream;
+        bool const old_enough = e && (is_own ? own_streams_since : e->since) <= version;
+        *out = !old_enough ? nullptr : is_own ? e->of_own_stream : e->address;
         if (status)
             *status = old_enough ? cudaDriverEntryPointSuccess
                       : e        ? cudaDriverEntryPointVersionNotSufficent
@@ -203,7 +216,8 @@ using namespace cuota::simulator;
 cudaError_t cudaGetDriverEntryPointByVersion(char const* symbol, void** out, unsigned int version,
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* status) {
-    return entry(function::cudaGetDriverEntryPointByVersion, symbol, out, version, flags, status);
+    return entry(function::cudaGetDriverEntryPointByVersion, symbol, out, version, flags, status,
+                 cudaEnableLegacyStream);
 }
 
 // Deprecated, but code from before 12.5 still asks for it; it means the version it was compiled with.
@@ -211,20 +225,22 @@ cudaError_t cudaGetDriverEntryPointByVersion(char const* symbol, void** out, uns
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 cudaError_t cudaGetDriverEntryPoint(char const* symbol, void** out, unsigned long long flags,
                                     cudaDriverEntryPointQueryResult* status) {
-    return entry(function::cudaGetDriverEntryPoint, symbol, out, CUDART_VERSION, flags, status);
+    return entry(function::cudaGetDriverEntryPoint, symbol, out, CUDART_VERSION, flags, status,
+                 cudaEnableLegacyStream);
 }
 #pragma GCC diagnostic pop
 
-// None of the functions handed out takes a stream, so the default stream of the caller changes nothing.
 extern "C" {
 [[gnu::visibility("default")]] cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
     char const* symbol, void** out, unsigned int version, unsigned long long flags,
     cudaDriverEntryPointQueryResult* status) {
-    return entry(function::cudaGetDriverEntryPointByVersion, symbol, out, version, flags, status);
+    return entry(function::cudaGetDriverEntryPointByVersion, symbol, out, version, flags, status,
+                 cudaEnablePerThreadDefaultStream);
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaGetDriverEntryPoint_ptsz(
     char const* symbol, void** out, unsigned long long flags, cudaDriverEntryPointQueryResult* status) {
-    return entry(function::cudaGetDriverEntryPoint, symbol, out, CUDART_VERSION, flags, status);
+    return entry(function::cudaGetDriverEntryPoint, symbol, out, CUDART_VERSION, flags, status,
+                 cudaEnablePerThreadDefaultStream);
 }
 }

@@ -46,5 +46,13 @@ CUresult mem_get_access(unsigned long long*, CUmemLocation const*, CUdeviceptr);
 CUresult mem_retain_allocation_handle(CUmemGenericAllocationHandle*, void*);
 CUresult mem_get_allocation_properties(CUmemAllocationProp*, CUmemGenericAllocationHandle);
 
+/// Of both forms of the memsets: stream 0 is the legacy default stream, or (_ptsz) the calling thread's own.
+CUresult memset_d8(CUdeviceptr, unsigned char, std::size_t, CUstream);
+CUresult memset_d16(CUdeviceptr, unsigned short, std::size_t, CUstream);
+CUresult memset_d32(CUdeviceptr, unsigned, std::size_t, CUstream);
+CUresult memset_d8_ptsz(CUdeviceptr, unsigned char, std::size_t, CUstream);
+CUresult memset_d16_ptsz(CUdeviceptr, unsigned short, std::size_t, CUstream);
+CUresult memset_d32_ptsz(CUdeviceptr, unsigned, std::size_t, CUstream);
+
 }  // namespace driver
 }  // namespace cuota::inline v0::simulator

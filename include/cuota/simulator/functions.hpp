@@ -116,6 +116,9 @@
     X(cuMemGetAccess, plain)                                                                                 \
     X(cuMemRetainAllocationHandle, plain)                                                                    \
     X(cuMemGetAllocationPropertiesFromHandle, plain)                                                         \
+    X(cuMemsetD8Async, plain)                                                                                \
+    X(cuMemsetD16Async, plain)                                                                               \
+    X(cuMemsetD32Async, plain)                                                                               \
     X(cudaStreamBeginCapture, plain)                                                                         \
     X(cudaStreamEndCapture, releases)                                                                        \
     X(cudaStreamGetCaptureInfo, plain)                                                                       \

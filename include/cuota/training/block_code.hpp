@@ -29,14 +29,15 @@ namespace cuota::inline v0::detail {
 ///
 /// With M = most / Codes, step / 2 <= M / 2 exactly, for every most that is no denormal:
 ///  * A step is M cut to so many bits that, with those of a code, they make the 24 of a float: code * step is exact. Its
-///    last bit is 2^-149 or more, as M is 2^-134 or more. A double's quotient is cut as M itself would be: Codes times a
-///    number of so few bits is a float, so most is that, or less by a unit of its last place at the least.
+///    last bit is 2^-149 or more, as M is 2^-134 or more. Codes times a number of so few bits is a float, so floats tell whether
+///    it is more than most: what was cut off a quotient that is too large by less than a unit is then known exactly.
 ///  * most <= (Codes + 1/2) * step, as a cut takes less than a part in 2^15: no magnitude is half a step past the last.
-///  * A magnitude over the step, both of at most 24 bits, is half way between two codes or 2^-25 and more away from it:
-///    its double is rounded to the nearer code.
+///  * A magnitude is whole steps, by a rough quotient, and a remainder, which is exact: it has the last bit of the magnitude or of
+///    the step, and is no larger than either. Half a step and more of it is one more code, however rough the quotient was.
 /// Where most is a denormal no code can do that: up to 253 times the smallest one there are 507 numbers, each of which
 /// would have to be kept exactly, and 255 codes. A step is a whole number of the smallest denormals then, rounded up, and
 /// step / 2 <= M / 2 + 2^-150.
+/// No sum in it is rounded, so compilers that fuse a product and a sum make the same codes, on the host and on a GPU.
 template <unsigned Codes>
 struct block_code {
     static_assert(Codes == 127 || Codes == 254, "others want other steps");
@@ -46,14 +47,36 @@ struct block_code {
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float step(float most) noexcept {
         std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, most);
         if (bits < 0x0080'0000u) return __builtin_bit_cast(float, (bits + Codes - 1) / Codes);
-        std::uint64_t const part = __builtin_bit_cast(std::uint64_t, static_cast<double>(most) / Codes);
-        std::uint64_t const cut = part & ~((std::uint64_t{1} << (53 - kept_bits)) - 1);
-        return static_cast<float>(__builtin_bit_cast(double, cut));
+        bool const is_small = most < 0x1p-60f;  // its part might be a denormal, which has fewer bits
+        float const scaled = is_small ? most * 0x1p64f : most;
+        constexpr std::uint32_t unit = 1u << (24 - kept_bits);
+        constexpr float a_little_more = 1.0f / Codes * (1 + 0x1p-21f);
+        std::uint32_t const cut = __builtin_bit_cast(std::uint32_t, scaled * a_little_more) & ~(unit - 1);
+        bool const is_over = static_cast<float>(Codes) * __builtin_bit_cast(float, cut) > scaled;
+        float const part = __builtin_bit_cast(float, is_over ? cut - unit : cut);
+        return is_small ? part * 0x1p-64f : part;
     }
+    /// Makes codes with one step.
+    class encoder {
+    public:
+        CUOTA_HOST_DEVICE constexpr explicit encoder(float step) noexcept
+            : scale_{step < 0x1p-100f ? 0x1p64f : 1.0f},  // so that the inverse is a float
+              step_{step == 0 ? 0x1.fffffep127f : step * scale_},
+              inverse_{1 / step_} {}
+        [[nodiscard]] CUOTA_HOST_DEVICE constexpr unsigned nearest(float magnitude) const noexcept {
+            float const scaled = magnitude * scale_;
+            auto const whole = static_cast<unsigned>(scaled * inverse_);
+            float const rest = scaled - static_cast<float>(whole) * step_;
+            return rest + rest >= step_ ? whole + 1 : whole;
+        }
+
+    private:
+        float scale_;
+        float step_;
+        float inverse_;
+    };
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr unsigned nearest(float magnitude, float step) noexcept {
-        if (step == 0) return 0;
-        // Of no negative, in constant expressions too. NOLINTNEXTLINE(bugprone-incorrect-roundings)
-        return static_cast<unsigned>(static_cast<double>(magnitude) / static_cast<double>(step) + 0.5);
+        return encoder{step}.nearest(magnitude);
     }
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(unsigned code, float step) noexcept {
         return static_cast<float>(code) * step;
@@ -66,15 +89,16 @@ struct signed_code {
     using code = block_code<127>;
     static constexpr type no_number = -128;
 
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, code::encoder const& by) noexcept {
         if (!is_finite(x)) return no_number;
-        int const n = static_cast<int>(code::nearest(magnitude(x), step));
+        int const n = static_cast<int>(by.nearest(magnitude(x)));
         return static_cast<type>(x < 0 ? -n : n);
     }
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
+        return of(x, code::encoder{step});
+    }
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float step) noexcept {
-        if (c == no_number) return quiet_nan();
-        return c < 0 ? -code::value(static_cast<unsigned>(-c), step)
-                     : code::value(static_cast<unsigned>(c), step);
+        return c == no_number ? quiet_nan() : static_cast<float>(c) * step;
     }
 };
 
@@ -84,10 +108,13 @@ struct divisor_code {
     using code = block_code<254>;
     static constexpr type no_number = 255;
 
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, code::encoder const& by) noexcept {
         if (!is_finite(x)) return no_number;
-        unsigned const n = code::nearest(x, step);
+        unsigned const n = by.nearest(x);
         return static_cast<type>(n == 0 && x > 0 ? 1 : n);
+    }
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
+        return of(x, code::encoder{step});
     }
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float step) noexcept {
         return c == no_number ? quiet_nan() : code::value(c, step);

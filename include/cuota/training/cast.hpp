@@ -15,7 +15,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/half.hpp>
-#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/for_each_element.hpp>
 
 namespace cuota::inline v0 {
 
@@ -31,10 +31,8 @@ namespace detail {
 
 template <stored_float From, stored_float To>
 struct cast_number {
-    From const* from;
-    To* to;
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        to[i] = static_cast<To>(static_cast<float>(from[i]));
+    [[nodiscard]] CUOTA_KERNEL To operator()(std::size_t, From x) const {
+        return static_cast<To>(static_cast<float>(x));
     }
 };
 
@@ -62,7 +60,8 @@ template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From const> from, device_span<To> to, place where = place::here()) {
     detail::check_counts("cast", from.size(), to.size(), where);
     detail::check_disjoint("cast", from.data(), from.bytes(), to.data(), to.bytes(), where);
-    for_each_index(s, from.size(), detail::cast_number<From, To>{from.data(), to.data()}, "cast", where);
+    detail::for_each_element(s, from.size(), from.data(), to.data(), detail::cast_number<From, To>{}, "cast",
+                             where);
 }
 /// The same.
 template <stored_float From, stored_float To>

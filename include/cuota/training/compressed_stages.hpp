@@ -12,7 +12,8 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/for_each_element.hpp>
+#include <cuota/runtime/warp.hpp>
 #include <cuota/training/checkpoint_stage.hpp>
 #include <cuota/training/quantised.hpp>
 
@@ -82,17 +83,16 @@ CUOTA_INLINE std::size_t coded_floats::decoded_bytes() const noexcept {
 }
 
 CUOTA_INLINE void coded_floats::encode(stream_ref s, float const* from, std::byte* to) const {
-    for_each_index(s, blocks(),
-                   store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
-                                             reinterpret_cast<float*>(to + steps_at()), count},
-                   "compressed_stages: encode");
+    for_each_by_warp(s, blocks(),
+                     store_block<float, block>{from, reinterpret_cast<signed_code::type*>(to),
+                                               reinterpret_cast<float*>(to + steps_at()), count},
+                     "compressed_stages: encode");
 }
 
 CUOTA_INLINE void coded_floats::decode(stream_ref s, std::byte const* from, float* to) const {
-    for_each_index(s, count,
-                   load_number<float, block>{reinterpret_cast<signed_code::type const*>(from),
-                                             reinterpret_cast<float const*>(from + steps_at()), to},
-                   "compressed_stages: decode");
+    for_each_element(s, count, reinterpret_cast<signed_code::type const*>(from), to,
+                     load_number<float, block>{reinterpret_cast<float const*>(from + steps_at())},
+                     "compressed_stages: decode");
 }
 
 CUOTA_INLINE std::size_t compressed_stage::decoded_bytes() const noexcept {

@@ -12,7 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/finite.hpp>
 #include <cuota/core/half.hpp>
-#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/for_each_element.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -27,27 +27,31 @@ CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #endif
 }
 
+/// Keeps what a thread has seen, so that a warp raises the flag once, and not with every number.
 template <class T>
 struct find_non_finite {
-    T const* at;
     raised_flag* flag;
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        if (!is_finite(at[i])) raise(*flag);
+    bool is_found = false;  // by this thread
+
+    CUOTA_KERNEL void operator()(std::size_t, T x) { is_found |= !is_finite(x); }
+    CUOTA_KERNEL void finish(warp const& all) const {
+        if (all.any(is_found) && all.lane() == 0) raise(*flag);
     }
 };
 
 /// Looks at what is stored: a gradient that is too large only when it was multiplied counts too.
 template <class T>
 struct unscale_number {
-    T* at;
-    raised_flag* flag;
+    find_non_finite<T> look;
     double inverse;
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        double const product = static_cast<double>(static_cast<float>(at[i])) * inverse;
+
+    [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t i, T x) {
+        double const product = static_cast<double>(static_cast<float>(x)) * inverse;
         T const unscaled = static_cast<T>(static_cast<float>(product));
-        at[i] = unscaled;
-        if (!is_finite(unscaled)) raise(*flag);
+        look(i, unscaled);
+        return unscaled;
     }
+    CUOTA_KERNEL void finish(warp const& all) const { look.finish(all); }
 };
 
 }  // namespace cuota::inline v0::detail
@@ -96,8 +100,10 @@ private:
     template <class T>
     void look_through(stream_ref s, device_span<T const> at, place where) {
         auto const flag = flag_.write(s, where);
-        for_each_index(s, at.size(), detail::find_non_finite<T>{at.data(), flag.span().data()},
-                       "non_finite_check::look", where);
+        void* const nothing = nullptr;
+        detail::for_each_element(s, at.size(), at.data(), nothing,
+                                 detail::find_non_finite<T>{flag.span().data()}, "non_finite_check::look",
+                                 where);
     }
     template <class T>
     void multiply(stream_ref s, device_span<T> gradients, double inverse, place where) {
@@ -106,9 +112,10 @@ private:
                              ", which is the inverse of no scale",
                          where};
         auto const flag = flag_.write(s, where);
-        for_each_index(s, gradients.size(),
-                       detail::unscale_number<T>{gradients.data(), flag.span().data(), inverse},
-                       "non_finite_check::unscale", where);
+        T const* const from = gradients.data();
+        detail::for_each_element(s, gradients.size(), from, gradients.data(),
+                                 detail::unscale_number<T>{{flag.span().data()}, inverse},
+                                 "non_finite_check::unscale", where);
     }
 
     device_scalar<detail::raised_flag> flag_;

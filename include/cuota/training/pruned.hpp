@@ -140,8 +140,9 @@ private:
     template <class Keeps>
     static void mark(stream_ref s, Keeps keeps, std::size_t count, mask_words& mask, place where) {
         auto const to = mask.write(s, where);
-        for_each_index(s, to.size(), detail::mark_word<Keeps>{keeps, to.span().data(), count}, "pruned::pack",
-                       where);
+        using marks = detail::mark_words<Keeps>;
+        detail::for_each_by_warp(s, detail::parts_of(to.size(), marks::at_once),
+                                 marks{keeps, to.span().data(), count}, "pruned::pack", where);
     }
 
     std::size_t count_;

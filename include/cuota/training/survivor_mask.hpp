@@ -12,6 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/warp.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -53,18 +54,22 @@ struct kept_by_mask {
     [[nodiscard]] CUOTA_KERNEL bool operator()(std::size_t i) const { return keep[i] != 0; }
 };
 
+/// Some words by a warp: each thread looks at elements that lie beside those of the next.
 template <class Keeps>
-struct mark_word {
+struct mark_words {
+    static constexpr unsigned at_once = 8;
+
     Keeps keeps;
     mask_word* words;
     std::size_t count;
-    CUOTA_KERNEL void operator()(std::size_t w) const {
-        std::size_t const begin = w * word_bits;
-        std::size_t const bits = count - begin < word_bits ? count - begin : word_bits;
-        mask_word word = 0;
-        for (std::size_t bit = 0; bit != bits; ++bit)
-            if (keeps(begin + bit)) word |= mask_word{1} << bit;
-        words[w] = word;
+    CUOTA_KERNEL void operator()(std::size_t group, warp const& all) const {
+        std::size_t const first = group * at_once;
+        std::size_t const begin = first * word_bits;
+        mask_word made[at_once];
+        all.vote([&](unsigned bit) { return begin + bit < count && keeps(begin + bit); }, made);
+        for (unsigned w = 0; w != at_once; ++w)
+            if (w % warp::threads == all.lane() && (first + w) * word_bits < count)
+                words[first + w] = made[w];
     }
 };
 

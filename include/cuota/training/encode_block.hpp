@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How the threads of a warp make codes of one block of numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuota/core/config.hpp>
+#include <cuota/runtime/for_each_element.hpp>
+#include <cuota/runtime/warp.hpp>
+#include <cuota/training/block_code.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Numbers of a block as a warp has them in registers: each thread packs of 4, which lie beside those of the next thread.
+template <std::size_t Block>
+struct block_in_registers {
+    static constexpr std::size_t pack = 4;
+    /// Whether a block is whole packs for every thread, and few.
+    static constexpr bool fits = Block % (pack * 32) == 0 && Block <= 1024;
+    static constexpr std::size_t packs = fits ? Block / (pack * warp::threads) : 1;  ///< of a thread
+
+    float at[packs][pack];
+
+    /// Where this thread's p-th pack begins in the block.
+    [[nodiscard]] CUOTA_KERNEL static std::size_t offset(std::size_t p, warp const& all) {
+        return (p * warp::threads + all.lane()) * pack;
+    }
+    /// Whether packs of T at p are aligned.
+    template <class T>
+    [[nodiscard]] CUOTA_KERNEL static bool is_aligned(T const* p) {
+        return reinterpret_cast<std::uintptr_t>(p) % alignof(element_pack<T, pack, true>) == 0;
+    }
+    template <class T>
+    [[nodiscard]] CUOTA_KERNEL static element_pack<T, pack, true> load(T const* p) {
+        return *pack_at<element_pack<T, pack, true> const>(p);
+    }
+    /// The largest magnitude of the whole block, of those that are finite.
+    [[nodiscard]] CUOTA_KERNEL float largest(warp const& all) const {
+        float most = 0;
+        for (std::size_t p = 0; p != packs; ++p)
+            for (std::size_t i = 0; i != pack; ++i) most = finite_max(most, magnitude(at[p][i]));
+        return all.largest(most);
+    }
+    /// Writes the codes of all to where the block's begin.
+    template <class Code>
+    CUOTA_KERNEL void encode(typename Code::code::encoder const& by, typename Code::type* codes,
+                             warp const& all) const {
+        for (std::size_t p = 0; p != packs; ++p) {
+            element_pack<typename Code::type, pack, true> made;
+            for (std::size_t i = 0; i != pack; ++i) made.at[i] = Code::of(at[p][i], by);
+            store(made, codes + offset(p, all));
+        }
+    }
+};
+
+/// Makes codes and the step of block b of `count` numbers, each of which is number(from[i]). A whole block of a usual size is read
+/// once; any other twice.
+template <class Code, std::size_t Block, class T, class Number>
+CUOTA_KERNEL void encode_block(std::size_t b, warp const& all, std::size_t count, T const* from,
+                               typename Code::type* codes, float* steps, Number number) {
+    using registers = block_in_registers<Block>;
+    std::size_t const begin = b * Block;
+    std::size_t const end = block_end(begin, Block, count);
+    float step = 0;
+    if (registers::fits && end - begin == Block && registers::is_aligned(from + begin) &&
+        registers::is_aligned(codes + begin)) {
+        registers x;
+        for (std::size_t p = 0; p != registers::packs; ++p) {
+            auto const had = registers::load(from + begin + registers::offset(p, all));
+            for (std::size_t i = 0; i != registers::pack; ++i) x.at[p][i] = number(had.at[i]);
+        }
+        step = Code::code::step(x.largest(all));
+        x.template encode<Code>(typename Code::code::encoder{step}, codes + begin, all);
+    } else {
+        float most = 0;
+        for (std::size_t i = begin + all.lane(); i < end; i += warp::threads)
+            most = finite_max(most, magnitude(number(from[i])));
+        step = Code::code::step(all.largest(most));
+        typename Code::code::encoder const by{step};
+        for (std::size_t i = begin + all.lane(); i < end; i += warp::threads)
+            codes[i] = Code::of(number(from[i]), by);
+    }
+    if (all.lane() == 0) steps[b] = step;
+}
+
+}  // namespace cuota::inline v0::detail
