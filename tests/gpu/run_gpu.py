@@ -19,7 +19,7 @@ import time
 
 SOURCE = pathlib.Path(sys.argv[1])
 TOOLS = ("bash basename cat cp cut date dirname env find grep head ldd ln mkdir mktemp mv nproc paste rm sed sleep tail tar tee timeout "
-         "tr uname gzip").split()
+         "tr uname gzip stdbuf").split()
 
 PASSES = "echo 'All tests passed (7 assertions in 3 test cases)'"
 FAILS = """cat << 'END'
@@ -37,11 +37,21 @@ with expansion:
 END
 seq 100 | sed 's/^/later line /'
 exit 3"""
-CASES = r"""case $1 in
---list-test-names-only) if [ "$2" = '[memory]' ]; then echo 'free bytes are exact'; else printf '%s\n' 'a case' 'an array[2], "quoted"'; fi; exit 3;;
---warn) case $3 in 'a case' | 'an array\[2\]\, \"quoted\"' | 'free bytes are exact') ;; *) echo "no such case: $3"; exit 1;; esac;;
+# As Catch2 has it: all cases of a file in turn, up to the first that fails, or one by its name.
+CASES = r"""run() { case $1 in 'a case' | 'an array\[2\]\, \"quoted\"' | 'free bytes are exact') ;; *) echo "no such case: $1"; exit 1;; esac; }
+case $1 in
+--list-test-names-only) printf '%s\n' 'a case' 'an array[2], "quoted"' 'free bytes are exact'; exit 3;;
+--abort) while IFS= read -r name; do echo "  <TestCase name='$name'>"; run "$name" || exit 1; done < "$5";;
+--warn) run "$3" || exit 1;;
 esac
 """ + PASSES
+
+
+def cases(body):
+    """A program of cases, in which something happens to the case $1."""
+    return CASES.replace("run() {", "run() { " + body + ";")
+
+
 BENCHMARK = """for word; do case $word in --benchmark_out=*) cat > "${word#*=}" <<< '{"benchmarks": [%s]}';; esac; done"""
 DEMO = """case "$*" in *--strategy*) echo '  epoch 1  loss 0.5';; *) echo '  device bytes 100, planned 100';; esac
 echo "  driver's bytes 110, of which counted 100" """
@@ -170,7 +180,7 @@ def all_is_well():
         "NVIDIA Pretended", "passed   semantics: captures", "passed   gpu_truth loader 0.10 s: 2 MB", "skipped  gpu_truth limits: one device",
         "passed   test-core (3 test cases)", "passed   test-pool (3 test cases)", "skipped  1 files of tests",
         "passed   conformance-001: a case", 'passed   conformance-002: an array[2], "quoted"', "passed   conformance-003: free bytes are exact",
-        "passed   memcheck of test-buffer (no finding)", "passed   memcheck of gpu_truth loader", "passed   initcheck of test-buffer",
+        "passed   memcheck of test-buffer (no finding)", "passed   memcheck of gpu_truth (no finding)", "passed   initcheck of test-buffer",
         "skipped  test-training (it is not in this folder)",
         "passed   hello prints what it says", "skipped  quiet (it says nothing of what it prints)", "skipped  left (it is not in this build)",
         "passed   PyTorch on cuota", "passed   beside_another", "passed   CUDA's own rates: pages", "passed   bench-pool",
@@ -180,7 +190,7 @@ def all_is_well():
     check("test-simulator is run by cases only", "test-simulator" not in page.replace("conformance", ""), page)
     for text in ("clocks before: 1980 MHz", "clocks after: 1980 MHz", "CUDA: fact  asked for bandwidth", "PyTorch, loader: pytorch_peers.py loader"):
         check(f"the page has the figure '{text}'", text in page, page)
-    check("the archive has each log", {"test-pool.txt", "conformance-003.txt", "bench-pool.json", "left_out.txt"} <= set(packed), list(packed))
+    check("the archive has each log", {"test-pool.txt", "conformance-turn-1.txt", "bench-pool.json", "left_out.txt"} <= set(packed), list(packed))
 
 
 def what_a_machine_lacks():
@@ -213,9 +223,18 @@ def a_program_fails():
     case("139 tests fail", replaced("test-pool", "echo 'assertions: 139 | 139 failed'; exit 139"), "tests", says=("FAILED   test-pool (status 139)",))
     case("a test is skipped", replaced("test-pool", f"echo 'CUOTA_SKIPPED: two devices share: one device'; {PASSES}"), "tests", status=0,
          says=("skipped  test-pool: two devices share: one device", "4 passed, 0 failed, 2 skipped"))
-    case("a case fails", replaced("test-simulator", CASES.replace("'a case' |", "'a case') echo 'x.cpp:1: FAILED:'; exit 1;;")), "conformance",
-         says=("FAILED   conformance-001: a case (status 1)", "| x.cpp:1: FAILED:", "2 passed, 1 failed, 0 skipped"))
-    case("cases cannot be listed", replaced("test-simulator", "exit 127"), "conformance", says=("FAILED   conformance: the names of ~[memory]",))
+    case("a case fails", replaced("test-simulator", cases("[[ $1 != 'an array'* ]] || { echo 'x.cpp:1: FAILED:'; exit 1; }")), "conformance",
+         says=("passed   conformance-001: a case", 'FAILED   conformance-002: an array[2], "quoted" (status 1)', "| x.cpp:1: FAILED:",
+               "passed   conformance-003: free bytes are exact", "2 passed, 1 failed, 0 skipped"))
+    case("a case crashes", replaced("test-simulator", cases("[ \"$1\" != 'free bytes are exact' ] || kill -SEGV $$")), "conformance",
+         says=("FAILED   conformance-003: free bytes are exact (signal 11)", "2 passed, 1 failed, 0 skipped"))
+    case("a case fails behind another one only", replaced("test-simulator", cases("[ \"${failed:=$1}\" = \"$1\" ] || exit 1")), "conformance", status=0,
+         says=("3 passed, 0 failed, 0 skipped",))
+    case("cases are left out", replaced("test-simulator", CASES.replace("done < \"$5\"", "break; done < \"$5\"")), "conformance", status=0,
+         says=("passed   conformance-002", "3 passed, 0 failed, 0 skipped"))
+    case("a case is skipped", replaced("test-simulator", cases("[ \"$1\" != 'a case' ] || printf '<Open '; [ \"$1\" != 'a case' ] || echo 'CUOTA_SKIPPED: a case: one device'")),
+         "conformance", status=0, says=("skipped  conformance: a case: one device", "3 passed, 0 failed, 1 skipped"))
+    case("cases cannot be listed", replaced("test-simulator", "exit 127"), "conformance", says=("FAILED   conformance: the names of the cases",))
     case("a part of the truth fails", replaced("gpu_truth", TRUTH + "; [ $1 != loader ] || { echo 'FAILED loader: 3 != 4'; exit 1; }"), "truth",
          says=("FAILED   gpu_truth loader (status 1)", "| FAILED loader: 3 != 4", "skipped  gpu_truth limits", "0 passed, 1 failed, 1 skipped"))
     case("a question fails", replaced("cuda_questions", "[ $1 != waits ] || { echo '!! line 3: cudaFree'; exit 3; }; echo fact"), "semantics",
@@ -250,8 +269,8 @@ def a_limit_and_a_program_that_hangs():
 
 
 def a_limit_and_a_case_that_hangs():
-    case("a case hangs", replaced("test-simulator", CASES.replace("--warn)", "--warn) [ \"$3\" != 'a case' ] || sleep 1000;")), "conformance", "demo", limit=36,
-         says=("FAILED   conformance-001: a case (it was still running after 20 s)", "passed   conformance-003: free bytes are exact",
+    case("a case hangs", replaced("test-simulator", cases("[ \"$1\" != 'a case' ] || sleep 1000")), "conformance", "demo", limit=50,
+         says=("FAILED   conformance-001: a case (it printed nothing for 20 s)", "passed   conformance-003: free bytes are exact",
                "passed   train half:100"))
 
 
@@ -267,7 +286,7 @@ def a_limit_and_programs_that_end():
 def a_limit_and_no_time():
     case("no time is left", replaced("cuda_questions", "sleep 12"), limit=20, status=0, says=(
         "skipped  semantics: facts (no time was left)", "skipped  test-core (no time was left)", "skipped  compute-sanitizer (no time was left)",
-        "skipped  conformance: ~[memory] (no time was left)", "skipped  PyTorch on cuota (no time was left)", "skipped  train half:100 (demo-half-100) (no time was left)", "0 passed, 0 failed"))
+        "skipped  conformance (no time was left)", "skipped  PyTorch on cuota (no time was left)", "skipped  train half:100 (demo-half-100) (no time was left)", "0 passed, 0 failed"))
     case("a program is stopped when no time is left", replaced("test-pool", "sleep 1000"), "tests", limit=16, status=0,
          says=("skipped  test-pool (no time was left: it was stopped after", "passed   test-core"))
 
