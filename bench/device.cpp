@@ -347,7 +347,7 @@ void convert_bytes(benchmark::State& state) {
     auto const target = to.write(on.stream);
     cuota::conversion const by{"images", cuota::element_of<To>(), 1 / 255.0, 0.5};
     work_on_numbers(state, on, sizeof(To) + 1, [&] {
-        cuota::detail::convert_numbers::enqueue(
+        cuota::detail::convert_on_device(
             on.stream, numbers(), reinterpret_cast<std::byte const*>(source.span().data()),
             cuota::element_type::u8, reinterpret_cast<std::byte*>(target.span().data()), by);
     });

@@ -46,8 +46,8 @@ void use_kernels(cuota::stream_ref s, cuota::resource_ref const& memory) {
     cuota::quantised_moments<> moments{1000, s, memory};
     moments.step(s, floats.write(s), floats.read(s));
     moments.store(s, floats.read(s), floats.read(s), 1);
-    cuota::detail::convert_numbers::enqueue(s, 1000, nullptr, cuota::element_type::u8, nullptr,
-                                            {"", cuota::element_type::f32});
+    cuota::detail::convert_on_device(s, 1000, nullptr, cuota::element_type::u8, nullptr,
+                                     {"", cuota::element_type::f32});
     cuota::device_buffer<double> const doubles{1000, 0.1, s, memory};
     cuota::device_buffer<four_words> const words{1000, four_words{{1, 2, 3, 4}}, s, memory};
 }

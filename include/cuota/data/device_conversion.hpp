@@ -36,6 +36,14 @@ namespace cuota::inline v0 {
 [[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
                                                    std::vector<conversion> const& wanted);
 
+namespace detail {
+
+/// Enqueues the conversion of `count` numbers of device memory, which do not overlap. Throws: as for_each_index.
+void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, element_type in, std::byte* to,
+                       conversion const& by);
+
+}  // namespace detail
+
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE
@@ -54,16 +62,6 @@ struct convert_numbers {
     double scale;
     double shift;
     pack_split split;
-
-    /// Throws: as for_each_index.
-    static void enqueue(stream_ref s, std::size_t count, std::byte const* from, element_type in,
-                        std::byte* to, conversion const& by) {
-        if (count == 0) return;
-        auto const split = pack_split::of(count, pack, {from, element_bytes(in), to, element_bytes(by.to)});
-        launch_kernel(s, kernel_grid::of(std::max(split.packs, split.singles(pack)), true),
-                      convert_numbers{from, to, in, by.to, by.scale, by.shift, split}, "converted_on_device",
-                      place::here());
-    }
 
     CUOTA_KERNEL void operator()(kernel_thread t) const {
         if (is_float()) all<float>(t);
@@ -125,6 +123,16 @@ private:
 template <>
 inline constexpr unsigned least_resident<convert_numbers> = 4;
 
+CUOTA_INLINE void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, element_type in,
+                                    std::byte* to, conversion const& by) {
+    constexpr std::size_t pack = convert_numbers::pack;
+    if (count == 0) return;
+    auto const split = pack_split::of(count, pack, {from, element_bytes(in), to, element_bytes(by.to)});
+    launch_kernel(s, kernel_grid::of(std::max(split.packs, split.singles(pack)), true),
+                  convert_numbers{from, to, in, by.to, by.scale, by.shift, split}, "converted_on_device",
+                  place::here());
+}
+
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
@@ -139,8 +147,8 @@ CUOTA_INLINE device_transform converted_on_device(std::span<field const> fields,
             auto const from = job.in<std::byte>(k);
             auto const to = job.out<std::byte>(k);
             if (becomes[k])
-                detail::convert_numbers::enqueue(job.stream(), had[k].count() * job.size(), from.data(),
-                                                 had[k].type, to.data(), *becomes[k]);
+                detail::convert_on_device(job.stream(), had[k].count() * job.size(), from.data(), had[k].type,
+                                          to.data(), *becomes[k]);
             else rt::copy_on_device(to.data(), from.data(), from.size(), job.stream());
         }
     };
