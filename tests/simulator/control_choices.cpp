@@ -184,6 +184,7 @@ TEST_CASE("free bytes are exact, and a refused allocation changes nothing", "[si
 // The header of cudaFree: "this API may perform implicit synchronization".
 TEST_CASE("freeing device memory waits for the device", "[simulator][memory]") {
     machine m;
+    sim::set_unkindness({});
     auto const s = new_stream(cudaStreamNonBlocking);
     auto* const p = device_memory(1000);
     gate closed{s};
