@@ -93,6 +93,9 @@ private:
         });
     }
 
+    // All work on the device of the memory, whose resource need not tell which.
+    void wait_for_device() noexcept;
+
     budget account_;
     any_resource source_;
     memory_kind const kind_ = source_.kind();
@@ -106,6 +109,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -124,9 +129,8 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
     // stream, and not every source waits for that.
     blocks_.wait_for_freed();
-    if (pages_ && device_ &&
-        blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
-        report_failure_of([&] { device_->synchronize(); });
+    if (blocks_.stats().live_blocks != 0)
+        wait_for_device();  // what is lost may be in use, and no source promises to wait
     shared<pool_observer> const told = blocks_.observe_no_more();
     blocks_.for_each_segment([&](segment const& s) {
         if (told) told->segment_returned(s.at, s.bytes);
@@ -139,6 +143,16 @@ CUOTA_INLINE pool_memory::~pool_memory() {
         account_.refund(bytes);
     });
     if (told) told->ended();
+}
+
+CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
+    auto const wait = [&] {
+        if (device_) return device_->synchronize();
+        blocks_.for_each_segment([](segment const& s) {
+            if (auto const where = rt::device_of(s.at)) where->synchronize();
+        });
+    };
+    if (!report_failure_of(wait)) (void)report_failure_of(wait);
 }
 
 CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
