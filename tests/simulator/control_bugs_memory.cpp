@@ -123,7 +123,7 @@ constexpr bug kernels[] = {
          t.place(cudaFree(p));
          REQUIRE(cudaMalloc(&q, size) == cudaSuccess);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, t.fixed ? q : p));
-         (void)cudaFree(q);
+         (void)free_when_done(q);
      }},
 };
 
@@ -199,6 +199,7 @@ constexpr bug copies[] = {
          t.place(cudaMallocHost(&p, size));
          std::fill_n(bytes(p), size, 'x');
          t.place(cudaMemcpyAsync(t.device, p, size, t.fixed ? up : across, t.a));
+         CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
          CHECK(cudaFreeHost(p) == cudaSuccess);
      }},
     {"a memset of pageable memory", directions, "which the runtime did not allocate",
@@ -386,6 +387,7 @@ constexpr bug host_memory[] = {
          t.place(cudaMallocManaged(&p, size, cudaMemAttachGlobal));
          auto const body = t.fixed ? write_to_its_end : write_one_too_many;
          REQUIRE(cuota_simulator_launch(t.a, "fill", body, nullptr, p) == cudaSuccess);
+         (void)cudaStreamSynchronize(t.a);
          t.place(cudaFree(p));
      }},
 };

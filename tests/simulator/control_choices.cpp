@@ -4,10 +4,13 @@
 #include "simulator/graphs.hpp"
 #include "simulator/virtual_memory.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
-// What the simulator does where CUDA promises nothing, or leaves a choice. A GPU may do otherwise: nothing here is among
-// the tests named conformance_*, and no program may rely on it.
+// Choices of the simulator where CUDA promises nothing. A GPU may do otherwise: none of these claims is made in a
+// conformance_*.cpp, and no program may rely on one.
 
 using namespace control;
 
@@ -60,9 +63,9 @@ TEST_CASE("a copy from pageable memory waits for nothing, one between host memor
     }));
 }
 
-TEST_CASE("a rectangle wider than its pitch is an invalid pitch", "[simulator][copies]") {
+TEST_CASE("a rectangle to be set that is wider than its pitch is an invalid value", "[simulator][copies]") {
     stopped_stream t;
-    CHECK(cudaMemset2DAsync(t.device, 4, 0, 5, 2, t.stream) == cudaErrorInvalidPitchValue);
+    CHECK(cudaMemset2DAsync(t.device, 4, 0, 5, 2, t.stream) == cudaErrorInvalidValue);
 }
 
 #if CUDART_VERSION >= 13000
@@ -102,8 +105,11 @@ TEST_CASE("host functions and callbacks may call nothing of CUDA", "[simulator][
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("an exchange of no capture mode is an invalid value", "[simulator][capture]") {
+TEST_CASE("an exchange of no capture mode, or of an unknown one, is an invalid value",
+          "[simulator][capture]") {
     machine m;
+    auto wrong = static_cast<cudaStreamCaptureMode>(3);
+    CHECK(cudaThreadExchangeStreamCaptureMode(&wrong) == cudaErrorInvalidValue);
     CHECK(cudaThreadExchangeStreamCaptureMode(nullptr) == cudaErrorInvalidValue);
     (void)cudaGetLastError();
 }
@@ -144,7 +150,25 @@ TEST_CASE("an executable graph is updated at once, and not at all by a graph tha
     for (auto const g : {other, longer}) CHECK(cudaGraphDestroy(g) == cudaSuccess);
 }
 
-// Drivers were seen to refuse it (cudaErrorStreamCaptureUnsupported, driver 580); CUDA's documentation has no rule for it.
+TEST_CASE("an event of a capture says so, timed or not", "[simulator][capture]") {
+    machine m;
+    capture_bench t;
+    auto const e = new_event(GENERATE(cudaEventDefault, cudaEventDisableTiming));
+    begin_capture(t.a);
+    REQUIRE(cudaEventRecord(e, t.a) == cudaSuccess);
+    CHECK(cudaGraphDestroy(end_capture(t.a)) == cudaSuccess);
+    CHECK(cudaEventQuery(e) == cudaErrorCapturedEvent);
+    CHECK(cudaEventDestroy(e) == cudaSuccess);
+}
+
+TEST_CASE("an external event outside of a capture is an illegal state", "[simulator][capture]") {
+    machine m;
+    capture_bench t;
+    CHECK(cudaEventRecordWithFlags(t.forked, t.a, cudaEventRecordExternal) == cudaErrorIllegalState);
+    CHECK(cudaStreamWaitEvent(t.a, t.forked, cudaEventWaitExternal) == cudaErrorIllegalState);
+}
+
+// The driver 580 refuses it so; CUDA's documentation has no rule for it.
 TEST_CASE("a graph cannot be launched into a capture", "[simulator][capture]") {
     machine m;
     capture_bench t;
@@ -193,9 +217,12 @@ TEST_CASE("freeing device memory waits for the device", "[simulator][memory]") {
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a second free of memory of a pool is an invalid value", "[simulator][pools]") {
+TEST_CASE("a free in a stream takes back only what a pool gave, once", "[simulator][pools]") {
     machine m;
     auto const s = new_stream();
+    auto* const plain = device_memory(100);
+    CHECK(cudaFreeAsync(plain, s) == cudaErrorInvalidValue);
+    CHECK(cudaFree(plain) == cudaSuccess);
     void* p = nullptr;
     REQUIRE(cudaMallocAsync(&p, 100, s) == cudaSuccess);
     CHECK(cudaFreeAsync(p, s) == cudaSuccess);
@@ -204,6 +231,45 @@ TEST_CASE("a second free of memory of a pool is an invalid value", "[simulator][
     CHECK(cudaStreamSynchronize(s) == cudaSuccess);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
+
+TEST_CASE("memory of a pool that the plain free takes back is not in use any more", "[simulator][pools]") {
+    machine m;
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+    void* p = nullptr;
+    REQUIRE(cudaMallocAsync(&p, size, nullptr) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    CHECK(cudaFree(p) == cudaSuccess);
+    std::uint64_t used = 1;
+    CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) == cudaSuccess);
+    CHECK(used == 0);
+}
+
+TEST_CASE("the flags of an executable graph are those it was made with", "[simulator][graphs]") {
+    machine m;
+    cudaGraph_t g = nullptr;
+    cudaGraphExec_t e = nullptr;
+    REQUIRE(cudaGraphCreate(&g, 0) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiateWithFlags(&e, g, cudaGraphInstantiateFlagUseNodePriority) == cudaSuccess);
+    unsigned long long flags = 0;
+    CHECK(cudaGraphExecGetFlags(e, &flags) == cudaSuccess);
+    CHECK(flags == cudaGraphInstantiateFlagUseNodePriority);
+    CHECK(cudaGraphExecDestroy(e) == cudaSuccess);
+    CHECK(cudaGraphDestroy(g) == cudaSuccess);
+}
+
+#if CUDART_VERSION >= 13000
+TEST_CASE("advice for an unknown device is told as that", "[simulator][managed]") {
+    machine m;
+    void* p = nullptr;
+    REQUIRE(cudaMallocManaged(&p, size) == cudaSuccess);
+    cudaMemLocation const nowhere{cudaMemLocationTypeDevice, 1000};
+    CHECK(cudaMemPrefetchAsync(p, size, nowhere, 0, nullptr) == cudaErrorInvalidDevice);
+    CHECK(cudaMemAdvise(p, size, cudaMemAdviseSetPreferredLocation, nowhere) == cudaErrorInvalidDevice);
+    (void)cudaGetLastError();
+    CHECK(cudaFree(p) == cudaSuccess);
+}
+#endif
 
 TEST_CASE("a copy that leaves the mappings is an invalid value", "[simulator][virtual_memory]") {
     machine m;

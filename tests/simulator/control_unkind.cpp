@@ -7,7 +7,7 @@
 #include <future>
 #include <string>
 
-// What CUDA's documentation leaves open, decided the other way than drivers mostly do.
+// Decisions that CUDA's documentation leaves open, taken the other way than drivers mostly take them.
 
 using namespace control;
 
@@ -25,7 +25,7 @@ struct unkind_machine {
     machine m;
 };
 
-/// Waits until no stream has work, and takes no call of CUDA's that would tell the checker of an order.
+/// Waits for host functions without a call of CUDA's.
 void wait_for_count(std::atomic<int>& count, int wanted) {
     for (int now = count; now != wanted; now = count) count.wait(now);
 }

@@ -94,6 +94,9 @@ without("streams are not scarce",
 without("a host function may not call CUDA", ("calls.cpp", "if (caller.doing != activity::host) {", "if (false) {"),
         "host functions and callbacks may call nothing of CUDA",
         "only the inside of a kernel is the inside of a kernel")
+without("a host function runs once", ("launch.cpp", "call_host_function([&] { call(data); });",
+                                     "call_host_function([&] { call(data); call(data); });"),
+        "a host function runs once, in stream order")
 without("a callback is told the state of its stream",
         ("launch.cpp", "call(handle, failure_of(s->owner), data);", "call(handle, cudaErrorUnknown, data);"),
         "a callback comes in stream order and is told the state of its stream")
@@ -286,6 +289,20 @@ without("a device has an end",
 without("freeing waits for the device",
         ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
         "freeing device memory waits for the device")
+without("freeing waits for nothing where that is asked for",
+        ("memory.cpp", "if (m.free_at_once) return;", ""),
+        "a free at once waits for no work, and tells of what may still use the memory")
+without("freed memory rests while work may touch it",
+        ("memory.cpp", "if (until.empty()) return give_memory(", "if (true) return give_memory("),
+        "memory that is freed at once is nobody else's while work may touch it")
+without("unmapping what is in use is a race",
+        ("virtual_memory.cpp", "ordering::host_frees(*a, name_of(caller.calling));", ""),
+        "memory that is unmapped while work may use it is a race")
+without("host functions take turns where that is asked for", ("launch.cpp", "if (m.serial_host) turn.lock();", ""),
+        "serialised host functions: one that blocks holds up those of other streams, and no other work")
+without("an older error is found where that is asked for",
+        ("calls.cpp", "if (is_clean) remember(cudaErrorInvalidTexture);", "(void)is_clean;"),
+        "stale errors: each call finds an error that somebody else has left")
 without("pinned memory is freed as pinned memory",
         ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);",
          "if (!a) return refuse_free(address);"),
@@ -311,7 +328,7 @@ without("allocating in a stream does not wait",
         "allocating and freeing in a stream wait for nothing")
 without("a free in a stream is for pools",
         ("pool.cpp", "|| !a->from) return refuse_free(address);", ") return refuse_free(address);"),
-        "a free in a stream takes back only what a pool gave")
+        "a free in a stream takes back only what a pool gave, once")
 without("the plain free gives back to the pool",
         ("memory.cpp", "if (a->from) return_to_pool(*a->from, a->units);", "if (a->from) {}"),
         "the plain free takes stream-ordered memory back as well")
@@ -421,7 +438,7 @@ without("a range is mapped once",
         "a range is mapped once at a time")
 without("memory is mapped into a reservation",
         ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
-        "memory is mapped only where it fits into a reservation")
+        "memory is mapped whole granules at a time, into a reservation")
 without("unmapping takes all mappings of a range",
         ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
         "one call unmaps several mappings")
@@ -543,7 +560,7 @@ without("a thread's capture mode comes back",
         "a thread's capture mode is exchanged for another")
 without("threads have known capture modes",
         ("capture.cpp", "if (!mode || !is_mode(*mode)) return", "if (!mode) return"),
-        "a thread's capture mode is exchanged for another")
+        "an exchange of no capture mode, or of an unknown one, is an invalid value")
 without("events are not queried during a capture", ("capture.cpp", "        case function::cudaEventQuery:\n", ""),
         "an event that was not captured may not be queried during a capture that is not relaxed")
 without("the legacy stream is unusable while a blocking stream captures",
@@ -596,10 +613,10 @@ without("captured copies read pageable memory when they run",
         ("copy.cpp", "c.read == source_read::usual && !s->capturing.in;", "c.read == source_read::usual;"),
         "pageable memory is read and written when the graph runs")
 without("external records are for captures",
-        ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;", ""),
+        ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorIllegalState;", ""),
         "external events mean something in a capture only")
 without("external waits are for captures",
-        ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;", ""),
+        ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorIllegalState;", ""),
         "external events mean something in a capture only")
 without("a launch waits for external events",
         ("graph_launch.cpp", "if (what.node->type == cudaGraphNodeTypeWaitEvent &&", "if (false &&"),

@@ -297,8 +297,8 @@ CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 /// As of now.
 [[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
 
-/// What CUDA's documentation leaves open, decided the other way than drivers mostly do. Programs that rely on CUDA's word
-/// alone run as before with each of these.
+/// Decisions that CUDA's documentation leaves open, taken the other way than drivers mostly take them. A program that relies
+/// on the documentation alone runs as before with each of them.
 /// Example: tests/simulator/control_unkind.cpp
 struct unkindness {
     /// Host functions, callbacks and host nodes of graphs run one at a time in the whole process, so that one that blocks
@@ -306,13 +306,13 @@ struct unkindness {
     /// independent streams) execute in undefined order and may be serialized."
     bool serial_host = false;
     /// cudaFree, cudaFreeHost and cudaHostUnregister wait for no work. cudaFree: "this API may perform implicit
-    /// synchronization", and for memory of pools "will not"; of the other two nothing is said. Work that may still use
-    /// the memory is a race (order_checks); the memory is poisoned, closed or forbidden at once, and no later allocation
+    /// synchronization", and for memory of pools "will not"; the other two have no such sentence. Work that may still use
+    /// the memory is a race (order_checks). The memory is poisoned, closed or forbidden at once, and no later allocation
     /// gets it while that work is under way.
     bool free_at_once = false;
-    /// Before each call of the runtime but those that report errors, somebody else has left an error in the thread, if none
-    /// is there: cudaErrorInvalidTexture, which no call here returns. A program that judges a call, or a launch by <<<>>>, by
-    /// cudaGetLastError takes it for its own. cudaGetLastError: "the last error that has been produced by any of the runtime
+    /// Before each call of the runtime, except those that report errors, the thread's last error becomes cudaErrorInvalidTexture
+    /// if it is cudaSuccess, as if another library had left it. No call here returns that code. A program that judges a call or
+    /// a <<<>>> by cudaGetLastError takes it for its own. cudaGetLastError: "the last error that has been produced by any of the runtime
     /// calls in the same instance of the CUDA Runtime library in the host thread".
     bool stale_errors = false;
 };
