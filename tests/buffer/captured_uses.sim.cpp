@@ -378,6 +378,25 @@ TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever 
     CHECK(simulator::misuse_reports().empty());
 }
 
+TEST_CASE(
+    "the end of a graph waits for its last launch before memory of it goes, though one has failed since",
+    "[buffer][captured_uses]") {
+    support::machine const machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_unkindness({.free_at_once = true});
+    scene on;
+    std::optional<ints> a{std::in_place, count, 1, on.home, cuota::device_memory{}};
+    std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
+        increase(*a, on.home);
+        a.reset();
+    })};
+    graph->launch(on.other);
+    simulator::fail_call("cudaGraphLaunch", 1);
+    CHECK_THROWS_AS(graph->launch(on.home), cuota::cuda_error);
+    graph.reset();
+    CHECK(simulator::order_reports() == std::vector<std::string>{});
+}
+
 TEST_CASE("a buffer that was made in a capture and outlives it is as any, and lives as long as the graph is "
           "launched",
           "[buffer][captured_uses]") {

@@ -5,6 +5,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -87,6 +88,33 @@ TEST_CASE("a buffer from a warm pool makes no CUDA call but for its contents", "
         some = std::move(moved);
     }
     CHECK(calls.count() == 1);
+}
+
+TEST_CASE("a buffer may end while its kernel runs, though cudaFree waits for nothing",
+          "[buffer][device_buffer]") {
+    support::machine const sim;
+    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_unkindness({.free_at_once = true});
+    cuota::stream const stream;
+    std::promise<void> running;
+    std::promise<void> go_on;
+    std::thread opener{[&] {
+        running.get_future().wait();
+        go_on.set_value();
+    }};
+    {
+        numbers x{1000, 0, stream, cuota::device_memory{}};
+        auto const lease = x.write(stream);
+        cuota::for_each_index(stream, x.size(), [&running, &go_on, to = lease.span()](std::size_t n) {
+            if (n == 0) running.set_value();
+            if (n == 0) go_on.get_future().wait();
+            to[n] = 1;
+        });
+    }
+    opener.join();
+    CHECK_NOTHROW(stream.synchronize());
+    for (std::string const& line : simulator::order_reports()) UNSCOPED_INFO(line);
+    CHECK(simulator::misuse().total() == 0);
 }
 
 TEST_CASE("a new element is never what somebody else left", "[buffer][device_buffer]") {
@@ -356,6 +384,7 @@ TEST_CASE("elements that are copies of a value are written in order of home: who
     if (support::under_thread_sanitizer) CUOTA_SKIP("it is a race, which ThreadSanitizer reports as well");
     bool const is_resized = GENERATE(false, true);
     support::machine const on;
+    simulator::set_order_checks(simulator::order_checks::report);
     cuota::stream const home;
     cuota::stream const other;
     std::vector<int> host(2'000);

@@ -17,6 +17,7 @@
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
@@ -148,7 +149,7 @@ TEST_CASE("where there is no device, or no driver, whatever needs one throws a c
     simulator::clear_faults();
     CHECK(error.code() == code);
     CHECK(has(error.what(), cudaGetErrorName(code)));
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     CHECK(budget.held() == 0);
     (void)machine.errors.take();
 }

@@ -21,6 +21,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 using namespace cuota::literals;
@@ -248,7 +249,7 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
         auto const reported = on.errors.take();
         REQUIRE(reported.size() == 1);
         CHECK(reported[0].find("cudaHostAlloc could not lock that much") != std::string::npos);
-        CHECK(cudaGetLastError() == cudaSuccess);
+        CHECK(support::last_error() == cudaSuccess);
 
         cuota::stream const s;
         cuota::device_buffer<std::byte> there{size, s, cuota::device_memory{}};

@@ -25,6 +25,7 @@
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
 #include "support/samples.hpp"
@@ -208,7 +209,7 @@ TEST_CASE("a device that has less than its budget has the data streamed", "[data
         cuota::cached_on_device(numbered_source{50}, {.batch = 8, .device = device});
     CHECK(cached == 0);
     CHECK(device.held() == loader.plan().device_bytes);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("the largest batch beside data on the device takes what is left", "[data][resident_data]") {

@@ -55,6 +55,7 @@ TEST_CASE("no GPU: a kernel of one's own has a body for the host", "[docs]") {
 
 TEST_CASE("no GPU: a race is named with both places", "[docs]") {
     support::machine const machine;
+    cuota::simulator::set_order_checks(cuota::simulator::order_checks::report);
     {
 #include "no_gpu/race.inc"
         work.synchronize();

@@ -18,6 +18,7 @@
 
 #include "interop/reversed_in_two_phases.hpp"
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
@@ -131,7 +132,7 @@ TEST_CASE("an error that the call returns is a cuda_error of the caller's line, 
     CHECK(error.where().line == line);
     CHECK(memory.report().allocations == (fails_at_once ? 0 : 1));
     CHECK(memory.report().alive_bytes() == 0);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("an exception of the call passes, and scratch is given back", "[interop][cub][gpu]") {

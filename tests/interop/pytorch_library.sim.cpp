@@ -32,6 +32,7 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/sink.hpp"
 #include "support/temp_folder.hpp"
 
@@ -382,7 +383,7 @@ TEST_CASE("each CUDA call that fails is null or an exception of the library's, a
             (void)pytorch.trim();
             CHECK(simulator::live().device_bytes == before.device_bytes);
             CHECK(simulator::live().total() == before.total());
-            CHECK(cudaGetLastError() == cudaSuccess);
+            CHECK(support::last_error() == cudaSuccess);
             if (!was_used) break;
         }
 }

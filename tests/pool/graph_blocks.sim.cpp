@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
@@ -308,6 +310,29 @@ TEST_CASE("a pool that ends before a graph that uses it says so, and its memory 
     graph.launch(s);
     s.synchronize();
     CHECK(simulator::misuse_reports().empty());
+}
+
+TEST_CASE("the end of a graph waits for its last launch, though one has failed since", "[pool][graph]") {
+    support::machine const machine;
+    scene on;
+    std::optional<cuota::graph_exec> graph{cuota::capture(on.s, [&] {
+        void* const p = on.pool.allocate(on.s, some);
+        support::write_words(on.s, p, some, 7);
+        on.pool.deallocate(on.s, p, some);
+    })};
+    std::optional<support::gate> gate{on.s};
+    graph->launch(on.s);
+    simulator::fail_call("cudaGraphLaunch", 1);
+    CHECK_THROWS_AS(graph->launch(on.other), cuota::cuda_error);
+
+    auto was_over = std::async(std::launch::async, [&] {
+        graph.reset();
+        return cuota::stream_ref{on.s}.is_idle();
+    });
+    support::let_ready_work_run();
+    gate->open();
+    CHECK(was_over.get());
+    gate.reset();
 }
 
 TEST_CASE(

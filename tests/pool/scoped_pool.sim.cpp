@@ -519,6 +519,40 @@ TEST_CASE("a pool that ends waits for what was freed beside something lost", "[p
     CHECK(machine.errors.take().size() == 1);
 }
 
+TEST_CASE("a pool of segments that ends waits for the work on what was lost in it", "[pool][scoped_pool]") {
+    support::machine machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_unkindness({.free_at_once = true});
+    bool const is_told_its_device = GENERATE(true, false);
+    cuota::budget const account{"trainer", 64_MiB};
+    cuota::stream const a;
+    {
+        cuota::scoped_pool pool = is_told_its_device
+                                      ? cuota::scoped_pool{account, in_segments}
+                                      : cuota::scoped_pool{account, cuota::device_memory{}, in_segments};
+        cuota::rt::fill_bytes(pool.allocate(a, 1_MiB), 1, 1_MiB, a);  // lost
+    }
+    CHECK(machine.errors.take().size() == 1);
+    for (std::string const& line : simulator::order_reports()) UNSCOPED_INFO(line);
+    CHECK(simulator::misuse().total() == 0);
+}
+
+TEST_CASE("a pool that ends waits for what was freed though the wait fails once", "[pool][scoped_pool]") {
+    support::machine machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_unkindness({.free_at_once = true});
+    cuota::stream const a;
+    {
+        cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, in_segments};
+        void* const p = pool.allocate(a, 1_MiB);
+        cuota::rt::fill_bytes(p, 1, 1_MiB, a);
+        pool.deallocate(a, p, 1_MiB);
+        simulator::fail_call("cudaEventSynchronize", 1);
+    }
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(simulator::order_reports() == std::vector<std::string>{});
+}
+
 TEST_CASE("when the device has less than the budget allows, the refusal says so and nothing is charged",
           "[pool][scoped_pool]") {
     support::machine const machine{{.capacity = 64_MiB}};

@@ -10,6 +10,7 @@
 
 #include "support/catch.hpp"
 #include "support/fake_nvml.hpp"
+#include "support/last_error.hpp"
 #include "support/sink.hpp"
 
 using cuota::cuda_trouble;
@@ -23,7 +24,7 @@ environment_facts environment_with(cudaError_t code) {
     cuota::simulator::fail_call("cudaGetDeviceCount", 1, code);
     auto const found = cuota::environment();
     cuota::simulator::clear_faults();
-    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     return found;
 }
 
@@ -104,7 +105,7 @@ TEST_CASE("environment goes on when versions and properties are not told", "[rep
     auto const found = cuota::environment();
     cuota::simulator::clear_faults();
 
-    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     CHECK(found.cuda.driver == 0);
     CHECK(found.cuda.runtime == 0);
     CHECK(found.cuda.trouble == cuda_trouble::other);

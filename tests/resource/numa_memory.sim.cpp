@@ -14,6 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/numa.hpp"
 #include "support/thrown.hpp"
@@ -57,7 +58,7 @@ TEST_CASE("numa_memory that cannot be locked is refused with its node's memory",
     CHECK(refused.facts().would_fit == 0);  // unknown: it was not the node that lacked memory
     CHECK(std::string{refused.what()}.find("cudaHostRegister could not lock that much; NUMA node ") !=
           std::string::npos);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     CHECK(support::placed_mappings() == 0);
 }
 

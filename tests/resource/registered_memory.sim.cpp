@@ -13,6 +13,7 @@
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/resource_suite.hpp"
 #include "support/thrown.hpp"
@@ -58,7 +59,7 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     CHECK(refused.facts().charged == 3_MiB + memory.granule());
     CHECK(std::string{refused.what()}.find("because   cudaHostRegister could not lock that much") !=
           std::string::npos);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
 
     auto const endless =
         support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(cuota::unlimited / 2); });

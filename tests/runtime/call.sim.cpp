@@ -4,8 +4,10 @@
 #include <cuota/runtime/call.hpp>
 
 #include <string>
+#include <utility>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
@@ -24,7 +26,7 @@ TEST_CASE("a failed call throws its code, its name and its place, and leaves no 
     REQUIRE(std::string{error.what()} ==
             "cuota::cuda_error: cudaMalloc failed with cudaErrorNotPermitted: operation "
             "not permitted (train.cpp:17)");
-    REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    REQUIRE(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("a call that succeeded is nobody's business", "[runtime][call]") {
@@ -69,6 +71,16 @@ TEST_CASE("give_back does not ask a device twice that has failed for good", "[ru
     REQUIRE(cuota::simulator::misuse().double_frees == 0);
     cuota::simulator::reset();
     (void)cudaGetLastError();
+}
+
+TEST_CASE("give_back tries once more whatever error others have left meanwhile", "[runtime][call]") {
+    support::machine const sim;
+    auto before = cuota::set_error_sink([](std::exception const&) { (void)cudaSetDevice(-1); });
+    int calls = 0;
+    CHECK(cuota::rt::give_back("cudaFree", [&] { return ++calls == 1 ? cudaErrorUnknown : cudaSuccess; }));
+    CHECK(calls == 2);
+    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // theirs
+    cuota::set_error_sink(std::move(before));
 }
 
 TEST_CASE("give_back says nothing when the process ends", "[runtime][call]") {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 
 static_assert(!std::is_convertible_v<int, cuota::device>);  // a number is not a device by accident
 static_assert(!std::is_copy_constructible_v<cuota::device_scope> &&
@@ -31,7 +32,7 @@ TEST_CASE("a device has a name and more memory than is free", "[runtime][device]
 TEST_CASE("the host node of a device is one, or none", "[runtime][device]") {
     CHECK(cuota::device::current().host_node().value_or(0) >= 0);
     CHECK_THROWS_AS(cuota::device{cuota::device::count()}.host_node(), cuota::cuda_error);
-    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("a device that is not there throws, and the current one stays", "[runtime][device]") {

@@ -8,6 +8,7 @@
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 TEST_CASE("device_scope changes the device of its own thread, and restores it", "[runtime][device]") {
@@ -61,10 +62,10 @@ TEST_CASE("a device knows the host node nearest to it, where its driver does", "
         CHECK(!cuota::device{1}.host_node());
         cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorInvalidValue);  // an older driver
         CHECK(!cuota::device{0}.host_node());
-        CHECK(cudaPeekAtLastError() == cudaSuccess);
+        CHECK(support::last_error() == cudaSuccess);
         cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorUnknown);
         CHECK_THROWS_AS(cuota::device{0}.host_node(), cuota::cuda_error);
-        CHECK(cudaPeekAtLastError() == cudaSuccess);
+        CHECK(support::last_error() == cudaSuccess);
     }
     support::machine const none;
     CHECK(!cuota::device{0}.host_node());
@@ -74,7 +75,7 @@ TEST_CASE("a machine without devices has none, which is no error", "[runtime][de
     {
         support::machine const sim{{0, std::size_t{1} << 20}};
         REQUIRE(cuota::device::count() == 0);
-        REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+        REQUIRE(support::last_error() == cudaSuccess);
         REQUIRE_THROWS_AS(cuota::device::current(), cuota::cuda_error);
     }
     support::machine const as_before;

@@ -13,6 +13,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/kernels.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 // An event that was never recorded counts as done: there is no such event here.
@@ -44,7 +45,7 @@ TEST_CASE("an event is recorded from the start", "[runtime][event]") {
         cuota::for_each_index(s, 1, support::write_value{x.at, 7});
         cuota::event const written{s};
         REQUIRE(!written.is_done());
-        REQUIRE(cudaPeekAtLastError() == cudaSuccess);  // not ready is an answer
+        REQUIRE(support::last_error() == cudaSuccess);  // not ready is an answer
     }
     cuota::event const written{s};
     written.synchronize();
@@ -139,7 +140,7 @@ TEST_CASE("time_mark measures a stream's time between two marks, when both are o
         cuota::simulator::hold const nothing_runs;
         cuota::time_mark const end{s};
         CHECK(!end.since(begin));
-        CHECK(cudaPeekAtLastError() == cudaSuccess);  // not ready is an answer
+        CHECK(support::last_error() == cudaSuccess);  // not ready is an answer
     }
     cuota::simulator::link_options slow;
     slow.kernel = 3ms;

@@ -38,6 +38,21 @@ TEST_CASE("every index is visited once, launch after launch in stream order",
     REQUIRE(is_right);
 }
 
+TEST_CASE("an error that the thread has left before is no failure of a launch",
+          "[runtime][for_each_index][gpu]") {
+    int* const at = static_cast<int*>(cuota::rt::device_allocate(sizeof(int)));
+    cuota::stream const s;
+    REQUIRE(cudaSetDevice(-1) == cudaErrorInvalidDevice);
+    REQUIRE_NOTHROW(cuota::for_each_index(s, 1, support::write_value{at, 7}));
+    (void)cudaGetLastError();
+
+    int host = 0;
+    cuota::rt::copy_to_host(&host, at, sizeof host, s);
+    s.synchronize();
+    cuota::rt::device_free(at);
+    REQUIRE(host == 7);
+}
+
 TEST_CASE("no index is no launch", "[runtime][for_each_index]") {
     cuota::stream const s;
     cuota::for_each_index(s, 0, support::write_value{nullptr, 1});

@@ -28,6 +28,20 @@ TEST_CASE("a launch returns before the work is done", "[runtime][for_each_index]
     REQUIRE(ran == 5);
 }
 
+TEST_CASE("a launch is judged by its own result, though others have left an error",
+          "[runtime][for_each_index]") {
+    support::machine const sim;
+    cuota::simulator::set_unkindness({.stale_errors = true});
+    std::atomic<int> ran = 0;
+    {
+        cuota::stream const s;
+        REQUIRE_NOTHROW(cuota::for_each_index(s, 5, [&ran](std::size_t) { ++ran; }));
+        REQUIRE(cudaGetLastError() == cudaErrorInvalidTexture);  // theirs
+        s.synchronize();
+    }
+    REQUIRE(ran == 5);
+}
+
 TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "[runtime][for_each_index]") {
     support::machine sim;
     {

@@ -22,6 +22,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/kernels.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
@@ -168,7 +169,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
         CHECK(why.find("cudaStreamEndCapture failed with cudaErrorStreamCaptureInvalidated") !=
               std::string::npos);
     }
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     CHECK(is_usable(s, x.at));
 }
 

@@ -4,6 +4,7 @@
 #include <cuota/runtime/memory.hpp>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 namespace rt = cuota::rt;
@@ -12,15 +13,15 @@ TEST_CASE("too little memory is an answer, and leaves no error behind", "[runtim
     support::machine const sim{{1, std::size_t{1} << 20}};
     cuota::stream const s;
     REQUIRE(rt::device_allocate(std::size_t{2} << 20) == nullptr);
-    REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    REQUIRE(support::last_error() == cudaSuccess);
     REQUIRE(rt::async_allocate(std::size_t{2} << 20, s) == nullptr);
-    REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    REQUIRE(support::last_error() == cudaSuccess);
     cuota::simulator::fail_call("cudaHostAlloc", 1);
     REQUIRE(rt::pinned_allocate(16) == nullptr);
-    REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    REQUIRE(support::last_error() == cudaSuccess);
     cuota::simulator::fail_call("cudaMallocManaged", 1);
     REQUIRE(rt::managed_allocate(16) == nullptr);
-    REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+    REQUIRE(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("any other failure of an allocation is an error", "[runtime][memory]") {

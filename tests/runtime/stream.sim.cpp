@@ -14,6 +14,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/kernels.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 // 0 and nullptr would be the legacy default stream by accident.
@@ -76,7 +77,7 @@ TEST_CASE("a stream is idle when its work is done", "[runtime][stream]") {
         cuota::for_each_index(s, 1, [](std::size_t) {});
         REQUIRE(!s.is_idle());
         REQUIRE(!cuota::stream_ref{s.get()}.is_idle());
-        REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+        REQUIRE(support::last_error() == cudaSuccess);
     }
     s.synchronize();
     REQUIRE(s.is_idle());

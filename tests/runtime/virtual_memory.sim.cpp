@@ -14,6 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
@@ -93,7 +94,7 @@ TEST_CASE("a device that is full refuses a page, and a driver without addresses 
     REQUIRE(rt::map_memory({here}, range.at(), 2_MiB));
     REQUIRE(rt::map_memory({here}, range.at() + 2_MiB, 2_MiB));
     CHECK_FALSE(rt::map_memory({here}, range.at() + 4_MiB, 2_MiB));
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     rt::unmap_memory(range.at(), 2_MiB);
     rt::unmap_memory(range.at() + 2_MiB, 2_MiB);
 

@@ -30,6 +30,12 @@ inline char* bytes(void* p) { return static_cast<char*>(p); }
 }
 inline void nothing(void*) {}
 
+/// After all work of the current device: a free alone need not wait for it.
+inline cudaError_t free_when_done(void* p) {
+    (void)cudaDeviceSynchronize();
+    return cudaFree(p);
+}
+
 /// What a seeded program works with.
 struct trial {
     explicit trial(bool is_fixed) : fixed{is_fixed}, wrong{!is_fixed} {

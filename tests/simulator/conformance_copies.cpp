@@ -32,10 +32,12 @@ struct stopped_stream {
 TEST_CASE("a copy from pageable memory has read its source when it returns", "[simulator][copies]") {
     stopped_stream t;
     std::vector<unsigned char> source(size, 1);
-    REQUIRE(cudaMemcpyAsync(t.device, source.data(), size, cudaMemcpyHostToDevice, t.stream) == cudaSuccess);
-    CHECK_FALSE(t.closed.passed());
+    auto const copy = [&] {
+        return cudaMemcpyAsync(t.device, source.data(), size, cudaMemcpyHostToDevice, t.stream);
+    };
+    REQUIRE(may_wait_for(t.closed, copy) ==
+            cudaSuccess);  // the driver may synchronise the stream to stage it
     std::fill(source.begin(), source.end(), static_cast<unsigned char>(2));
-    t.closed.open();
     CHECK(all_are(contents(t.device, size), 1));
 }
 
@@ -137,8 +139,10 @@ TEST_CASE("a copy between host memories is done when it returns", "[simulator][c
     std::vector<unsigned char> source(size, 7), target(size, 0);
     bool const to_pinned = GENERATE(false, true);
     auto* const to = to_pinned ? t.pinned : target.data();
-    CHECK(returns_after(
-        t.closed, [&] { return cudaMemcpyAsync(to, source.data(), size, cudaMemcpyHostToHost, t.stream); }));
+    auto const copy = [&] {
+        return cudaMemcpyAsync(to, source.data(), size, cudaMemcpyHostToHost, t.stream);
+    };
+    REQUIRE(may_wait_for(t.closed, copy) == cudaSuccess);  // of its turn in the stream nothing is promised
     CHECK(to[size - 1] == 7);
 }
 
@@ -162,16 +166,4 @@ TEST_CASE("a copy that leaves its allocation is an invalid value", "[simulator][
           cudaErrorInvalidValue);
     CHECK(cudaMemsetAsync(d + 1, 0, size, t.stream) == cudaErrorInvalidValue);
     CHECK(cudaMemsetAsync(d + 1, 0, size - 1, t.stream) == cudaSuccess);
-}
-
-TEST_CASE("a copy whose direction does not fit its pointers is an invalid value", "[simulator][copies]") {
-    stopped_stream t;
-    std::vector<unsigned char> host(size);
-    CHECK(cudaMemcpyAsync(t.device, host.data(), size, cudaMemcpyDeviceToDevice, t.stream) ==
-          cudaErrorInvalidValue);
-    CHECK(cudaMemcpyAsync(host.data(), t.device, size, cudaMemcpyHostToHost, t.stream) ==
-          cudaErrorInvalidValue);
-    CHECK(cudaMemcpyAsync(host.data(), t.device, size, cudaMemcpyHostToDevice, t.stream) ==
-          cudaErrorInvalidValue);
-    CHECK(cudaMemsetAsync(host.data(), 0, size, t.stream) == cudaErrorInvalidValue);
 }

@@ -42,7 +42,7 @@ constexpr bug kernels[] = {
          t.place(cudaMalloc(&p, size));
          auto const body = t.fixed ? write_to_its_end : write_one_too_many;
          t.place(cuota_simulator_launch(t.a, "fill", body, nullptr, p));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a kernel writes from one byte too low", outside, "wrote 1 byte before",
      [](trial& t) {
@@ -50,7 +50,7 @@ constexpr bug kernels[] = {
          t.place(cudaMalloc(&p, size));
          auto const body = t.fixed ? write_to_its_end : write_from_one_too_low;
          t.place(cuota_simulator_launch(t.a, "fill", body, nullptr, p));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a kernel touches nothing but the byte behind", outside, "1 byte behind",
      [](trial& t) {
@@ -58,7 +58,7 @@ constexpr bug kernels[] = {
          t.place(cudaMalloc(&p, size));
          auto* const q = bytes(p) + (t.fixed ? size - 1 : size);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, q));
-         (void)cudaFree(p);
+         (void)free_when_done(p);
      }},
     {"a kernel reads on the page behind", outside, "bytes behind",
      [](trial& t) {
@@ -66,7 +66,7 @@ constexpr bug kernels[] = {
          t.place(cudaMalloc(&p, size));
          auto* const q = bytes(p) + (t.fixed ? 0 : 4096);
          t.place(cuota_simulator_launch(t.a, "sum", read_byte, nullptr, q));
-         (void)cudaFree(p);
+         (void)free_when_done(p);
      }},
     {"a kernel's index is negative", outside, "8192 bytes before",
      [](trial& t) {
@@ -74,7 +74,7 @@ constexpr bug kernels[] = {
          t.place(cudaMalloc(&p, 16 * KiB));
          auto* const q = bytes(p) + (t.fixed ? 8192 : -8192);
          t.place(cuota_simulator_launch(t.a, "sum", read_byte, nullptr, q));
-         (void)cudaFree(p);
+         (void)free_when_done(p);
      }},
     {"a kernel uses memory after cudaFree", illegal, "freed by cudaFree at",
      [](trial& t) {
@@ -82,7 +82,7 @@ constexpr bug kernels[] = {
          REQUIRE(cudaMalloc(&p, size) == cudaSuccess);
          if (t.wrong) t.place(cudaFree(p));
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, p));
-         if (t.fixed) CHECK(cudaFree(p) == cudaSuccess);
+         if (t.fixed) CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a kernel uses memory after cudaFreeAsync on its own stream", illegal, "freed by cudaFreeAsync at",
      [](trial& t) {
@@ -113,7 +113,7 @@ constexpr bug kernels[] = {
          if (t.fixed) REQUIRE(cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, p));
          (void)cudaStreamSynchronize(t.a);
-         (void)cudaFree(p);
+         (void)free_when_done(p);
      }},
     {"a kernel has the old pointer of memory that was freed and allocated anew", illegal,
      "freed by cudaFree at",
@@ -123,7 +123,7 @@ constexpr bug kernels[] = {
          t.place(cudaFree(p));
          REQUIRE(cudaMalloc(&q, size) == cudaSuccess);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, t.fixed ? q : p));
-         (void)cudaFree(q);
+         (void)free_when_done(q);
      }},
 };
 
@@ -134,7 +134,7 @@ constexpr bug copies[] = {
          t.place(cudaMalloc(&p, size));
          std::vector<char> from(size + 1);
          t.place(cudaMemcpyAsync(p, from.data(), size + t.wrong, up, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a copy that begins before the start", ranges, "wants 1000 bytes from 16 bytes before",
      [](trial& t) {
@@ -142,14 +142,14 @@ constexpr bug copies[] = {
          t.place(cudaMalloc(&p, 2 * size));
          auto* const to = bytes(p) + (t.fixed ? 16 : -16);
          t.place(cudaMemcpyAsync(to, t.pinned, size, up, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a memset of elements that counts bytes", ranges, "wants 4000 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          t.place(cudaMemsetAsync(p, 0, t.fixed ? size : size * sizeof(int), t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a rectangle with the pitch of another", ranges, "wants 1324 bytes from #",
      [](trial& t) {
@@ -157,7 +157,7 @@ constexpr bug copies[] = {
          t.place(cudaMalloc(&p, 10 * 100));
          auto const pitch = t.fixed ? std::size_t{100} : std::size_t{136};
          t.place(cudaMemset2DAsync(p, pitch, 0, 100, 10, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a rectangle with width and height confused", ranges, "wants",
      [](trial& t) {
@@ -166,7 +166,7 @@ constexpr bug copies[] = {
          t.place(cudaMalloc(&p, width * height));
          auto const w = t.fixed ? width : height, h = t.fixed ? height : width;
          t.place(cudaMemcpy2DAsync(p, width, t.pinned, t.fixed ? width : height, w, h, up, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a copy from memory that was freed", ranges, "freed by cudaFree at",
      [](trial& t) {
@@ -176,7 +176,7 @@ constexpr bug copies[] = {
          REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
          if (t.wrong) t.place(cudaFree(p));
          t.place(cudaMemcpy(t.pinned, p, size, down));
-         if (t.fixed) CHECK(cudaFree(p) == cudaSuccess);
+         if (t.fixed) CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a copy to memory that was freed in stream order", ranges, "freed by cudaFreeAsync at",
      [](trial& t) {
@@ -191,7 +191,7 @@ constexpr bug copies[] = {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          t.place(cudaMemcpyAsync(p, t.pinned, size, t.fixed ? up : down, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a copy on the device whose source is pinned", directions, "has the wrong direction",
      [](trial& t) {
@@ -199,6 +199,7 @@ constexpr bug copies[] = {
          t.place(cudaMallocHost(&p, size));
          std::fill_n(bytes(p), size, 'x');
          t.place(cudaMemcpyAsync(t.device, p, size, t.fixed ? up : across, t.a));
+         CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
          CHECK(cudaFreeHost(p) == cudaSuccess);
      }},
     {"a memset of pageable memory", directions, "which the runtime did not allocate",
@@ -252,14 +253,14 @@ constexpr bug frees[] = {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          if (t.wrong) t.place(cudaFree(bytes(p) + 512));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"cudaFreeHost of device memory", foreign, "device memory",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          if (t.wrong) t.place(cudaFreeHost(p));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"cudaFree of pinned memory", foreign, "pinned memory",
      [](trial& t) {
@@ -275,7 +276,7 @@ constexpr bug frees[] = {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          if (t.wrong) t.place(cudaFreeAsync(p, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
 };
 
@@ -284,8 +285,8 @@ constexpr bug leaks[] = {
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
-         if (t.fixed) CHECK(cudaFree(p) == cudaSuccess);
-         else t.finally([p] { (void)cudaFree(p); });
+         if (t.fixed) CHECK(free_when_done(p) == cudaSuccess);
+         else t.finally([p] { (void)free_when_done(p); });
      }},
     {"pinned memory that nobody frees", leak, "pinned memory, 1000 bytes",
      [](trial& t) {
@@ -298,15 +299,15 @@ constexpr bug leaks[] = {
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocManaged(&p, size, cudaMemAttachGlobal));
-         if (t.fixed) CHECK(cudaFree(p) == cudaSuccess);
-         else t.finally([p] { (void)cudaFree(p); });
+         if (t.fixed) CHECK(free_when_done(p) == cudaSuccess);
+         else t.finally([p] { (void)free_when_done(p); });
      }},
     {"stream-ordered memory that nobody frees", leak, "from cudaMallocAsync at",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocAsync(&p, size, t.a));
          if (t.fixed) CHECK(cudaFreeAsync(p, t.a) == cudaSuccess);
-         else t.finally([p] { (void)cudaFree(p); });
+         else t.finally([p] { (void)free_when_done(p); });
      }},
     {"physical memory that nobody releases", leak, "from cuMemCreate at",
      [](trial& t) {
@@ -334,7 +335,7 @@ constexpr bug contents_nobody_wrote[] = {
          t.place(cudaMalloc(&p, size));
          if (t.fixed) REQUIRE(cudaMemset(p, 0, size) == cudaSuccess);
          t.place(cudaMemcpy(t.pinned, p, size, down));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"new stream-ordered memory read by the host", unwritten, "which nobody has written",
      [](trial& t) {
@@ -350,7 +351,7 @@ constexpr bug contents_nobody_wrote[] = {
          t.place(cudaMalloc(&p, size));
          REQUIRE(cudaMemsetAsync(p, 0, t.fixed ? size : 752, t.a) == cudaSuccess);
          t.place(cudaMemcpyAsync(t.pinned, p, size, down, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
      }},
     {"a copy of new memory read by the host", unwritten, "which nobody has written",
      [](trial& t) {
@@ -360,7 +361,7 @@ constexpr bug contents_nobody_wrote[] = {
          if (t.fixed) REQUIRE(cudaMemsetAsync(p, 0, size, t.a) == cudaSuccess);
          REQUIRE(cudaMemcpyAsync(q, p, size, across, t.a) == cudaSuccess);
          t.place(cudaMemcpyAsync(t.pinned, q, size, down, t.a));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
          CHECK(cudaFree(q) == cudaSuccess);
      }},
 };
@@ -386,6 +387,7 @@ constexpr bug host_memory[] = {
          t.place(cudaMallocManaged(&p, size, cudaMemAttachGlobal));
          auto const body = t.fixed ? write_to_its_end : write_one_too_many;
          REQUIRE(cuota_simulator_launch(t.a, "fill", body, nullptr, p) == cudaSuccess);
+         (void)cudaStreamSynchronize(t.a);
          t.place(cudaFree(p));
      }},
 };

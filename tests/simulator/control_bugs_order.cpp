@@ -69,7 +69,7 @@ constexpr bug missing[] = {
          if (t.fixed) t.order(t.a, there);
          will_read(there, p);
          t.place(cuota_simulator_launch(there, "sum", nothing, nullptr, nullptr));
-         CHECK(cudaFree(p) == cudaSuccess);
+         CHECK(free_when_done(p) == cudaSuccess);
          CHECK(cudaStreamDestroy(there) == cudaSuccess);
      }},
 };

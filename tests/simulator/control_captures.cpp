@@ -71,6 +71,7 @@ TEST_CASE("synchronous copies are unsafe in a capture", "[simulator][capture]") 
     CHECK(cudaMemcpyPeer(d, 0, other, 0, 64) == cudaErrorStreamCaptureImplicit);
     end_broken_capture(blocking);
     CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(d) == cudaSuccess);
     CHECK(cudaFree(other) == cudaSuccess);
 }

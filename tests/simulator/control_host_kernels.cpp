@@ -56,7 +56,10 @@ struct number {
     int* there = static_cast<int*>(device_memory(sizeof(int)));
 
     number() { REQUIRE(cudaMemset(there, 0, sizeof(int)) == cudaSuccess); }
-    ~number() { CHECK(cudaFree(there) == cudaSuccess); }
+    ~number() {
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(cudaFree(there) == cudaSuccess);
+    }
 
     [[nodiscard]] int value() const {
         int seen = -1;

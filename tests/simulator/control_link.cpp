@@ -23,6 +23,7 @@ struct memories {
 
     explicit memories(std::size_t n) : bytes{n} {}
     ~memories() {
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(cudaFree(device) == cudaSuccess);
         CHECK(cudaFree(other) == cudaSuccess);
         CHECK(cudaFreeHost(pinned) == cudaSuccess);

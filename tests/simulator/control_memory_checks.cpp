@@ -400,6 +400,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
     CHECK(cudaMemset(p, 0, 101) == cudaErrorInvalidValue);
     CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 wants 101 bytes from #"));
     CHECK(cudaMemset(p, 0, 100) == cudaSuccess);  // it was for one call
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(p) == cudaSuccess);
     CHECK(cudaFree(p) == cudaErrorInvalidValue);
     REQUIRE(sim::misuse_reports().size() == 2);

@@ -201,6 +201,7 @@ TEST_CASE("static objects give back after main, as long as the program runs", "[
     constexpr char const* name = "static objects give back after main, as long as the program runs";
     struct holder {
         ~holder() {
+            (void)cudaStreamSynchronize(s);
             std::printf("freed: %s, %s\n", cudaGetErrorName(cudaFree(memory)),
                         cudaGetErrorName(cudaStreamDestroy(s)));
             std::fflush(stdout);

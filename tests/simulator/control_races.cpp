@@ -14,9 +14,12 @@ namespace {
 
 constexpr std::size_t size = 1024;
 
-/// A machine on which races are counted, whatever the environment says.
+/// A machine on which races are counted and frees wait for the device, whatever the environment says.
 struct bench {
-    bench() { sim::set_order_checks(sim::order_checks::report); }
+    bench() {
+        sim::set_order_checks(sim::order_checks::report);
+        sim::set_unkindness({});
+    }
     ~bench() {
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(cudaFree(device) == cudaSuccess);
@@ -408,6 +411,7 @@ TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulato
         auto* const d = device_memory(16);
         REQUIRE(cudaMemsetAsync(d, 0, 16, a) == cudaSuccess);
         REQUIRE(cudaMemsetAsync(d, 0, 16, b) == cudaSuccess);
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(cudaFree(d) == cudaSuccess);
         CHECK(cudaStreamDestroy(a) == cudaSuccess);
         CHECK(cudaStreamDestroy(b) == cudaSuccess);

@@ -90,6 +90,7 @@ private:
 struct world {
     world() {
         sim::set_order_checks(sim::order_checks::report);
+        sim::set_unkindness({});  // the reference has frees wait
         streams = {nullptr, new_stream(), new_stream(), new_stream(cudaStreamNonBlocking)};
         device = static_cast<char*>(device_memory(bytes));
         pinned = reinterpret_cast<char*>(pinned_memory(bytes));

@@ -3,6 +3,8 @@
 #include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
+#include <optional>
+
 #include <sys/resource.h>
 
 using namespace control;
@@ -120,6 +122,7 @@ TEST_CASE("memory that may only be read, or not even that, is refused to copies"
 
 TEST_CASE("work that comes to memory which was unmapped faults the device", "[simulator][virtual_memory]") {
     machine m;
+    sim::set_order_checks(sim::order_checks::report);
     driver const d;
     auto const bytes = d.granule();
     auto const s = new_stream(cudaStreamNonBlocking);
@@ -148,8 +151,35 @@ TEST_CASE("work that comes to memory which was unmapped faults the device", "[si
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
+TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator][virtual_memory][races]") {
+    if (under_thread_sanitizer) CUOTA_SKIP("it would rightly end the program");
+    machine m;
+    sim::set_order_checks(sim::order_checks::report);
+    driver const d;
+    auto const bytes = d.granule();
+    range const r{d, bytes};
+    memory const a{d, bytes};
+    auto const s = new_stream(cudaStreamNonBlocking);
+    for (bool const waits : {true, false}) {
+        REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
+        d.open(r.start, bytes);
+        std::optional<sim::hold> still;
+        if (!waits) still.emplace();
+        REQUIRE(cudaMemsetAsync(pointer(r.start), 1, bytes, s) == cudaSuccess);
+        if (waits) REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
+        CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
+        CHECK(sim::misuse().races == (waits ? 0 : 1));
+    }
+    CHECK(sim::order_reports().back().find("cuMemUnmap at control_virtual_memory.cpp:") == 0);
+    CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);  // the memset has come too late
+    (void)cudaStreamDestroy(s);
+    sim::reset();
+    (void)cudaGetLastError();
+}
+
 TEST_CASE("work does not take new memory for what was mapped there before", "[simulator][virtual_memory]") {
     machine m;
+    sim::set_order_checks(sim::order_checks::report);
     driver const d;
     auto const bytes = d.granule();
     auto const s = new_stream(cudaStreamNonBlocking);

@@ -92,9 +92,11 @@ without("streams are not scarce",
 # ---- Host functions
 
 without("a host function may not call CUDA", ("calls.cpp", "if (caller.doing != activity::host) {", "if (false) {"),
-        "a host function runs in stream order and may not call CUDA",
-        "a callback comes in stream order and is told the state of its stream",
+        "host functions and callbacks may call nothing of CUDA",
         "only the inside of a kernel is the inside of a kernel")
+without("a host function runs once", ("launch.cpp", "call_host_function([&] { call(data); });",
+                                     "call_host_function([&] { call(data); call(data); });"),
+        "a host function runs once, in stream order")
 without("a callback is told the state of its stream",
         ("launch.cpp", "call(handle, failure_of(s->owner), data);", "call(handle, cudaErrorUnknown, data);"),
         "a callback comes in stream order and is told the state of its stream")
@@ -285,19 +287,33 @@ without("a kernel that throws fails its device",
 # ---- Memory
 
 without("device memory is aligned to 256 bytes", ("backing.cpp", "alignment = 256;", "alignment = 16;"),
-        "device memory is aligned, charged to the device and given back")
+        "device memory is aligned and part of what the device has")
 without("freed memory is given back", ("memory.cpp", "{ d.used -= units; }", "{ (void)d; (void)units; }"),
-        "device memory is aligned, charged to the device and given back")
+        "free bytes are exact, and a refused allocation changes nothing")
 without("allocating nothing succeeds",
         ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
         "allocating nothing gives null, and freeing null is fine")
 without("a device has an end",
         [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))",
          "(take_from_device(d, in_units(bytes)), false)")],
-        "what does not fit is out of memory and changes nothing")
+        "what does not fit is out of memory")
 without("freeing waits for the device",
         ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
         "freeing device memory waits for the device")
+without("freeing waits for nothing where that is asked for",
+        ("memory.cpp", "if (m.free_at_once) return;", ""),
+        "a free at once waits for no work, and tells of what may still use the memory")
+without("freed memory rests while work may touch it",
+        ("memory.cpp", "if (until.empty()) return give_memory(", "if (true) return give_memory("),
+        "memory that is freed at once is nobody else's while work may touch it")
+without("unmapping what is in use is a race",
+        ("virtual_memory.cpp", "ordering::host_frees(*a, name_of(caller.calling));", ""),
+        "memory that is unmapped while work may use it is a race")
+without("host functions take turns where that is asked for", ("launch.cpp", "if (m.serial_host) turn.lock();", ""),
+        "serialised host functions: one that blocks holds up those of other streams, and no other work")
+without("an older error is found where that is asked for",
+        ("calls.cpp", "if (is_clean) remember(cudaErrorInvalidTexture);", "(void)is_clean;"),
+        "stale errors: each call finds an error that somebody else has left")
 without("pinned memory is freed as pinned memory",
         ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);",
          "if (!a) return refuse_free(address);"),
@@ -408,7 +424,7 @@ without("driver and runtime have one current device",
         "the driver's current device is the runtime's")
 without("granules are of 2 MiB",
         ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
-        "physical memory comes in granules of 2 MiB")
+        "wrong calls of the driver's virtual memory are invalid values")
 without("mapped memory is the device's",
         ("virtual_memory.cpp", "a->kind = memory_kind::device;", "a->kind = memory_kind::pinned;"),
         "mapped memory is memory of the device")
@@ -433,7 +449,7 @@ without("a range is mapped once",
         "a range is mapped once at a time")
 without("memory is mapped into a reservation",
         ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
-        "memory is mapped only where it fits into a reservation")
+        "memory is mapped whole granules at a time, into a reservation")
 without("unmapping takes all mappings of a range",
         ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
         "one call unmaps several mappings")
@@ -555,7 +571,7 @@ without("a thread's capture mode comes back",
         "a thread's capture mode is exchanged for another")
 without("threads have known capture modes",
         ("capture.cpp", "if (!mode || !is_mode(*mode)) return", "if (!mode) return"),
-        "a thread's capture mode is exchanged for another")
+        "an exchange of no capture mode, or of an unknown one, is an invalid value")
 without("events are not queried during a capture", ("capture.cpp", "        case function::cudaEventQuery:\n", ""),
         "an event that was not captured may not be queried during a capture that is not relaxed")
 without("the legacy stream is unusable while a blocking stream captures",
@@ -608,13 +624,13 @@ without("captured copies read pageable memory when they run",
         ("copy.cpp", "c.read == source_read::usual && !s->capturing.in;", "c.read == source_read::usual;"),
         "pageable memory is read and written when the graph runs")
 without("external records are for captures",
-        ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;", ""),
+        ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorIllegalState;", ""),
         "external events mean something in a capture only")
 without("external waits are for captures",
-        ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;", ""),
+        ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorIllegalState;", ""),
         "external events mean something in a capture only")
 without("a launch waits for external events",
-        ("graph_launch.cpp", "if (what.node && what.node->type == cudaGraphNodeTypeWaitEvent &&", "if (false &&"),
+        ("graph_launch.cpp", "if (what.node->type == cudaGraphNodeTypeWaitEvent &&", "if (false &&"),
         "an external event is recorded by each launch, and one that a launch waits for holds it up")
 without("a launch records external events",
         ("graph_launch.cpp", "return e->recorded = make_task(", "return make_task("),
@@ -641,7 +657,7 @@ without("a graph runs in the order of its capture",
         for (auto i = exec_.steps.size(); i-- != 0;) put(exec_.steps[i]);"""),
         "each launch runs all of the graph in order")
 without("a graph runs in the stream that it is launched in",
-        ("graph_launch.cpp", "else launch{lock, e, s}();", "else launch{lock, e, s->owner.legacy}();"),
+        ("graph_launch.cpp", "launch{lock, e, s}();", "launch{lock, e, s->owner.legacy}();"),
         "a graph is work of the stream it is launched in")
 without("a graph waits for what stands before it on all branches",
         ("graph_launch.cpp", "if (what.after.empty() && s != on_) come_after(*s, *work, begin_);", ""),
@@ -702,9 +718,10 @@ without("an empty graph is one",
         "an empty graph can be launched")
 without("graphs have no flags", ("graph.cpp", "if (!out || flags != 0) return cudaErrorInvalidValue;", ""),
         "an empty graph can be launched")
-without("a graph launched in a capture becomes a node",
-        ("graph_launch.cpp", "if (s->capturing.in) add_node(", "if (false) add_node("),
-        "a graph launched in a capture is a node of the new graph")
+without("a graph is not launched into a capture",
+        ("capture.cpp", "case function::cudaLaunchKernel:\n        case function::cuota_simulator_launch:",
+         "case function::cudaGraphLaunch:\n        case function::cudaLaunchKernel:\n        case function::cuota_simulator_launch:"),
+        "a graph cannot be launched into a capture")
 without("a clone has nodes of its own",
         ("graph.cpp",
          "copy->nodes.push_back(std::make_shared<graph_node>(*n));\n        copy->nodes.back()->handle = 0;",

@@ -15,6 +15,7 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 namespace support {
@@ -73,7 +74,7 @@ failures survives_every_failure(machine& on, Operation operation,
 
             bool const was_reported = !on.errors.take().empty();
             REQUIRE(detail::is_same(cuota::simulator::live(), before));
-            REQUIRE(cudaGetLastError() == cudaSuccess);
+            REQUIRE(last_error() == cudaSuccess);
             if (!was_used) {
                 REQUIRE(!threw);
                 REQUIRE(!was_reported);

@@ -14,7 +14,7 @@ namespace support {
 
 /// Work enqueued on the stream after this does not start until the gate is opened, or ends.
 ///
-/// Nothing that waits for the whole device, as cudaFree does, may be called while it is closed.
+/// Nothing that waits for the whole device, as cudaFree may, may be called while it is closed.
 class gate {
 public:
     explicit gate(cuota::stream_ref s) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cub/util_allocator.cuh>
 
-#include "simulator/control.hpp"
+#include "third_party/their_machine.hpp"
 
 // CUB's allocator, which keeps freed blocks by size and stream, over the simulated runtime.
 
@@ -35,7 +35,7 @@ struct two_streams {
 }  // namespace
 
 TEST_CASE("CUB's allocator gives a stream its own freed block at once", "[third_party][cub]") {
-    machine m;
+    their_machine m;
     two_streams const t;
     allocator all;
     auto* const p = all.take(1000, t.a);
@@ -50,7 +50,7 @@ TEST_CASE("CUB's allocator gives a stream its own freed block at once", "[third_
 }
 
 TEST_CASE("CUB's allocator gives another stream a freed block when its work is done", "[third_party][cub]") {
-    machine m;
+    their_machine m;
     two_streams const t;
     allocator all;
     auto* const p = all.take(1000, t.a);
@@ -74,7 +74,7 @@ TEST_CASE("CUB's allocator gives another stream a freed block when its work is d
 }
 
 TEST_CASE("CUB's allocator works for several streams and threads", "[third_party][cub]") {
-    machine m;
+    their_machine m;
     allocator all;
     auto const drive = [&all](int value) {
         bool good = true;
@@ -102,7 +102,7 @@ TEST_CASE("CUB's allocator works for several streams and threads", "[third_party
 }
 
 TEST_CASE("CUB's allocator lets its cache go when told, and when it ends", "[third_party][cub]") {
-    machine m;
+    their_machine m;
     two_streams const t;
     bool const told = GENERATE(true, false);
     {
@@ -121,7 +121,7 @@ TEST_CASE("CUB's allocator lets its cache go when told, and when it ends", "[thi
 }
 
 TEST_CASE("CUB's allocator keeps no more than it may", "[third_party][cub]") {
-    machine m;
+    their_machine m;
     allocator all{100'000};
     auto* const small = all.take(30'000, nullptr);
     auto* const large = all.take(200'000, nullptr);
@@ -133,7 +133,7 @@ TEST_CASE("CUB's allocator keeps no more than it may", "[third_party][cub]") {
 
 TEST_CASE("CUB's allocator gives up its cache and tries again when the device is full",
           "[third_party][cub]") {
-    machine m{{.capacity = 280 * KiB}};
+    their_machine m{{.capacity = 280 * KiB}};
     allocator all;
     SECTION("the device is full") {
         for (int i = 0; i < 4; ++i) all.give(all.take(std::size_t{512} << (3 * (i % 3)), nullptr));

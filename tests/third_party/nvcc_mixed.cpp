@@ -6,9 +6,9 @@
 #include <cuota/runtime/memory.hpp>
 
 #include "nvcc_mixed.hpp"
-#include "simulator/control.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
+#include "third_party/their_machine.hpp"
 
 // nvcc_mixed.cu is compiled by nvcc, this file is not.
 
@@ -22,7 +22,7 @@ TEST_CASE("a kernel's body that two compilers launch is launched by nvcc's text 
 }
 
 TEST_CASE("both files of a program of two compilers run on the simulator", "[third_party][nvcc]") {
-    control::machine const machine;
+    control::their_machine const machine;
     std::vector<int> host(4);
     {
         cuota::stream const s;
@@ -37,7 +37,7 @@ TEST_CASE("both files of a program of two compilers run on the simulator", "[thi
 }
 
 TEST_CASE("Thrust of nvcc's making is refused by the simulator, with the reason", "[third_party][nvcc]") {
-    control::machine const machine;
+    control::their_machine const machine;
     cuota::stream const s;
     auto const error = support::thrown<cuota::misuse>([&] { run_thrust_by_nvcc(s); });
     CHECK(support::has(error.what(), "runs on a GPU only"));

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "simulator/control.hpp"
+#include "third_party/their_machine.hpp"
 
 // kernels.cu and kernels_per_thread.cu are compiled by nvcc and launch with <<<>>>; what their kernels do on a host
 // is said here.
@@ -63,7 +63,7 @@ std::vector<T> seen(T const* device, cudaStream_t s) {
 }  // namespace
 
 TEST_CASE("kernels of nvcc run their host bodies in stream order", "[third_party][nvcc]") {
-    machine m;
+    their_machine m;
     sim::run_on_host(kernels::scale, scale_on_host);
     sim::run_on_host(kernels::apply, apply_on_host);
     bool const configured = GENERATE(false, true);
@@ -90,7 +90,7 @@ TEST_CASE("kernels of nvcc run their host bodies in stream order", "[third_party
 }
 
 TEST_CASE("a kernel that only its object can name has its body by its address", "[third_party][nvcc]") {
-    machine m;
+    their_machine m;
     sim::launch_shape got;
     sim::run_on_host(kernels::address_of_fill(),
                      {{{sizeof(int*), alignof(int*)}, {sizeof(int), alignof(int)}, {sizeof(unsigned), 4}},
@@ -113,7 +113,7 @@ TEST_CASE("a kernel that only its object can name has its body by its address", 
 }
 
 TEST_CASE("a kernel of nvcc without a host body is refused by its name", "[third_party][nvcc]") {
-    machine m;
+    their_machine m;
     CHECK(kernels::call_nothing() == cudaErrorInvalidDeviceFunction);
     CHECK(kernels::call_nothing() == cudaErrorInvalidDeviceFunction);
     CHECK(sim::misuse().device_kernels == 2);
@@ -122,7 +122,7 @@ TEST_CASE("a kernel of nvcc without a host body is refused by its name", "[third
 }
 
 TEST_CASE("what a host body throws is the kernel's failure", "[third_party][nvcc]") {
-    machine m;
+    their_machine m;
     sim::run_on_host(kernels::nothing, [](sim::launch_shape const&) { throw std::runtime_error{"no"}; });
     CHECK(kernels::call_nothing_with_too_many_threads() == cudaErrorInvalidConfiguration);
     {
@@ -138,7 +138,7 @@ TEST_CASE("what a host body throws is the kernel's failure", "[third_party][nvcc
 }
 
 TEST_CASE("an object for per-thread default streams launches on the thread's own", "[third_party][nvcc]") {
-    machine m;
+    their_machine m;
     sim::run_on_host(kernels::add, [](sim::launch_shape const&, int* x, int value) { *x += value; });
     bool const configured = GENERATE(false, true);
     auto const call = configured ? kernels::call_add_by_configuration : kernels::call_add;

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "simulator/control.hpp"
+#include "third_party/their_machine.hpp"
 
 // Thrust's algorithms for the host, over memory of the simulated device. They run at once on whichever thread calls
 // them, so each stands in a kernel, where device memory is open and stream order holds.
@@ -68,7 +68,7 @@ struct stream_of_a_test {
 }  // namespace
 
 TEST_CASE("Thrust fills, transforms, sorts and scans device memory", "[third_party][thrust]") {
-    machine m;
+    their_machine m;
     stream_of_a_test const s;
     bool const pooled = GENERATE(false, true);
     ints const data{pooled, s}, sums{pooled, s};
@@ -98,7 +98,7 @@ TEST_CASE("Thrust fills, transforms, sorts and scans device memory", "[third_par
 }
 
 TEST_CASE("Thrust reduces device memory into device memory", "[third_party][thrust]") {
-    machine m;
+    their_machine m;
     stream_of_a_test const s;
     bool const pooled = GENERATE(false, true);
     ints const data{pooled, s}, results{pooled, s};
@@ -122,7 +122,7 @@ TEST_CASE("Thrust reduces device memory into device memory", "[third_party][thru
 }
 
 TEST_CASE("Thrust sorts keys with their values", "[third_party][thrust]") {
-    machine m;
+    their_machine m;
     stream_of_a_test const s;
     bool const pooled = GENERATE(false, true);
     ints const keys{pooled, s}, values{pooled, s};
@@ -142,7 +142,7 @@ TEST_CASE("Thrust sorts keys with their values", "[third_party][thrust]") {
 }
 
 TEST_CASE("Thrust's work stands in the order of its streams", "[third_party][thrust]") {
-    machine m;
+    their_machine m;
     stream_of_a_test const a, b;
     ints const data{true, a};
     auto* const p = data.start;

@@ -19,6 +19,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/gradient_set.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 #include "support/rank_threads.hpp"
 #include "support/sink.hpp"
@@ -88,7 +89,7 @@ struct three_ranks {
                 gradients[r] = std::make_unique<gradient_set>(r, counts);
                 sum_on(thread_sums{board, r, never}, cuota::pinned_memory{}, mine, *gradients[r]);
             } catch (...) { errors[r] = std::current_exception(); }
-            support::claim(cudaGetLastError() == cudaSuccess, "CUDA's last error is clean");
+            support::claim(support::last_error() == cudaSuccess, "CUDA's last error is clean");
             if (errors[r]) std::rethrow_exception(errors[r]);
         });
     }

@@ -28,7 +28,7 @@ public:
     void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
     void ended() noexcept override { std::exchange(inside_, nullptr)->end_in_capture(); }
     void begin_launch(stream_ref s, place where) override;
-    void end_launch(stream_ref) noexcept override;
+    void end_launch(stream_ref, bool) noexcept override;
 
 private:
     stream_uses& of_;
@@ -77,7 +77,7 @@ CUOTA_INLINE void captured_uses::begin_launch(stream_ref s, place where) {
     number_ = of_.begin(s, writes_, where);
 }
 
-CUOTA_INLINE void captured_uses::end_launch(stream_ref) noexcept {
+CUOTA_INLINE void captured_uses::end_launch(stream_ref, bool) noexcept {
     if (!is_mine_) of_.end(number_, writes_);
 }
 

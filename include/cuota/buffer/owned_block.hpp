@@ -83,8 +83,11 @@ public:
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
-    void begin_launch(stream_ref s, place) override { last_.emplace(s); }
-    void end_launch(stream_ref) noexcept override {}
+    void begin_launch(stream_ref, place) override {}
+    void end_launch(stream_ref s, bool is_enqueued) noexcept override {
+        if (is_enqueued)
+            last_.emplace(s);  // one that failed waits for nothing, not even for the launch before
+    }
 
 private:
     struct kept {

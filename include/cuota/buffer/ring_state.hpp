@@ -114,7 +114,7 @@ CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, a
 
 CUOTA_INLINE ring_state::~ring_state() {
     for (slot& s : slots_)
-        if (s.copied) report_failure_of([&] { s.copied->synchronize(); });
+        if (s.copied) rt::drain(*s.copied);
     if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
     else unmap_pages(at_, bytes_);
 }

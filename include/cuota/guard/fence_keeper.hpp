@@ -181,7 +181,7 @@ void at_home(fence const& f, stream_ref s, F act) {
     try {
         s.wait(*after);
     } catch (...) {
-        report_failure_of([&] { after->synchronize(); });
+        rt::drain(*after);
         throw;
     }
 }

@@ -103,6 +103,9 @@ private:
         });
     }
 
+    // All work on the device of the memory, whose resource need not tell which.
+    void wait_for_device() noexcept;
+
     budget account_;
     any_resource source_;
     memory_kind const kind_ = source_.kind();
@@ -120,6 +123,7 @@ private:
 #if CUOTA_DEFINE
 
 #include <cuota/core/text.hpp>
+#include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/peer_access.hpp>
 
 namespace cuota::inline v0::detail {
@@ -142,9 +146,8 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
     // stream, and not every source waits for that.
     blocks_.wait_for_freed();
-    if (pages_ && device_ &&
-        blocks_.stats().live_blocks != 0)  // what is lost may be in use: unmapping waits for nothing
-        report_failure_of([&] { device_->synchronize(); });
+    if (blocks_.stats().live_blocks != 0)
+        wait_for_device();  // what is lost may be in use, and no source promises to wait
     shared<pool_observer> const told = blocks_.observe_no_more();
     blocks_.for_each_segment([&](segment const& s) {
         if (told) told->segment_returned(s.at, s.bytes);
@@ -166,6 +169,16 @@ CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& w
                      " was asked for memory on a stream of device " + named +
                      ", whose kernels cannot reach it: name device{" + named + "} in the pool's `peers`",
                  who.where};
+}
+
+CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
+    auto const wait = [&] {
+        if (device_) return device_->synchronize();
+        blocks_.for_each_segment([](segment const& s) {
+            if (auto const where = rt::device_of(s.at)) where->synchronize();
+        });
+    };
+    if (!report_failure_of(wait)) (void)report_failure_of(wait);
 }
 
 CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {

@@ -57,7 +57,7 @@ public:
             for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where);
         });
     }
-    void end_launch(stream_ref s) noexcept override {
+    void end_launch(stream_ref s, bool) noexcept override {
         bool const is_known = report_failure_of([&] {
             of_->server().with_router([&](step_router& r) {
                 for (used const& u : slabs_) u.slab->end_launch(r.slabs().order(), s);

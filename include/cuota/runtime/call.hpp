@@ -23,6 +23,10 @@ namespace cuota::inline v0::rt {
 /// Throws cuda_error unless the call succeeded.
 void check(cudaError_t code, char const* call, place where = {});
 
+/// True for an error after which all further calls for the device fail alike, and nothing that they gave back can be given back
+/// again: of these codes CUDA documents that they leave "the process in an inconsistent state", or that there is no device.
+[[nodiscard]] bool is_for_good(cudaError_t code) noexcept;
+
 /// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
 /// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
 /// good, which may have taken it back all the same. True when it is known to be given back.
@@ -33,8 +37,7 @@ bool give_back(char const* name, Call call) noexcept {
     if (code == cudaErrorCudartUnloading)
         return false;  // the process ends and the driver takes everything back
     report_failure_of([&] { throw error_of(code, name, {}); });
-    if (cudaGetLastError() != cudaSuccess)
-        return false;  // the device has failed for good: to ask again is of no use
+    if (is_for_good(code)) return false;  // to ask again is of no use
     code = call();
     if (code != cudaSuccess) (void)cudaGetLastError();
     return code == cudaSuccess;
@@ -58,6 +61,30 @@ CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, place where
     if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
         why += "; a kernel stopped itself: " + stopped;
     return {static_cast<int>(code), call, why, where};
+}
+
+CUOTA_INLINE bool is_for_good(cudaError_t code) noexcept {
+    switch (code) {
+        case cudaErrorDevicesUnavailable:
+        case cudaErrorECCUncorrectable:
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorAssert:
+        case cudaErrorHardwareStackError:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorLaunchFailure:
+        case cudaErrorMpsClientTerminated:
+        case cudaErrorExternalDevice:
+#if CUDART_VERSION >= 13000
+        case cudaErrorContained:
+        case cudaErrorTensorMemoryLeak:
+#endif
+            return true;
+        default: return false;
+    }
 }
 
 CUOTA_INLINE void check(cudaError_t code, char const* call, place where) {

@@ -41,8 +41,8 @@ public:
     virtual void ended() noexcept = 0;
     /// A launch on s is about to be enqueued: puts in the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, place where) = 0;
-    /// It is enqueued, or was not. After each begin_launch that did not throw.
-    virtual void end_launch(stream_ref s) noexcept = 0;
+    /// The launch is enqueued, or has failed. After each begin_launch that did not throw.
+    virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
 /// A capture by the calling thread, from its begin to its end. While it goes on, the thread has no record: what goes without a

@@ -188,18 +188,19 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
     if (detail::is_captured(s) || s.is_capturing())
         throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
                      where};
-    std::size_t begun = 0;
     struct ending {
         graph_exec& of;
         stream_ref s;
-        std::size_t& begun;
+        std::size_t begun = 0;
+        bool is_enqueued = false;
         ~ending() {
-            while (begun != 0) of.uses_[--begun]->end_launch(s);
+            while (begun != 0) of.uses_[--begun]->end_launch(s, is_enqueued);
         }
-    } const end_all{*this, s, begun};
-    for (; begun != uses_.size(); ++begun) uses_[begun]->begin_launch(s, where);
+    } launch{*this, s};
+    for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
     rt::on_behalf_of(where);
     rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
+    launch.is_enqueued = true;
 }
 
 }  // namespace cuota::inline v0

@@ -79,10 +79,14 @@ void* take_device_memory(backing& out, std::size_t bytes) {
 
 void give_memory(void* address, backing const& b, std::size_t bytes) {
     if (b.shift != 0) return closed_memory::give(address, b, bytes);
-    auto* const first = static_cast<std::byte*>(address);
+    poison_freed(address, b, bytes);
+    std::free(static_cast<std::byte*>(address) - b.guard_before);
+}
+
+void poison_freed(void* address, backing const& b, std::size_t bytes) {
     if (b.checks != memory_checks::off)
-        fill(first, bytes, [](std::byte* at, std::size_t n) { std::memset(at, 0xdd, n); });
-    std::free(first - b.guard_before);
+        fill(static_cast<std::byte*>(address), bytes,
+             [](std::byte* at, std::size_t n) { std::memset(at, 0xdd, n); });
 }
 
 void fill_new(void* address, backing const& b, std::size_t bytes) {

@@ -24,6 +24,8 @@ void* take_heap(backing& out, std::size_t alignment, std::size_t bytes);
 /// Memory of a device, aligned to 256: closed to the host in strict mode.
 void* take_device_memory(backing& out, std::size_t bytes);
 void give_memory(void* address, backing const& b, std::size_t bytes);
+/// Garbage for freed memory of the heap, as fill_new has some for new memory: 0xdd.
+void poison_freed(void* address, backing const& b, std::size_t bytes);
 
 /// Garbage for new memory: 0xcd, or poison where memory is closed. Small memory is filled whole and large memory at
 /// its ends, as a test may hold more device memory than the host has. Nothing with checks off.

@@ -86,6 +86,13 @@ cudaError_t remember(cudaError_t error) {
     return error;
 }
 
+void leave_stale_error() {
+    auto& m = the_machine();
+    if (!m.stale_errors.load(std::memory_order_relaxed) || caller.doing != activity::host) return;
+    bool const is_clean = caller.last_error == cudaSuccess || caller.last_error_epoch != m.epoch;
+    if (is_clean) remember(cudaErrorInvalidTexture);
+}
+
 cudaError_t failure_of(device const& d) { return d.failure.load(std::memory_order_acquire); }
 
 std::optional<function> function_named(std::string const& name) {

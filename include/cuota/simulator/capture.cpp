@@ -47,7 +47,6 @@ bool can_be_captured(function f) {
         case function::cudaLaunchHostFunc:
         case function::cudaLaunchKernel:
         case function::cuota_simulator_launch:
-        case function::cudaGraphLaunch:
         case function::cudaEventRecord:
         case function::cudaEventRecordWithFlags:
         case function::cudaStreamWaitEvent:
@@ -227,6 +226,17 @@ cudaError_t end(stream_handle const& s, cudaGraph_t* out, std::shared_ptr<graph>
     return cudaSuccess;
 }
 
+/// Adds a node to what the stream captures, after all that is there.
+graph_node& add_node(stream& s, cudaGraphNodeType type) {
+    auto& [in, tips] = s.capturing;
+    auto& nodes = in->into->nodes;
+    auto n = std::make_shared<graph_node>(graph_node{.type = type, .owner = &s.owner, .after = tips});
+    n->call = call_number;
+    nodes.push_back(std::move(n));
+    tips = {nodes.size() - 1};
+    return *nodes.back();
+}
+
 }  // namespace
 
 cudaError_t invalidate(capture& c, cudaError_t error) {
@@ -257,16 +267,6 @@ cudaError_t refusal_of_use(stream const& s, function f) {
     auto& c = *s.capturing.in;
     if (c.invalid) return cudaErrorStreamCaptureInvalidated;
     return can_be_captured(f) ? cudaSuccess : invalidate(c, cudaErrorStreamCaptureUnsupported);
-}
-
-graph_node& add_node(stream& s, cudaGraphNodeType type) {
-    auto& [in, tips] = s.capturing;
-    auto& nodes = in->into->nodes;
-    auto n = std::make_shared<graph_node>(graph_node{.type = type, .owner = &s.owner, .after = tips});
-    n->call = call_number;
-    nodes.push_back(std::move(n));
-    tips = {nodes.size() - 1};
-    return *nodes.back();
 }
 
 void add_to_capture(stream& s, operation_ref work) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <list>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,8 +36,8 @@ struct extent {
 struct tables {
     std::mutex mutex;
     std::vector<arena> arenas;
-    std::deque<extent> given_back;                               ///< oldest first
-    std::map<std::uintptr_t, std::size_t> lent;                  ///< pages by the first, and how many bytes
+    std::list<extent> given_back;                                ///< oldest first
+    std::map<std::uintptr_t, std::list<extent>> lent;            ///< one each, by its first page
     std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< the same pages, who has them
 };
 
@@ -109,7 +110,7 @@ allocation_ref owner_of(std::uintptr_t address) {
     auto next = t.owners.upper_bound(address);
     if (next == t.owners.begin()) return nullptr;
     --next;
-    return address - next->first < t.lent[next->first] ? next->second.lock() : nullptr;
+    return address - next->first < t.lent[next->first].front().bytes ? next->second.lock() : nullptr;
 }
 
 std::string where_in(allocation const& a, std::uintptr_t address) {
@@ -303,7 +304,7 @@ void* take(backing& out, std::size_t bytes) {
     auto const pages = in_pages(aligned);
     auto const lent = take_extent(pages + host_page);
     if (!lent) return nullptr;
-    known().lent[lent->first] = lent->bytes;
+    known().lent[lent->first].assign(1, *lent);
     auto const address = lent->first + pages - aligned;
     out.checks = memory_checks::strict;
     out.shift = arena_of(address)->shift;
@@ -324,11 +325,12 @@ void give(void* address, backing const& b, std::size_t) {
     auto const first = reinterpret_cast<std::uintptr_t>(address) - b.guard_before;
     auto const lent = t.lent.find(first);
     auto const& in = *arena_of(first);
-    mprotect(at(first), lent->second, PROT_NONE);  // a kernel that is not ordered may have it open
+    auto const bytes = lent->second.front().bytes;
+    mprotect(at(first), bytes, PROT_NONE);  // a kernel that is not ordered may have it open
     // The host's memory goes back as well; where it cannot, it does at the end of the program.
     (void)fallocate(in.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first - in.first),
-                    static_cast<off_t>(lent->second));
-    t.given_back.push_back({first, lent->second});
+                    static_cast<off_t>(bytes));
+    t.given_back.splice(t.given_back.end(), lent->second);  // takes no memory, which the host may not have
     t.owners.erase(first);
     t.lent.erase(lent);
 }

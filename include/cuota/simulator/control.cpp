@@ -100,6 +100,12 @@ void choose(memory_checks wanted) {
     the_machine().deep_sites = wanted == memory_checks::strict;
 }
 
+void choose(unkindness wanted) {
+    the_machine().serial_host = wanted.serial_host;
+    the_machine().free_at_once = wanted.free_at_once;
+    the_machine().stale_errors = wanted.stale_errors;
+}
+
 std::vector<std::string> with_places(std::vector<std::string> lines) {
     call_sites::resolve(lines);
     return lines;
@@ -150,8 +156,17 @@ void reset(options wanted) {
     m.pinned_peak = m.live.pinned_bytes;
     set_jitter(m.initial_jitter_seed, m.initial_jitter);
     timing::reset();
+    choose(m.initial_unkindness);
+    end_rests();
     late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;
+}
+
+void set_unkindness(unkindness wanted) { choose(wanted); }
+
+unkindness current_unkindness() {
+    auto const& m = the_machine();
+    return {m.serial_host, m.free_at_once, m.stale_errors};
 }
 
 options shape() {

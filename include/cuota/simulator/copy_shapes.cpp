@@ -54,7 +54,7 @@ cudaError_t copy_2d(function f, copy_request row, std::size_t to_pitch, std::siz
 }
 
 cudaError_t set_rows(guard& lock, void* to, std::size_t pitch, int value, rectangle shape, cudaStream_t s) {
-    if (shape.width > pitch) return cudaErrorInvalidPitchValue;
+    if (shape.width > pitch) return cudaErrorInvalidValue;
     if (shape.empty()) return find_stream(s) ? cudaSuccess : bad_handle();
     if (auto const error = check(to, pitch, shape, access::write); error != cudaSuccess) return error;
     auto result = cudaSuccess;

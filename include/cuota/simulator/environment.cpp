@@ -145,6 +145,25 @@ bool choose_schedule(std::string_view text) {
     return true;
 }
 
+/// serial-host, free-at-once and stale-errors with commas between them, or all
+bool choose_unkindness(std::string_view text) {
+    auto& chosen = the_machine().initial_unkindness;
+    if (text == "all") {
+        chosen = {true, true, true};
+        return true;
+    }
+    for (;;) {
+        auto const comma = text.find(',');
+        auto const name = text.substr(0, comma);
+        if (name == "serial-host") chosen.serial_host = true;
+        else if (name == "free-at-once") chosen.free_at_once = true;
+        else if (name == "stale-errors") chosen.stale_errors = true;
+        else return false;
+        if (comma == std::string_view::npos) return true;
+        text.remove_prefix(comma + 1);
+    }
+}
+
 void write_report(std::FILE* out) {
     auto const print = [out](char const* key, std::uint64_t value) {
         std::fprintf(out, "%s=%llu\n", key, static_cast<unsigned long long>(value));
@@ -246,6 +265,9 @@ void drop_queued_work() {
     }
     if (auto const* const value = std::getenv("CUOTA_SIM_JITTER"))
         if (!choose_jitter(value)) refuse("CUOTA_SIM_JITTER", value, "a time such as 200us or 200us:seed=3");
+    if (auto const* const value = std::getenv("CUOTA_SIM_UNKIND"))
+        if (!choose_unkindness(value))
+            refuse("CUOTA_SIM_UNKIND", value, "all, or a list of serial-host, free-at-once and stale-errors");
     reset(shape);
     if (auto const* const value = std::getenv("CUOTA_SIM_OTHERS")) {
         auto const n = bytes(value);

@@ -23,6 +23,7 @@ constexpr error_text known[] = {
     E(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     E(cudaErrorInvalidPitchValue, "invalid pitch argument"),
     E(cudaErrorInvalidDevicePointer, "invalid device pointer"),
+    E(cudaErrorInvalidTexture, "invalid texture reference"),
     E(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
     E(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
     E(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),

@@ -30,7 +30,7 @@ cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_ha
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if ((flags & ~unsigned{cudaEventRecordExternal}) != 0) return cudaErrorInvalidValue;
     if (s->capturing.in) return record_in_capture(*s, e, flags);
-    if (flags != cudaEventRecordDefault) return cudaErrorInvalidValue;
+    if (flags != cudaEventRecordDefault) return cudaErrorIllegalState;
     auto when = std::make_shared<clock_type::time_point>();
     auto work = make_task([when] { *when = clock_type::now(); });
     enqueue(lock, s, work, pace::at_once);

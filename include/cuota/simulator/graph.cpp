@@ -87,7 +87,6 @@ char const* name_of(cudaGraphNodeType type) {
         case cudaGraphNodeTypeMemcpy: return "memcpy";
         case cudaGraphNodeTypeMemset: return "memset";
         case cudaGraphNodeTypeHost: return "host";
-        case cudaGraphNodeTypeGraph: return "graph";
         case cudaGraphNodeTypeWaitEvent: return "event wait";
         case cudaGraphNodeTypeEventRecord: return "event record";
         default: return "empty";

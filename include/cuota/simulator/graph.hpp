@@ -21,7 +21,6 @@ struct graph_node {
     std::vector<std::size_t> after;     ///< earlier nodes of its graph, by their place there
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
     std::shared_ptr<event> about{};     ///< to be recorded or waited for at each launch
-    std::shared_ptr<graph> inner{};     ///< a graph launched in the capture
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
     std::uint64_t call = 0;     ///< of the call that made it
     bool excused = false;       ///< the program has said that nothing in the stream comes after it
@@ -99,8 +98,6 @@ cudaError_t invalidate(capture& c, cudaError_t error);
 
 // ---- graph.cpp ----
 
-/// Adds a node to what the stream captures, after all that is there.
-graph_node& add_node(stream& s, cudaGraphNodeType type);
 cudaGraphNode_t handle_of(std::shared_ptr<graph_node> const& n);
 /// Its streams go when their work is done.
 void drop_lanes(guard& lock, graph_exec& e);

@@ -16,27 +16,6 @@ cudaError_t bad_exec() {
     return cudaErrorInvalidValue;
 }
 
-/// Adds the steps of a graph, which come after `first`, and gives the ones that it ends with.
-places add_steps(std::vector<launch_step>& steps, graph const& g, places const& first) {
-    places stands_for;
-    std::vector<bool> followed(g.nodes.size());
-    for (auto const& n : g.nodes) {
-        places after = n->after.empty() ? first : places{};
-        for (auto const before : n->after) {
-            after.push_back(stands_for[before]);
-            followed[before] = true;
-        }
-        if (n->inner) steps.push_back({nullptr, n->owner, add_steps(steps, *n->inner, after)});
-        else steps.push_back({n, n->owner, std::move(after)});
-        stands_for.push_back(steps.size() - 1);
-    }
-    if (g.nodes.empty()) return first;
-    places ends;
-    for (std::size_t i = 0; i < g.nodes.size(); ++i)
-        if (!followed[i]) ends.push_back(stands_for[i]);
-    return ends;
-}
-
 /// Puts the steps on lanes. Each but the first of a lane depends on the one before it there, so that lanes order
 /// nothing that the graph does not.
 void choose_lanes(graph_exec& e) {
@@ -62,7 +41,7 @@ void choose_lanes(graph_exec& e) {
 void plan(graph_exec& e) {
     e.steps.clear();
     e.lane_owners.clear();
-    add_steps(e.steps, *e.of, {});
+    for (auto const& n : e.of->nodes) e.steps.push_back({n, n->owner, n->after});
     choose_lanes(e);
     e.lanes.resize(e.lane_owners.size());
 }
@@ -76,9 +55,6 @@ std::pair<cudaGraphExecUpdateResult, std::shared_ptr<graph_node>> difference(gra
         if (was.type != is.type) return {cudaGraphExecUpdateErrorNodeTypeChanged, g.nodes[i]};
         if (was.after != is.after) return {cudaGraphExecUpdateErrorTopologyChanged, g.nodes[i]};
         if (was.owner != is.owner) return {cudaGraphExecUpdateErrorParametersChanged, g.nodes[i]};
-        if (!is.inner) continue;
-        if (auto const [what, where] = difference(*was.inner, *is.inner); what != cudaGraphExecUpdateSuccess)
-            return {what, g.nodes[i]};
     }
     return {cudaGraphExecUpdateSuccess, nullptr};
 }
@@ -107,7 +83,6 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
 
 /// The work of a step in this launch. What it keeps of the node outlives graph and exec.
 operation_ref work_of(launch_step const& what) {
-    if (!what.node) return make_task([] {});
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();
         e->when = when;
@@ -146,10 +121,10 @@ private:
         if (what.after.empty() && s != on_) come_after(*s, *work, begin_);
         for (auto const before : what.after)
             if (exec_.steps[before].lane != what.lane) come_after(*s, *work, done_[before]);
-        if (what.node && what.node->type == cudaGraphNodeTypeWaitEvent && what.node->about->recorded)
+        if (what.node->type == cudaGraphNodeTypeWaitEvent && what.node->about->recorded)
             come_after(*s, *work, what.node->about->recorded);
         enqueue(lock_, s, work);
-        if (what.node) ordering::replays(*s, *work, *what.node);
+        ordering::replays(*s, *work, *what.node);
         done_.push_back(work);
     }
 
@@ -253,8 +228,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     return with_exec(function::cudaGraphLaunch, exec, handle,
                      [](guard& lock, graph_exec& e, stream_handle const& s) {
-                         if (s->capturing.in) add_node(*s, cudaGraphNodeTypeGraph).inner = e.of;
-                         else launch{lock, e, s}();
+                         launch{lock, e, s}();
                      });
 }
 

@@ -21,6 +21,17 @@ private:
     activity before_;
 };
 
+/// Calls a function of the program's on the host, or waits for its turn first: see unkindness.
+template <class Call>
+void call_host_function(Call call) {
+    auto& m = the_machine();
+    std::unique_lock turn{m.host_function_turn, std::defer_lock};
+    if (m.serial_host) turn.lock();
+    inside marked{activity::callback};
+    sanitizer::loud program;
+    call();
+}
+
 struct kernel final : operation {
     std::string name;
     device* owner = nullptr;
@@ -187,9 +198,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* dat
         if (!call) return cudaErrorInvalidValue;
         enqueue(lock, s, make_task([call, data, s] {
                     if (failure_of(s->owner) != cudaSuccess) return;  // CUDA drops them too
-                    inside marked{activity::callback};
-                    sanitizer::loud program;
-                    call(data);
+                    call_host_function([&] { call(data); });
                 }));
         return cudaSuccess;
     });
@@ -205,9 +214,7 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cudaStreamAddCallback(cuda
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
         if (!call || flags != 0) return cudaErrorInvalidValue;
         enqueue(lock, s, make_task([call, data, handle, s] {
-                    inside marked{activity::callback};
-                    sanitizer::loud program;
-                    call(handle, failure_of(s->owner), data);
+                    call_host_function([&] { call(handle, failure_of(s->owner), data); });
                 }));
         return cudaSuccess;
     });

@@ -78,20 +78,65 @@ allocation_ref exactly(void const* address) {
 
 }  // namespace
 
-void release(guard& lock, allocation_ref const& a) {
+namespace {
+
+/// What CUDA does for a free, or does not: see unkindness.
+void wait_for_users(guard& lock, allocation const& a) {
     auto& m = the_machine();
-    forget_memory(a);  // first of all: the lock is given up while waiting, and nobody else may free it then
+    if (m.free_at_once) return;
     for (int i = 0; i < m.devices; ++i) {
-        bool const concerned = a->kind != memory_kind::device || i == a->device;
+        bool const concerned = a.kind != memory_kind::device || i == a.device;
         if (concerned) wait_for_device(lock, *m.all_devices[static_cast<std::size_t>(i)]);
     }
+}
+
+/// All work that is under way, on whichever device: peers may use the memory as well.
+std::vector<operation_ref> under_way() {
+    std::vector<operation_ref> all;
+    auto const add = [&all](stream const& s) {
+        if (s.last && !s.last->done) all.push_back(s.last);
+    };
+    for (auto const& d : the_machine().all_devices) {
+        add(*d->legacy);
+        for (auto const& s : d->streams) add(*s);
+    }
+    return all;
+}
+
+/// Memory that the program has freed. Closed memory closes at once; in that of the heap a write that comes too late would
+/// be one into the program's own, so that it stays here until no such write can come.
+void give_freed(allocation const& a) {
+    auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
+    if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
+    the_machine().resting.push_back({a.address(), a.block, a.bytes, std::move(until)});
+    poison_freed(a.address(), a.block, a.bytes);
+    sanitizer::forbid(a.address(), a.bytes);
+}
+
+}  // namespace
+
+void end_rests() {
+    std::erase_if(the_machine().resting, [](resting_memory const& r) {
+        auto const is_done = [](operation_ref const& work) { return work->done != 0; };
+        if (!std::all_of(r.until.begin(), r.until.end(), is_done)) return false;
+        sanitizer::allow(r.address, r.bytes);
+        give_memory(r.address, r.block, r.bytes);
+        return true;
+    });
+}
+
+void release(guard& lock, allocation_ref const& a) {
+    forget_memory(a);  // first of all: the lock is given up while waiting, and nobody else may free it then
+    wait_for_users(lock, *a);
+    end_rests();
     a->now = allocation::phase::released;
     ordering::host_frees(*a, name_of(caller.calling));
     if (a->from) return_to_pool(*a->from, a->units);
-    else if (a->units != 0) give_to_device(*m.all_devices[static_cast<std::size_t>(a->device)], a->units);
+    else if (a->units != 0)
+        give_to_device(*the_machine().all_devices[static_cast<std::size_t>(a->device)], a->units);
     check_guards(*a);
     sanitizer::claim(a->address(), a->bytes);
-    give_memory(a->address(), a->block, a->bytes);
+    give_freed(*a);
 }
 
 namespace {
@@ -294,8 +339,7 @@ cudaError_t cudaHostUnregister(void* address) {
         if (!a || a->kind != memory_kind::registered) return cudaErrorHostMemoryNotRegistered;
         forget_memory(a);
         the_machine().recently_freed.pop_back();  // the memory itself goes on
-        for (int i = 0; i < the_machine().devices; ++i)
-            wait_for_device(lock, *the_machine().all_devices[static_cast<std::size_t>(i)]);
+        wait_for_users(lock, *a);
         ordering::host_frees(*a, name_of(caller.calling));
         return cudaSuccess;
     });

@@ -63,6 +63,14 @@ struct allocation {
 
 using allocation_ref = std::shared_ptr<allocation>;
 
+/// Memory of the host's heap that the program has freed, and that work may touch until it is done.
+struct resting_memory {
+    void* address;
+    backing block;
+    std::size_t bytes;
+    std::vector<operation_ref> until;
+};
+
 /// A cudaFreeAsync that has not run yet.
 struct pending_free {
     operation_ref work;
@@ -106,8 +114,10 @@ void forget_memory(allocation_ref const& a);
 void remember_freed(allocation_ref const& a);
 /// Tells of writes beside the memory, which is about to go. With or without the lock.
 void check_guards(allocation const& a);
-/// CUDA frees only when nothing runs that could use the memory.
+/// Frees it when nothing runs any more that could use it, or at once: see unkindness.
 void release(guard& lock, allocation_ref const& a);
+/// Gives back the resting memory whose work is done.
+void end_rests();
 /// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
 /// What the address was part of, lately, and who freed it; empty when nothing is known.

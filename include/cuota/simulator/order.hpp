@@ -155,7 +155,7 @@ void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
 /// The accesses of a node of a graph, now that it is launched as `work`.
 void replays(stream const& s, operation const& work, graph_node const& node);
-/// The host frees the memory, after the waiting that CUDA does for it.
+/// The host frees the memory, after the waiting that CUDA does for it, if it does.
 void host_frees(allocation& a, char const* what);
 /// cudaFreeAsync: an access to all of it, after which a use of it is found whenever it comes.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);

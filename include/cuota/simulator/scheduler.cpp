@@ -326,6 +326,7 @@ void after_fork_in_parent() { the_machine().mutex.unlock(); }
 
 void after_fork_in_child() {
     starting_threads = 0;
+    new (&the_machine().host_function_turn) std::mutex;  // whoever had it did not come along
     late::threads_are_gone();
     for_each_stream([](stream& s) {
         auto const& c = crew_of(s);  // its threads did not come along

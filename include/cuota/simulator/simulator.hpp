@@ -40,6 +40,8 @@
 ///   CUOTA_SIM_ORDER     off, report or fatal: what a race does, see order_checks  default report
 ///   CUOTA_SIM_CHECKS    off, heap or strict, see memory_checks                  default heap
 ///   CUOTA_SIM_MISUSE    report or fatal, see on_misuse                          default report
+///   CUOTA_SIM_UNKIND    serial-host, free-at-once, stale-errors, with commas between them, or all, see unkindness
+///                                                                               default none
 ///   CUOTA_SIM_REPORT    "stderr" or a file: at exit, `key=value` lines of what was used, leaked and misused
 ///
 /// Threads: all of it from any, outside of kernels and host functions. What returns lists and texts throws std::bad_alloc.
@@ -172,8 +174,8 @@ enum class fault_kind {
 };
 
 /// Makes the machine new: waits for all work, then forgets faults, planned faults, counters, peaks, misuse, races, what
-/// was freed, other programs, delays and times of kernels; jitter, link, schedule and checks are what the environment
-/// says. What is alive stays alive.
+/// was freed, other programs, delays and times of kernels; jitter, link, schedule, unkindness and checks are what the
+/// environment says. What is alive stays alive.
 ///
 /// Throws: std::logic_error when a `hold` is alive, or when something is alive and `shape` is not the present
 ///         one; std::invalid_argument for a shape that makes no sense. Nothing has changed then.
@@ -296,6 +298,31 @@ CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 
 /// As of now.
 [[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
+
+/// Decisions that CUDA's documentation leaves open, taken the other way than drivers mostly take them. A program that relies
+/// on the documentation alone runs as before with each of them.
+/// Example: tests/simulator/control_unkind.cpp
+struct unkindness {
+    /// Host functions, callbacks and host nodes of graphs run one at a time in the whole process, so that one that blocks
+    /// holds up those of all other streams. cudaLaunchHostFunc: "Host functions without a mandated order (such as in
+    /// independent streams) execute in undefined order and may be serialized."
+    bool serial_host = false;
+    /// cudaFree, cudaFreeHost and cudaHostUnregister wait for no work. cudaFree: "this API may perform implicit
+    /// synchronization", and for memory of pools "will not"; the other two have no such sentence. Work that may still use
+    /// the memory is a race (order_checks). The memory is poisoned, closed or forbidden at once, and no later allocation
+    /// gets it while that work is under way.
+    bool free_at_once = false;
+    /// Before each call of the runtime, except those that report errors, the thread's last error becomes cudaErrorInvalidTexture
+    /// if it is cudaSuccess, as if another library had left it. No call here returns that code. A program that judges a call or
+    /// a <<<>>> by cudaGetLastError takes it for its own. cudaGetLastError: "the last error that has been produced by any of the runtime
+    /// calls in the same instance of the CUDA Runtime library in the host thread".
+    bool stale_errors = false;
+};
+
+/// Host functions that run now are not held up any more. `reset` goes back to what CUOTA_SIM_UNKIND asked for.
+CUOTA_SIMULATOR_API void set_unkindness(unkindness wanted);
+/// As it was set, or as CUOTA_SIM_UNKIND says.
+[[nodiscard]] CUOTA_SIMULATOR_API unkindness current_unkindness();
 
 /// The time that work takes: that of the host by default, no less than what is set here from then on.
 ///

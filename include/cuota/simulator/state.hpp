@@ -149,6 +149,11 @@ struct machine {
 
     std::uint64_t next_turn = 1;
 
+    std::atomic<bool> serial_host{false}, free_at_once{false}, stale_errors{false};  ///< see unkindness
+    unkindness initial_unkindness;
+    std::mutex host_function_turn;        ///< taken without the machine's lock
+    std::vector<resting_memory> resting;  ///< freed under work that may still use it
+
     schedule initial_schedule = schedule::workers;  ///< as the environment asks
     std::uint64_t initial_seed = 0;
 };
@@ -255,6 +260,8 @@ struct admission {
 };
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
+/// With unkindness::stale_errors: the error that somebody else has left in this thread.
+void leave_stale_error();
 cudaError_t failure_of(device const& d);
 cudaError_t default_code(function f);
 char const* text_of(cudaError_t code);
@@ -302,6 +309,7 @@ template <class F>
 cudaError_t api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
     auto const admitted = admit(f);
+    leave_stale_error();
     cudaError_t error = admitted.error;
     if (admitted.run) {
         try {

@@ -153,7 +153,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
         if (!e) return bad_handle();
         if ((flags & ~unsigned{cudaEventWaitExternal}) != 0) return cudaErrorInvalidValue;
         if (s->capturing.in || e->captured.in) return wait_in_capture(s, e, flags);
-        if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;
+        if (flags != cudaEventWaitDefault) return cudaErrorIllegalState;
         if (!e->recorded) return cudaSuccess;
         ordering::learns(*s, e->recorded->at);
         if (orders_nothing(*s, *e)) {

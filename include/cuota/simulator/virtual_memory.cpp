@@ -215,6 +215,7 @@ void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physic
 void remove_mapping(allocation_ref const& a) {
     remember_freed(a);
     a->now = allocation::phase::released;  // work that still wants it has come too late
+    ordering::host_frees(*a, name_of(caller.calling));
     sanitizer::claim(a->address(), a->bytes);
     the_machine().memory.erase(a->disguise);
     --a->mapped->memory->mappings;
