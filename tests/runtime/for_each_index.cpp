@@ -3,6 +3,7 @@
 
 #include <cuota/runtime/for_each_index.hpp>
 
+#include <string_view>
 #include <vector>
 
 #include <cuota/runtime/copy.hpp>
@@ -16,6 +17,16 @@ namespace {
 struct count_up {
     int* at;
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { at[i] += static_cast<int>(i); }
+};
+
+struct nothing {};
+struct numbers {
+    int* at;
+    [[no_unique_address]] nothing none;
+};
+struct copy_number {
+    numbers from, to;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to.at[i] = from.at[i]; }
 };
 
 }  // namespace
@@ -51,6 +62,30 @@ TEST_CASE("an error that the thread has left before is no failure of a launch",
     s.synchronize();
     cuota::rt::device_free(at);
     REQUIRE(host == 7);
+}
+
+TEST_CASE("a body that device code lays out in another way is refused, or works",
+          "[runtime][for_each_index][gpu]") {
+    int* const at = static_cast<int*>(cuota::rt::device_allocate(2 * sizeof(int)));
+    cuota::stream const s;
+    cuota::for_each_index(s, 2, count_up{at});
+    cuota::for_each_index(s, 1, support::write_value{at, 5});
+    int host[2] = {};
+    bool is_refused = false;
+    try {
+        cuota::for_each_index(s, 1, copy_number{{at, {}}, {at + 1, {}}}, "copy");
+    } catch (cuota::misuse const& refused) {
+        is_refused = true;
+        INFO(refused.what());
+        CHECK(std::string_view{refused.what()}.find(
+                  "copy: cannot launch a kernel whose body has 16 bytes in host code") !=
+              std::string_view::npos);
+    }
+    cuota::rt::copy_to_host(host, at, sizeof host, s);
+    s.synchronize();
+    cuota::rt::device_free(at);
+    CHECK(host[0] == 5);
+    CHECK((is_refused || host[1] == 5));
 }
 
 TEST_CASE("no index is no launch", "[runtime][for_each_index]") {

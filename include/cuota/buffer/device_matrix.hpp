@@ -77,7 +77,13 @@ public:
     /// No rows or no columns.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
     /// What a message says of it.
-    [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept { return origin_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
+#if CUOTA_CHECKED
+        return origin_;
+#else
+        return {};
+#endif
+    }
 
     /// Element of a row and column, for a kernel. Checked: misuse, as a span's index.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
@@ -97,7 +103,7 @@ public:
     /// The elements of a row. Throws: misuse when there is no such row; in kernels checked as an index is.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span<T> row(std::size_t row) const {
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
-        return {data_ + row * pitch_, columns_, origin_};
+        return {data_ + row * pitch_, columns_, origin()};
     }
     /// `rows` x `columns` elements of which (row, column) is the first. Throws: misuse when some are outside; in kernels
     /// checked as an index is.
@@ -105,7 +111,7 @@ public:
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))
             refuse(detail::out_of_bounds::part::submatrix, row, column, rows, columns);
-        return {data_ + row * pitch_ + column, rows, columns, pitch_, origin_};
+        return {data_ + row * pitch_ + column, rows, columns, pitch_, origin()};
     }
 
     /// The same elements, unchecked, as an mdspan with layout_stride, of two extents that are known at run time and as wide as
@@ -124,13 +130,18 @@ private:
     template <class>
     friend class device_matrix;
     CUOTA_HOST_DEVICE constexpr device_matrix(T* data, std::size_t rows, std::size_t columns,
-                                              std::size_t pitch, detail::view_origin origin) noexcept
-        : data_{data}, rows_{rows}, columns_{columns}, pitch_{pitch}, origin_{origin} {}
+                                              std::size_t pitch,
+                                              [[maybe_unused]] detail::view_origin origin) noexcept
+        : data_{data}, rows_{rows}, columns_{columns}, pitch_{pitch} {
+#if CUOTA_CHECKED
+        origin_ = origin;
+#endif
+    }
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch, bool fits)
         : device_matrix{of.data(), rows, columns, pitch, of.origin()} {
         if (!fits)
-            origin_.template refuse<T>(
+            origin().template refuse<T>(
                 {detail::out_of_bounds::part::matrix, {rows, columns, pitch}, {of.size()}});
     }
 
@@ -148,12 +159,14 @@ private:
 
     CUOTA_HOST_DEVICE void refuse(detail::out_of_bounds::part what, std::size_t a, std::size_t b = 0,
                                   std::size_t c = 0, std::size_t d = 0) const {
-        origin_.template refuse<T>({what, {a, b, c, d}, {rows_, columns_}});
+        origin().template refuse<T>({what, {a, b, c, d}, {rows_, columns_}});
     }
 
     T* data_;
     std::size_t rows_, columns_, pitch_;
-    [[no_unique_address]] detail::view_origin origin_;
+#if CUOTA_CHECKED
+    detail::view_origin origin_;
+#endif
 };
 
 /// A matrix of a lease's elements, as long as the lease: rows, columns.

@@ -32,8 +32,13 @@ public:
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept
         : device_span{data, size, detail::view_origin::by_hand()} {}
     /// With what a message says of it.
-    CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size, detail::view_origin origin) noexcept
-        : data_{data}, size_{size}, origin_{origin} {}
+    CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size,
+                                            [[maybe_unused]] detail::view_origin origin) noexcept
+        : data_{data}, size_{size} {
+#if CUOTA_CHECKED
+        origin_ = origin;
+#endif
+    }
     /// Writable to read only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
@@ -49,7 +54,13 @@ public:
     /// No elements.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size_ == 0; }
     /// What a message says of it; nothing in unchecked builds.
-    [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept { return origin_; }
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
+#if CUOTA_CHECKED
+        return origin_;
+#else
+        return {};
+#endif
+    }
 
     /// Element i, for a kernel. Checked: misuse, see above.
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t i) const {
@@ -63,8 +74,8 @@ public:
     /// Elements [offset, offset + count). Throws: misuse when that is outside; in kernels checked as an index is.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span subspan(std::size_t offset, std::size_t count) const {
         if (!detail::is_within(offset, count, size_))
-            origin_.template refuse<T>({detail::out_of_bounds::part::subspan, {offset, count}, {size_}});
-        return {data_ + offset, count, origin_};
+            origin().template refuse<T>({detail::out_of_bounds::part::subspan, {offset, count}, {size_}});
+        return {data_ + offset, count, origin()};
     }
     /// Throws: as subspan.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span first(std::size_t count) const { return subspan(0, count); }
@@ -76,7 +87,9 @@ public:
 private:
     T* data_;
     std::size_t size_;
-    [[no_unique_address]] detail::view_origin origin_;
+#if CUOTA_CHECKED
+    detail::view_origin origin_;
+#endif
 };
 
 static_assert(std::is_trivially_copyable_v<device_span<float>>);

@@ -15,7 +15,8 @@
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
 /// The name of the buffer that a view shows, and the place where it was leased; nothing in unchecked builds.
-/// A value for kernels, which look at none of it.
+/// A value for kernels, which look at none of it. Views have it as a member in checked builds only: nvcc 13.0 gives an empty member
+/// that is [[no_unique_address]] room in device code and none in host code, so that a kernel would read its arguments elsewhere.
 class view_origin {
 public:
     /// Of a view in a kernel, or of nothing.

@@ -151,7 +151,7 @@ private:
         // Packs that a thread has loaded before it stores the first of them: as many as there are registers for.
         constexpr std::size_t under_way = P == 1 ? 4 : P <= 4 ? 2 : 1;
         for (std::size_t k = t.index; k < n; k += under_way * t.count) {
-            element_pack<input, P, IsWide> in[under_way];
+            element_pack<input, P, IsWide> in[under_way]{};
             if constexpr (!std::is_void_v<From>)
                 for (std::size_t u = 0; u != under_way; ++u)
                     if (std::size_t const mine = k + u * t.count; mine < n)

@@ -49,14 +49,22 @@ struct kernel_facts {
     static constexpr int devices = 16;
 
     std::atomic<unsigned> resident_blocks[devices]{};  ///< that run at the same time; 0: not known yet
+    std::atomic<bool> has_one_layout = false;          ///< its body has the same size in host and device code
 };
 
 /// Blocks of a kernel that a device runs at the same time. Throws: cuda_error.
 [[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_facts& facts, device on, place where);
 
-/// Launches a kernel on the current device, which is the stream's. Throws: cuda_error.
+/// A kernel's body, as host code passes it.
+struct kernel_body {
+    void* at;
+    std::size_t bytes;
+};
+
+/// Launches a kernel on the current device, which is the stream's.
+/// Throws: cuda_error; misuse when device code takes a body of another size: it would read members where they are not.
 void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on, kernel_grid grid,
-                      void* body, char const* name, place where);
+                      kernel_body body, char const* name, place where);
 
 /// How many blocks of a kernel a multiprocessor is to run at the same time at the least: a bound to what registers a thread takes.
 /// Of 8 it has 32, of 4 it has 64, on devices of 65,536 registers a multiprocessor, which today's all have.
@@ -89,7 +97,8 @@ void launch_by_nvcc(stream_ref s, device on, kernel_grid grid, Body const& body,
                     place where) {
     static constinit kernel_facts facts{};
     launch_on_device(reinterpret_cast<void const*>(&for_each_kernel<Body>), facts, s, on, grid,
-                     const_cast<void*>(static_cast<void const*>(std::addressof(body))), name, where);
+                     {const_cast<void*>(static_cast<void const*>(std::addressof(body))), sizeof(Body)}, name,
+                     where);
 }
 
 template <class Body>
@@ -173,15 +182,33 @@ CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_facts& facts
     return blocks;
 }
 
+// nvcc compiles a body twice, and lays out members that are [[no_unique_address]] in two ways.
+CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_facts& facts, std::size_t bytes,
+                                      char const* name, place where) {
+    std::size_t offset = 0;
+    std::size_t on_device = bytes;
+    cudaError_t const code = cudaFuncGetParamInfo(kernel, 0, &offset, &on_device);
+    if (code == cudaErrorNotSupported) (void)cudaGetLastError();  // an older driver
+    else rt::check(code, "cudaFuncGetParamInfo", where);
+    if (on_device != bytes)
+        throw misuse{std::string{name} + ": cannot launch a kernel whose body has " + std::to_string(bytes) +
+                         " bytes in host code and " + std::to_string(on_device) +
+                         " in device code; do not use [[no_unique_address]] in it, nor in its members",
+                     where};
+    facts.has_one_layout.store(true, std::memory_order_relaxed);
+}
+
 CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on,
-                                   kernel_grid grid, void* body, char const* name, place where) {
+                                   kernel_grid grid, kernel_body body, char const* name, place where) {
+    if (!facts.has_one_layout.load(std::memory_order_relaxed)) [[unlikely]]
+        refuse_other_layout(kernel, facts, body.bytes, name, where);
     constexpr std::size_t most_blocks = 1u << 16;  // threads do several turns beyond that
     std::size_t const limit = grid.is_resident ? resident_blocks(kernel, facts, on, where) : most_blocks;
     auto const blocks = static_cast<unsigned>(std::min(grid.blocks, limit));
     // cudaLaunchKernel returns the result of this launch. After <<<>>> only the thread's last error could be read, and that may
     // be an older one, which another library left.
-    rt::check(cudaLaunchKernel(kernel, dim3{blocks}, dim3{static_cast<unsigned>(kernel_grid::threads)}, &body,
-                               0, s.get()),
+    rt::check(cudaLaunchKernel(kernel, dim3{blocks}, dim3{static_cast<unsigned>(kernel_grid::threads)},
+                               &body.at, 0, s.get()),
               name, where);
 }
 

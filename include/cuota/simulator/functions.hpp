@@ -90,6 +90,7 @@
     X(cudaOccupancyMaxActiveBlocksPerMultiprocessor, plain)                                                  \
     X(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, plain)                                         \
     X(cudaFuncGetAttributes, plain)                                                                          \
+    X(cudaFuncGetParamInfo, plain)                                                                           \
     X(cudaFuncSetAttribute, plain)                                                                           \
     X(cudaStreamAddCallback, plain)                                                                          \
     X(cudaMemPrefetchAsync, plain)                                                                           \

@@ -86,6 +86,14 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, void const* kernel) {
     });
 }
 
+// What device code takes; here there is none.
+cudaError_t cudaFuncGetParamInfo(void const* kernel, std::size_t, std::size_t* offset, std::size_t*) {
+    return api(function::cudaFuncGetParamInfo, [&](guard&) {
+        if (!kernel) return cudaErrorInvalidDeviceFunction;
+        return offset ? cudaErrorNotSupported : cudaErrorInvalidValue;
+    });
+}
+
 cudaError_t cudaFuncSetAttribute(void const* kernel, cudaFuncAttribute which, int value) {
     return api(function::cudaFuncSetAttribute, [&](guard&) {
         if (!kernel) return cudaErrorInvalidDeviceFunction;
