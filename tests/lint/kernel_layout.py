@@ -12,8 +12,8 @@ FOR_KERNELS = re.compile(r"\b(CUOTA_KERNEL|CUOTA_HOST_DEVICE)\b")
 root = _lint.root()
 findings = []
 for name in _lint.headers(root):
-    text = (root / "include" / "cuota" / name).read_text()
+    text = _lint.code((root / "include" / "cuota" / name).read_text())
     if FOR_KERNELS.search(text):
         findings += [f"include/cuota/{name}:{number}: [[no_unique_address]] in a header with functions for kernels"
-                     for number, line in enumerate(text.splitlines(), 1) if re.search(r"\[\[.*no_unique_address.*\]\]", line.partition("//")[0])]
+                     for number, line in enumerate(text.splitlines(), 1) if "no_unique_address" in line]
 _lint.finish(findings)
