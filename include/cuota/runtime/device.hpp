@@ -75,6 +75,8 @@ private:
 #include <map>
 #include <mutex>
 
+#include <cuota/runtime/beside_capture.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE device device::current() {
@@ -120,6 +122,7 @@ CUOTA_INLINE std::optional<int> device::host_node() const {
 
 CUOTA_INLINE device_scope::device_scope(device wanted) : before_{device::current()} {
     if (wanted == before_) return;
+    rt::beside_capture const beside;
     rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
     changed_ = true;
 }
@@ -130,6 +133,7 @@ CUOTA_INLINE device_scope::~device_scope() {
 
 CUOTA_INLINE device::memory_info device::memory() const {
     device_scope const here{*this};
+    rt::beside_capture const beside;
     memory_info info;
     rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
     return info;

@@ -102,10 +102,12 @@ CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
 CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     if (cuota::detail::capture_scope::here()) [[unlikely]]
         if (!drain(s)) return device_free(p);
+    if (is_kept_for_foreign_graph(s)) return false;
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
 CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {
+    beside_capture const beside;
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
     if (code == cudaErrorNotSupported) {

@@ -67,6 +67,7 @@ void allow_access(device where, void* at, std::size_t bytes);
 #include <cuda.h>
 
 #include <cuota/core/handle.hpp>
+#include <cuota/runtime/beside_capture.hpp>
 
 namespace cuota::inline v0::rt {
 
@@ -126,6 +127,7 @@ inline void check(CUresult code, char const* call) { rt::check(as_runtime(code),
 /// As rt::give_back, of a call of the driver.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
+    beside_capture const beside;
     return rt::give_back(name, [&] { return as_runtime(call()); });
 }
 
@@ -194,6 +196,7 @@ CUOTA_INLINE bool supports_virtual_memory(device where) {
 }
 
 CUOTA_INLINE std::size_t page_size(device where) {
+    beside_capture const beside;
     CUmemAllocationProp const wanted = driver::memory_of(where);
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
@@ -203,6 +206,7 @@ CUOTA_INLINE std::size_t page_size(device where) {
 
 CUOTA_INLINE address_range::address_range(device where, std::size_t bytes) {
     device_scope const here{where};
+    beside_capture const beside;
     CUdeviceptr at = 0;
     CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
@@ -229,6 +233,7 @@ CUOTA_INLINE void address_range::give_back() noexcept {
 }
 
 CUOTA_INLINE bool map_page(device where, void* at, std::size_t page) {
+    beside_capture const beside;
     driver::call_table const& native = driver::calls();
     CUmemAllocationProp const wanted = driver::memory_of(where);
     CUmemGenericAllocationHandle made = 0;
@@ -248,6 +253,7 @@ CUOTA_INLINE bool unmap_page(void* at, std::size_t page) noexcept {
 }
 
 CUOTA_INLINE void allow_access(device where, void* at, std::size_t bytes) {
+    beside_capture const beside;
     CUmemAccessDesc access{};
     access.location = driver::memory_of(where).location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

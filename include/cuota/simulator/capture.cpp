@@ -82,6 +82,53 @@ bool unsafe(function f) {
     }
 }
 
+/// What else may wait, allocate, free, create, destroy or map: CUDA does not say that it is safe.
+bool perhaps_unsafe(function f) {
+    switch (f) {
+        case function::cudaSetDevice:
+        case function::cudaInitDevice:
+        case function::cudaMemGetInfo:
+        case function::cudaStreamCreate:
+        case function::cudaStreamCreateWithFlags:
+        case function::cudaStreamCreateWithPriority:
+        case function::cudaStreamDestroy:
+        case function::cudaStreamSynchronize:
+        case function::cudaStreamQuery:
+        case function::cudaEventCreate:
+        case function::cudaEventCreateWithFlags:
+        case function::cudaEventDestroy:
+        case function::cudaEventElapsedTime:
+        case function::cudaMemPoolCreate:
+        case function::cudaMemPoolDestroy:
+        case function::cudaMemPoolGetAttribute:
+        case function::cudaMemPoolSetAttribute:
+        case function::cudaMemPoolTrimTo:
+        case function::cudaDeviceGetDefaultMemPool:
+        case function::cudaDeviceEnablePeerAccess:
+        case function::cudaDeviceDisablePeerAccess:
+        case function::cuCtxPushCurrent:
+        case function::cuCtxPopCurrent:
+        case function::cuDevicePrimaryCtxRetain:
+        case function::cuDevicePrimaryCtxRelease:
+        case function::cuMemGetAllocationGranularity:
+        case function::cuMemAddressReserve:
+        case function::cuMemAddressFree:
+        case function::cuMemCreate:
+        case function::cuMemRelease:
+        case function::cuMemMap:
+        case function::cuMemUnmap:
+        case function::cuMemSetAccess:
+        case function::cudaGraphDestroy:
+        case function::cudaGraphInstantiate:
+        case function::cudaGraphInstantiateWithFlags:
+        case function::cudaGraphInstantiateWithParams:
+        case function::cudaGraphExecUpdate:
+        case function::cudaGraphExecDestroy:
+        case function::cudaGraphUpload: return true;
+        default: return false;
+    }
+}
+
 /// The same of calls that use a default stream, about which there is another rule that comes first.
 bool synchronous(function f) {
     switch (f) {
@@ -233,7 +280,10 @@ cudaError_t refusal(function f) {
     if (f == function::cudaDeviceSynchronize) return refuse_device(current_device());
     if (f == function::cudaMemcpyPeer)
         if (auto const error = refuse_legacy(current_device()); error != cudaSuccess) return error;
-    return unsafe(f) || f == function::cudaMemcpyPeer ? refuse_unsafe() : cudaSuccess;
+    bool const is_refused =
+        unsafe(f) || f == function::cudaMemcpyPeer ||
+        (the_machine().capture_mode == capture_checks::every_slow_call && perhaps_unsafe(f));
+    return is_refused ? refuse_unsafe() : cudaSuccess;
 }
 
 cudaError_t refusal_of_use(stream const& s, function f) {
