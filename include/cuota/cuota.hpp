@@ -30,12 +30,14 @@
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/driver_call.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/kernel_misuse.hpp>
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/nvml.hpp>
+#include <cuota/runtime/primary_context.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
 #include <cuota/runtime/virtual_memory.hpp>

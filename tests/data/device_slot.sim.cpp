@@ -12,6 +12,7 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"
@@ -111,4 +112,28 @@ TEST_CASE("a batch that ends while others capture a stream that used it ends its
     CHECK(seen == 10);
     CHECK(sim::misuse_reports().empty());
     CHECK(sim::order_reports().empty());
+}
+
+TEST_CASE("the threads of a loader sleep while they wait for copies, and use no device but its own",
+          "[data][device_slot]") {
+    support::machine const on{{.devices = 2}};
+    std::thread{[] {
+        REQUIRE(cudaSetDevice(1) == cudaSuccess);
+        cuota::stream const s;
+        cuota::scoped_pool pool{cuota::budget{"test", std::size_t{64} << 20}};
+        {
+            cuota::batch_loader loader{support::numbered_source{80, 1},
+                                       {.batch = 4, .workers = 2, .device_slots = 2, .host_slots = 2}};
+            for (cuota::batch b : loader.epoch(0)) {
+                cuota::device_buffer<std::uint32_t> sum{4, s, pool};
+                cuota::for_each_index(s, 4, support::copy_numbers{b.view<std::uint32_t>(s), sum.write(s)});
+                auto const values = sum.to_vector(s);
+                for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
+            }
+        }
+        CHECK(sim::event_waits().blocking > 0);
+        CHECK(sim::event_waits().active == 0);
+    }}.join();
+    CHECK(sim::contexts_made(0) == 0);
+    CHECK(sim::contexts_made(1) == 1);
 }

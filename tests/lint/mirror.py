@@ -41,6 +41,7 @@ NO_TEST = {
     "data/run_reader.hpp": "how raw_source reads, tested beside it",
     "data/batch.hpp": "a part of batch_loader, tested through it",
     "buffer/ring_state.hpp": "the inside of staging_ring, tested through it",
+    "runtime/driver_call.hpp": "how the driver's functions are found, tested through virtual_memory and primary_context",
     "runtime/capture_scope.hpp": "a capture as the library sees it, tested through graph",
     "resource/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",
     "data/arrow_column.hpp": "the inside of arrow_source, tested through it",

@@ -63,7 +63,7 @@ void call_all() {
     void* const pinned = rt::pinned_allocate(4096);
     rt::pinned_free(pinned);
     alignas(4096) static std::byte page[4096];
-    if (rt::lock_pages(page, sizeof page)) rt::unlock_pages(page);
+    if (rt::lock_pages(page, sizeof page)) rt::unlock_pages(page, sizeof page);
     rt::async_free(rt::async_allocate(4096, s), s);
     std::size_t const bytes = rt::page_size(here);
     rt::address_range const range{here, bytes};

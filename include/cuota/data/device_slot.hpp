@@ -84,7 +84,7 @@ CUOTA_INLINE void device_slot::arrives_with(staging_ring::in_flight copy) noexce
 
 CUOTA_INLINE void device_slot::is_made_on(stream_ref s) {
     if (made_) made_->record(s);
-    else made_.emplace(s);
+    else made_.emplace(s, host_wait::blocking);
     is_made_ = true;
 }
 
@@ -132,7 +132,7 @@ CUOTA_INLINE bool device_slot::mark(reader& r) {
                      "capture before the loop asks for more batches"};
     r.is_marked = mark_outside_capture(r.stream, [&] {
         if (r.last) r.last->record(r.stream);
-        else r.last.emplace(r.stream);
+        else r.last.emplace(r.stream, host_wait::blocking);
     });
     return r.is_marked;
 }

@@ -53,7 +53,8 @@ public:
     }
     /// What cannot be unlocked is reported, and stays.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        if (p && rt::unlock_pages(p)) unmap_pages(p, round_up(bytes, granule()));
+        std::size_t const all = round_up(bytes, granule());
+        if (p && rt::unlock_pages(p, all)) unmap_pages(p, all);
     }
 
     [[nodiscard]] static std::size_t granule() noexcept { return page_bytes(); }

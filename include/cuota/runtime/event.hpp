@@ -32,6 +32,12 @@ struct event_traits {
 
 }  // namespace detail
 
+/// How a thread of the host waits for an event. Example: tests/runtime/event.sim.cpp
+enum class host_wait {
+    active,  ///< as the device is set (cudaDeviceSchedule...), by default perhaps by a loop: returns soonest, and may occupy a core
+    blocking,  ///< asleep (cudaEventBlockingSync): returns tens of microseconds later, and occupies no core
+};
+
 /// A point in a stream that others can wait for.
 ///
 /// CUDA takes an event that was never recorded for one that is done, so a forgotten record is a silent race. This
@@ -44,8 +50,8 @@ struct event_traits {
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Made on the device of s, whichever is current, and recorded. Throws: cuda_error.
-    explicit event(stream_ref s);
+    /// Made on the device of s, whichever is current, and recorded. `synchronize` waits as `wait` says. Throws: cuda_error.
+    explicit event(stream_ref s, host_wait wait = host_wait::active);
 
     /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
     /// Throws: cuda_error; it stands for what it stood for then.
@@ -173,12 +179,14 @@ CUOTA_INLINE void event_traits::close(type e) noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE event::event(stream_ref s) {
+CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
     device_scope const here{s.device()};  // an event is recorded on the device it was made on, or not at all
     {
         rt::beside_capture const beside;
         cudaEvent_t native = nullptr;
-        rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        unsigned const flags =
+            cudaEventDisableTiming | (wait == host_wait::blocking ? cudaEventBlockingSync : cudaEventDefault);
+        rt::check(cudaEventCreateWithFlags(&native, flags), "cudaEventCreateWithFlags");
         handle_.reset(native);
     }
     record(s);

@@ -68,23 +68,12 @@ void allow_access(device where, void* at, std::size_t bytes);
 
 #include <cuota/core/handle.hpp>
 #include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/driver_call.hpp>
 
 namespace cuota::inline v0::rt {
 
 /// The driver's own calls, which the runtime finds by name.
 namespace driver {
-
-// The driver numbers its errors as the runtime does, and the runtime has a text for each.
-static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
-static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
-static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
-static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
-static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
-
-/// The same number, as an error of the runtime.
-[[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
-    return static_cast<cudaError_t>(code);
-}
 
 /// The driver's functions that are used here, each under its name; null from the first on that it lacks.
 struct call_table {
@@ -101,17 +90,6 @@ struct call_table {
     bool is_complete;                                      ///< it has them all
 };
 
-/// The driver's function of that name, as of that version; false when the driver is older. Throws: cuda_error.
-template <class Call>
-bool find_call(Call& call, char const* name, unsigned version) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status{};
-    check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
-          "cudaGetDriverEntryPointByVersion");
-    call = reinterpret_cast<Call>(found);
-    return status == cudaDriverEntryPointSuccess && call;
-}
-
 /// Asks the runtime for all of them. Throws: cuda_error.
 [[nodiscard]] call_table find_calls();
 
@@ -120,16 +98,6 @@ bool find_call(Call& call, char const* name, unsigned version) {
 
 /// What is asked of the driver: memory that stays on the device.
 [[nodiscard]] CUmemAllocationProp memory_of(device where) noexcept;
-
-/// As rt::check, of a call of the driver. Throws: cuda_error.
-inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
-
-/// As rt::give_back, of a call of the driver.
-template <class Call>
-bool give_back(char const* name, Call call) noexcept {
-    beside_capture const beside;
-    return rt::give_back(name, [&] { return as_runtime(call()); });
-}
 
 /// What stands for a page of memory until it is mapped: a mapping keeps the memory by itself.
 struct physical_traits {

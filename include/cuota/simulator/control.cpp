@@ -146,6 +146,7 @@ void reset(options wanted) {
     choose(m.initial_memory);
     m.on_host_access = host_access::ends;
     m.capture_mode = capture_checks::named;
+    m.event_waits = {};
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     set_jitter(m.initial_jitter_seed, m.initial_jitter);
@@ -262,6 +263,12 @@ void set_capture_checks(capture_checks wanted) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     the_machine().capture_mode = wanted;
+}
+
+event_wait_counts event_waits() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().event_waits;
 }
 
 std::uint64_t contexts_made(int index) {

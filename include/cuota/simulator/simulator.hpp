@@ -362,6 +362,15 @@ enum class capture_checks {
 /// From now on; `reset` goes back to `named`.
 CUOTA_SIMULATOR_API void set_capture_checks(capture_checks wanted);
 
+/// Calls of cudaEventSynchronize for events that were recorded, by how CUDA would let the thread wait.
+/// Example: tests/runtime/event.sim.cpp
+struct event_wait_counts {
+    std::uint64_t blocking = 0;  ///< of events with cudaEventBlockingSync: the thread sleeps
+    std::uint64_t active = 0;    ///< of others: the thread may occupy a core
+};
+/// Since the start or `reset`.
+[[nodiscard]] CUOTA_SIMULATOR_API event_wait_counts event_waits();
+
 /// How many primary contexts of a device were made since the start or `reset`. A context takes hundreds of megabytes on a GPU.
 ///
 /// As in CUDA 12 and later, cudaSetDevice and cudaInitDevice make the context of a device that has none, and so does every call for

@@ -133,6 +133,7 @@ struct machine {
     on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
     host_access on_host_access = host_access::ends;
     capture_checks capture_mode = capture_checks::named;
+    event_wait_counts event_waits{};
     memory_checks memory_mode = memory_checks::heap, initial_memory = memory_checks::heap;
     std::atomic<bool> deep_sites{false};
     ordering::checker order_checker;
