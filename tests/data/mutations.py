@@ -41,7 +41,7 @@ without("a copy's handle waits for that copy",
 without("the legacy default stream has no view of a batch",
         (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
 without("an event is recorded when it is made", (EVENT, "    record(s);\n}\n\nCUOTA_INLINE void event::record(", "}\n\nCUOTA_INLINE void event::record("), "H4")
-without("no event is made without a record", (EVENT, "    explicit event(stream_ref s);", "    event() = default;\n    explicit event(stream_ref s);"),
+without("no event is made without a record", (EVENT, "    explicit event(stream_ref s, host_wait wait = host_wait::active);", "    event() = default;\n    explicit event(stream_ref s, host_wait wait = host_wait::active);"),
         "H4", by_compiler=True)
 without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
 without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")

@@ -54,7 +54,7 @@ namespace cuota::inline v0 {
 ///          given then and of all that it was marked for, and the host waits for none of them.
 /// Threads: any. Throws: as each says; the process's own (`of_process`) is never destroyed, so that what PyTorch gives
 ///          back while the program ends finds it.
-/// Cost:    as scoped_pool of a native stream: a lock, and at the release an event.
+/// Cost:    as scoped_pool of a native stream: a lock, the question whether the stream is captured, and at the release an event.
 /// Example: examples/pytorch_allocator.cpp
 class pytorch_memory {
 public:

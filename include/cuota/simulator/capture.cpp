@@ -403,10 +403,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
     });
 }
 
-#if CUDART_VERSION >= 13000  // in 12 it has fewer parameters, and another name in the library
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
-                                     cudaGraphEdgeData const** edges, size_t* count) {
+namespace {
+
+cudaError_t tell(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+                 cudaGraph_t* into, cudaGraphNode_t const** tips, cudaGraphEdgeData const** edges,
+                 size_t* count) {
     return api(function::cudaStreamGetCaptureInfo, [&](guard&) {
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
@@ -430,6 +431,15 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
     });
 }
 
+}  // namespace
+
+#if CUDART_VERSION >= 13000  // in 12 both have fewer parameters, and the first another name in the library
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
+                                     cudaGraphEdgeData const** edges, size_t* count) {
+    return tell(handle, status, id, into, tips, edges, count);
+}
+
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
                                                 cudaGraphEdgeData const* edges, size_t count,
                                                 unsigned int flags) {
@@ -451,5 +461,11 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNo
         add_tips(s->capturing.tips, tips);
         return cudaSuccess;
     });
+}
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
+                                     size_t* count) {
+    return tell(handle, status, id, into, tips, nullptr, count);
 }
 #endif
