@@ -31,6 +31,7 @@
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/device_set.hpp>
+#include <cuota/runtime/driver_call.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/graph.hpp>
@@ -38,6 +39,7 @@
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/nvml.hpp>
 #include <cuota/runtime/peer_access.hpp>
+#include <cuota/runtime/primary_context.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
 #include <cuota/runtime/virtual_memory.hpp>

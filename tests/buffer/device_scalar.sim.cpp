@@ -96,13 +96,16 @@ TEST_CASE("an empty device_scalar that cannot be set stays empty", "[buffer][dev
     number first{1.0, stream, cuota::device_memory{}};
     number const second{std::move(first)};
     std::uint64_t nth = 0;
-    for (bool threw = true; threw;) {
+    for (bool was_used = true; was_used;) {
+        number const away{std::move(first)};
+        auto const injected = simulator::faults_injected();
         simulator::fail_call(nullptr, ++nth, cudaErrorUnknown);
-        threw = false;
+        bool threw = false;
         try {
             first.set(2.0, stream);
         } catch (cuota::cuda_error const&) { threw = true; }
         simulator::clear_faults();
+        was_used = simulator::faults_injected() != injected;
         (void)machine.errors.take();
         INFO("call " << nth << " fails");
         REQUIRE(first.is_empty() == threw);

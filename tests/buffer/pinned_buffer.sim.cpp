@@ -157,8 +157,9 @@ TEST_CASE("a pinned_buffer that ends takes exactly one wait on the host, and non
           "[buffer][pinned_buffer]") {
     support::machine const machine;
     calls_since const calls;
+    calls_since const modes{"cudaThreadExchangeStreamCaptureMode"};
     { cuota::pinned_buffer<int> const untouched{count}; }
-    CHECK(calls.count() == 2);  // taken, given back
+    CHECK(calls.count() - modes.count() == 2);  // taken, given back
 }
 
 TEST_CASE("a copy that cannot be enqueued leaves both buffers usable", "[buffer][pinned_buffer]") {

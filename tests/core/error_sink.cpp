@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <cuota/core/error.hpp>
+
 #include "support/catch.hpp"
 #include "support/sink.hpp"
 
@@ -95,6 +97,26 @@ TEST_CASE("kept_error keeps the first error of its thread, as it was thrown, and
     }
     cuota::report_error(std::runtime_error{"after it"});
     CHECK(errors.take() == std::vector<std::string>{"second", "another's", "after it"});
+}
+
+TEST_CASE("an error that says that CUDA has ended with the program is not reported, and can be caught",
+          "[core][error_sink]") {
+    support::captured_errors errors;
+    constexpr int unloading = 4;
+    auto const ended = [](int code) {
+        throw cuota::cuda_error{code, "cudaFree", "driver shutting down", {}};
+    };
+    CHECK_FALSE(cuota::report_failure_of([&] { ended(unloading); }));
+    cuota::report_error(cuota::cuda_error{unloading, "cudaFree", "driver shutting down", {}});
+    CHECK(errors.count() == 0);
+    CHECK_FALSE(cuota::report_failure_of([&] { ended(unloading + 1); }));
+    CHECK(errors.take().size() == 1);
+    {
+        cuota::detail::kept_error const kept;
+        cuota::report_failure_of([&] { ended(unloading); });
+        CHECK_THROWS_AS(kept.rethrow(), cuota::cuda_error);
+    }
+    CHECK(errors.count() == 0);
 }
 
 TEST_CASE("threads report while the sink changes, and every error reaches one of them",

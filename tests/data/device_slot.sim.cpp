@@ -7,13 +7,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"
+#include "support/foreign_capture.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
 #include "support/seen_by.hpp"
@@ -60,4 +63,77 @@ TEST_CASE("a batch that ends while a stream that used it is captured is over, an
     }
     CHECK(sim::misuse_reports().empty());
     CHECK(sim::order_reports().empty());
+}
+
+TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, and leaves the capture intact",
+          "[data][device_slot][foreign_capture]") {
+    support::machine const on;
+    cuota::stream const s;
+    support::native_stream const captured;
+    sim::set_capture_checks(sim::capture_checks::every_slow_call);
+    support::foreign_capture capture{captured};
+    std::thread{[&] {
+        cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+        for (cuota::batch b : loader.epoch(0)) {
+            auto const values = support::seen_by(s, b);
+            for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
+        }
+    }}.join();
+    CHECK(capture.is_intact());
+    sim::set_capture_checks(sim::capture_checks::named);
+    (void)capture.end();
+    CHECK(sim::misuse_reports().empty());
+    CHECK(sim::order_reports().empty());
+}
+
+TEST_CASE("a batch that ends while others capture a stream that used it ends its epoch with misuse, and the "
+          "next one is as any",
+          "[data][device_slot][foreign_capture]") {
+    support::machine const on;
+    cuota::stream const s;
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 1}};
+    {
+        auto epoch = loader.epoch(0);
+        std::optional<cuota::batch> before = epoch.next();
+        (void)support::seen_by(s, *before);
+        support::foreign_capture capture{s.get()};
+        CHECK_THROWS_AS((void)before->view<std::uint32_t>(s), cuota::misuse);
+        before.reset();
+        CHECK_THROWS_AS((void)epoch.next(), cuota::misuse);
+        CHECK(capture.is_intact());
+        (void)capture.end();
+    }
+    std::size_t seen = 0;
+    for (cuota::batch b : loader.epoch(0)) {
+        auto const values = support::seen_by(s, b);
+        for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
+        ++seen;
+    }
+    CHECK(seen == 10);
+    CHECK(sim::misuse_reports().empty());
+    CHECK(sim::order_reports().empty());
+}
+
+TEST_CASE("the threads of a loader sleep while they wait for copies, and use no device but its own",
+          "[data][device_slot]") {
+    support::machine const on{{.devices = 2}};
+    std::thread{[] {
+        REQUIRE(cudaSetDevice(1) == cudaSuccess);
+        cuota::stream const s;
+        cuota::scoped_pool pool{cuota::budget{"test", std::size_t{64} << 20}};
+        {
+            cuota::batch_loader loader{support::numbered_source{80, 1},
+                                       {.batch = 4, .workers = 2, .device_slots = 2, .host_slots = 2}};
+            for (cuota::batch b : loader.epoch(0)) {
+                cuota::device_buffer<std::uint32_t> sum{4, s, pool};
+                cuota::for_each_index(s, 4, support::copy_numbers{b.view<std::uint32_t>(s), sum.write(s)});
+                auto const values = sum.to_vector(s);
+                for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
+            }
+        }
+        CHECK(sim::event_waits().blocking > 0);
+        CHECK(sim::event_waits().active == 0);
+    }}.join();
+    CHECK(sim::contexts_made(0) == 0);
+    CHECK(sim::contexts_made(1) == 1);
 }

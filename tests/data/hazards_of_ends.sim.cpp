@@ -24,6 +24,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cuota/buffer/async_copy.hpp>
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
@@ -255,6 +265,66 @@ TEST_CASE("H17: a loader whose end finds CUDA gone leaves it alone, and the prog
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(has(text, "frees=1\n"));              // asked once, and not again
     CHECK_FALSE(has(text, "cudaFree failed"));  // what the driver takes back is no leak to be told
+}
+
+namespace {
+
+// Owners of all kinds, with work behind them, that end when CUDA has.
+struct all_left_alone {
+    cuota::budget account{"all", std::size_t{64} << 20};
+    cuota::scoped_pool pages{account};
+    cuota::scoped_pool segments{account, {.growth = cuota::pool_growth::segments}};
+    cuota::stream s{};
+    cuota::event mark{s};
+    cuota::device_buffer<int> of_pages{1'000'000, s, pages};
+    cuota::device_buffer<int> of_segments{1'000'000, s, segments};
+    cuota::device_buffer<int> of_driver{1000, s, cuota::device_memory{}};
+    cuota::device_buffer<int> of_drivers_pool{1000, s, cuota::async_memory{}};
+    cuota::pinned_buffer<int> pinned{1000, cuota::pinned_memory{}};
+    cuota::staging_ring ring{2, 4096};
+    cuota::step_plan plan{pages.resource()};
+    std::vector<int> const host = std::vector<int>(1000, 1);
+    std::optional<cuota::graph_exec> graph{};
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4}};
+
+    all_left_alone() {
+        cuota::upload(std::span<int const>{host}, of_driver, ring, s);
+        graph = cuota::capture(s, [&] { cuota::device_buffer<int> const within{1000, s, pages}; });
+        graph->launch(s);
+        for (cuota::batch b : loader.epoch(0)) (void)b;
+        segments.deallocate(s, segments.allocate(s, 4096), 4096);
+    }
+};
+
+// Runs after the end of all that a static `all_left_alone` has.
+void tell_of_reports() {
+    std::puts("the end");
+    std::fflush(stdout);
+    std::_Exit(0);
+}
+
+}  // namespace
+
+TEST_CASE("a program that ends with owners of all kinds in it, and CUDA before it", "[.][owners_at_exit]") {
+    (void)std::atexit(tell_of_reports);
+    static all_left_alone const stays;
+    (void)std::atexit(
+        [] { sim::fail_call(nullptr, 1, cudaErrorCudartUnloading, sim::fault_kind::until_cleared); });
+}
+
+TEST_CASE("H17: owners of all kinds that end after CUDA has say nothing", "[data][hazard]") {
+    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
+    auto* const pipe = ::popen(("'" + self + "' '[owners_at_exit]' 2>&1").c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::string text;
+    char part[512];
+    while (std::fgets(part, sizeof part, pipe)) text += part;
+    int const status = ::pclose(pipe);
+    INFO(text);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(has(text, "the end\n"));
+    CHECK_FALSE(has(text, "cuota: reported"));
 }
 
 TEST_CASE("H20: workers, consumer, and whoever ends an epoch or a loader, share nothing without a lock",

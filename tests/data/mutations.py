@@ -41,7 +41,7 @@ without("a copy's handle waits for that copy",
 without("the legacy default stream has no view of a batch",
         (BATCH, "if (s.get() == nullptr || s.get() == cudaStreamLegacy)", "if (false)"), "H3")
 without("an event is recorded when it is made", (EVENT, "    record(s);\n}\n\nCUOTA_INLINE void event::record(", "}\n\nCUOTA_INLINE void event::record("), "H4")
-without("no event is made without a record", (EVENT, "    explicit event(stream_ref s);", "    event() = default;\n    explicit event(stream_ref s);"),
+without("no event is made without a record", (EVENT, "    explicit event(stream_ref s, host_wait wait = host_wait::active);", "    event() = default;\n    explicit event(stream_ref s, host_wait wait = host_wait::active);"),
         "H4", by_compiler=True)
 without("a stream that works on a batch waits for what was made of it", (STAGE, "        to.is_made_on(copies);\n", ""), "H3")
 without("a copy into a place waits for the work there", (STAGE, "if (!options().transform) to.order_readers_before(copies);", ""), "H5")
@@ -50,8 +50,8 @@ without("all streams that used a batch are marked",
         (SLOT, "for (stream_share const& s : used_)\n            if (!report", "for (stream_share const& s : std::span{used_}.first(used_.empty() ? 0 : 1))\n            if (!report"),
         "H5")
 without("a stream that is marked again is waited for again",
-        (SLOT, "known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });",
-         "(void)mark_outside_capture(s, [&] { known->last.record(s); });\n        return;"), "H5")
+        (SLOT, "if (foreign_capture_of(s) == 0 && !mark(*known)) readers_.erase(known);",
+         "if (!known->last) (void)mark(*known);\n    known->is_marked = true;"), "H5")
 without("a stream that cannot be marked is waited for", (SLOT, " rt::drain(s);", " (void)s;"), "H5")
 without("a batch that ends as a temporary has no view",
         (BATCH, "void view(stream_ref, std::size_t = 0) const&& = delete;", "void view(stream_ref, std::size_t = 0) const&& {}"),
@@ -152,6 +152,6 @@ without("a loader takes its plan", (SLOTS, "ring_.emplace(plan().host_slots, ", 
 without("a loader gives back what it was charged", (SLOTS, "p.account->refund(p.bytes);", "(void)p;"), "H22")
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
-        [(EVENT, "CUOTA_INLINE event::event(stream_ref s) {\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s) {\n    (void)s;"),
+        [(EVENT, "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    (void)s;"),
          (STAGE, "        device_scope const here{memory_.where()};\n        stream const& copies", "        stream const& copies")], "H23")
-without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "if (changed_) rt::give_back(", "if (false) rt::give_back("), "H23")
+without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "    if (how_ != entered::by_runtime) return;", "    return;"), "H23")

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <string>
+#include <thread>
 
 #include <cuota/runtime/copy.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/foreign_capture.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 
@@ -162,4 +164,41 @@ TEST_CASE("to ask for the same memory again takes no more of the driver", "[inte
     support::calls_since const created{"cuMemCreate"};
     for (int i = 0; i != 10; ++i) memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
     CHECK(created.count() == 0);
+}
+
+TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by any thread, and given back "
+          "when the graph is reset",
+          "[interop][pytorch][foreign_capture]") {
+    support::machine machine;
+    cuota::simulator::set_capture_checks(cuota::simulator::capture_checks::every_slow_call);
+    support::native_stream const side;
+    support::native_stream const main;
+    cuota::pytorch_memory memory;
+    memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);
+    void* const input = memory.allocate(1_MiB, 0, main);
+    support::foreign_capture capture{side};  // global, as torch.cuda.graph's
+    void* const segment = memory.allocate(20_MiB, 0, side);
+    void* of_backward = nullptr;
+    std::thread{[&] {
+        of_backward = memory.allocate(20_MiB, 0, side);
+        memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);  // another thread's tensor
+        (void)memory.trim();
+    }}.join();
+    memory.record_stream(input, side);
+    memory.deallocate(input, 1_MiB, 0, main);  // the graph reads it
+    CHECK(capture.is_intact());
+    cuota::simulator::set_capture_checks(cuota::simulator::capture_checks::named);
+    {
+        auto const graph = capture.end();
+        void* const other = memory.allocate(1_MiB, 0, main);
+        CHECK(other != input);
+        memory.deallocate(other, 1_MiB, 0, main);
+        for (int i = 0; i != 3; ++i) graph.launch(main);
+    }
+    memory.deallocate(segment, 20_MiB, 0, side);
+    memory.deallocate(of_backward, 20_MiB, 0, side);
+    CHECK(memory.stats(0).live_blocks == 1);  // the input, for the graph
+    CHECK(machine.errors.take().empty());
+    CHECK(cuota::simulator::misuse_reports().empty());
+    CHECK(cuota::simulator::order_reports().empty());
 }

@@ -63,8 +63,14 @@ TEST_CASE("step_server waits for a release that it cannot remember, and says why
         all.server->deallocate(native, p, 4_KiB, 256);
         bool const was_used = simulator::faults_injected() != before;
         simulator::clear_faults();
-        std::size_t const told = machine.errors.take().size();
+        auto const errors = machine.errors.take();
+        std::size_t const told = errors.size();
         CHECK(all.live() == 0);
+        if (told == 1 && errors.front().find("cudaThreadExchangeStreamCaptureMode") != std::string::npos) {
+            CHECK(host_waits.count() == 0);  // it is tried again
+            all.begin();
+            continue;
+        }
         if (!was_used) {
             CHECK(told == 0);
             CHECK(host_waits.count() == 0);

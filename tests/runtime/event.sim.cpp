@@ -167,3 +167,18 @@ TEST_CASE("time_mark tells what the device met", "[runtime][event]") {
     cuota::simulator::fail_call("cudaEventElapsedTime", 1);
     CHECK_THROWS_AS((void)begin.since(begin), cuota::cuda_error);
 }
+
+TEST_CASE("the host waits asleep for an event that was made for it", "[runtime][event]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::event const active{s};
+    cuota::event blocking{s, cuota::host_wait::blocking};
+    active.synchronize();
+    CHECK(cuota::simulator::event_waits().active == 1);
+    CHECK(cuota::simulator::event_waits().blocking == 0);
+    blocking.synchronize();
+    blocking.record(s);
+    blocking.synchronize();
+    CHECK(cuota::simulator::event_waits().active == 1);
+    CHECK(cuota::simulator::event_waits().blocking == 2);
+}

@@ -57,6 +57,27 @@ TEST_CASE("calls that allocate, free, register or ask events are unsafe in a cap
     CHECK(cudaEventDestroy(e) == cudaSuccess);
 }
 
+TEST_CASE("a driver may count every slow call as unsafe, and so may the simulator", "[simulator][capture]") {
+    machine m;
+    auto const other = new_stream(cudaStreamNonBlocking);
+    auto const captured = new_stream(cudaStreamNonBlocking);
+    cudaEvent_t e = nullptr;
+    auto const make = [&] { return cudaEventCreate(&e); };
+    auto const wait = [&] { return cudaStreamSynchronize(other); };
+    begin_capture(captured, cudaStreamCaptureModeGlobal);
+    CHECK(make() == cudaSuccess);
+    CHECK(cudaEventDestroy(e) == cudaSuccess);
+    CHECK(wait() == cudaSuccess);
+    CHECK(cudaGraphDestroy(end_capture(captured)) == cudaSuccess);
+    sim::set_capture_checks(sim::capture_checks::every_slow_call);
+    unsafe({{"cudaStreamSynchronize", wait}, {"cudaStreamQuery", [&] { return cudaStreamQuery(other); }}});
+    unsafe({{"cudaEventCreate", make}});
+    CHECK(cudaEventDestroy(e) == cudaSuccess);
+    sim::set_capture_checks(sim::capture_checks::named);
+    CHECK(cudaStreamDestroy(captured) == cudaSuccess);
+    CHECK(cudaStreamDestroy(other) == cudaSuccess);
+}
+
 TEST_CASE("synchronous copies are unsafe in a capture", "[simulator][capture]") {
     machine m;
     auto* const d = device_memory(64);

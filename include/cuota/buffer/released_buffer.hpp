@@ -46,7 +46,7 @@ public:
 
     /// The memory is given back after what is enqueued on s by now; no host wait. Throws: cuda_error.
     void used_on(stream_ref s) {
-        if (!is_empty() && s != home()) home().wait(event{s});
+        if (!is_empty() && s != home()) detail::order_after_work_of(home(), s);
     }
 
     /// Gives the memory back now.

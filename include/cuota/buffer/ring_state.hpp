@@ -165,7 +165,7 @@ CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, 
     else rt::copy_to_device(to, from, bytes, s, where);
     try {
         if (copied) copied->record(s);
-        else copied.emplace(s);
+        else copied.emplace(s, host_wait::blocking);
     } catch (...) {
         rt::drain(s);
         throw;

@@ -118,7 +118,7 @@ public:
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here());
 
-    /// A slot to fill; waits on the host until one is free and its last copy is over. With every slot leased to the
+    /// A slot to fill; waits on the host until one is free and its last copy is over, asleep (host_wait::blocking). With every slot leased to the
     /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
     [[nodiscard]] fill_lease acquire();
     /// As acquire; nothing when stop was requested first.

@@ -75,7 +75,7 @@ public:
                 bool is_after = false;
                 (void)report_failure_of([&] {
                     if (is_captured(home_)) return;
-                    home_.wait(last);
+                    order_after(home_, last);
                     is_after = true;
                 });
                 if (!is_after) rt::drain(last);
@@ -101,13 +101,21 @@ public:
     void wait_on_host(bool for_writers_only);
 
 private:
+    // Work of a foreign capture runs at launches that the library does not know.
+    static void wait_on_host_for(event const& e);
+
     static constexpr std::size_t at_home = 0;  // of host memory, nobody's
     static constexpr std::size_t nobody = ~std::size_t{0};
 
+    class use_mark final : public event {
+    public:
+        using event::event;
+        using event::record_in;
+    };
     // A stream, by its id: it may be gone. Its event stands for its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
-        std::optional<event> last{};
+        std::optional<use_mark> last{};
         std::uint64_t seen = 0;  // of writes, the last that its work comes after
         bool reads = false;      // since the last write
     };
@@ -296,14 +304,18 @@ CUOTA_INLINE void stream_uses::drop() noexcept {
     if (is_last) delete this;
 }
 
+CUOTA_INLINE void stream_uses::wait_on_host_for(event const& e) {
+    if (foreign_capture_of(e) == 0) e.synchronize();
+}
+
 CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
     std::scoped_lock const lock{guard_};
     if (!for_writers_only)
         for (std::size_t i = at_home; i != users_.size(); ++i) {
-            if (users_[i].reads) users_[i].last->synchronize();
+            if (users_[i].reads) wait_on_host_for(*users_[i].last);
             users_[i].reads = false;
         }
-    if (writer_ != nobody) users_[writer_].last->synchronize();
+    if (writer_ != nobody) wait_on_host_for(*users_[writer_].last);
     writer_ = nobody;
 }
 
@@ -379,8 +391,12 @@ CUOTA_INLINE std::exception_ptr stream_uses::leave_or_drain(open_use const& use)
 CUOTA_INLINE void stream_uses::leave(open_use const& use) {
     if (use.user == at_home) return leave_at_home(use.writes);
     user& u = users_[use.user];
+    std::uint64_t const foreign = is_for_capture_ ? 0 : foreign_capture_of(use.stream);
+    // The event will stand for work of a graph, and not for an earlier use any more.
+    if (foreign != 0 && u.last && foreign_capture_of(*u.last) == 0 && (u.reads || writer_ == use.user))
+        u.last->synchronize();
     auto const record = [&] {
-        if (u.last) u.last->record(use.stream);
+        if (u.last) u.last->record_in(use.stream, foreign);
         else u.last.emplace(use.stream);
     };
     if (is_for_capture_) record();
@@ -449,15 +465,19 @@ CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) 
 }
 
 CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
-    std::optional<event>& last = users_[of].last;
-    if (of == at_home && !is_home_marked_) {
+    std::optional<use_mark>& last = users_[of].last;
+    if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
+        std::uint64_t const foreign = foreign_capture_of(home_);
+        if (foreign != 0 && foreign != foreign_capture_of(s))
+            throw misuse{"a buffer was to be used on a stream that would have to wait for the buffer's home "
+                         "stream, which others capture: end the capture before"};
         is_home_marked_ = mark_outside_capture(home_, [&] {
-            if (last) last->record(home_);
+            if (last) last->record_in(home_, foreign);
             else last.emplace(home_);
         });
         if (!is_home_marked_) return;  // captured: what it did is over
     }
-    s.wait(*last);
+    order_after(s, *last);
 }
 
 CUOTA_INLINE void stream_uses::publish() noexcept {

@@ -15,6 +15,8 @@ namespace cuota::inline v0 {
 
 /// Receives an error that was met where throwing is impossible. Called outside every lock of the library.
 /// An exception that leaves it is dropped: there is nobody behind it.
+/// It does not receive a cuda_error that says that CUDA has ended with the program (cudaErrorCudartUnloading): objects that are
+/// destroyed after that have nothing to free, because the driver has freed it.
 using error_sink = std::function<void(std::exception const&)>;
 
 namespace detail {
@@ -50,6 +52,9 @@ error_sink set_error_sink(error_sink sink);
 
 namespace detail {
 
+/// cudaErrorCudartUnloading, and CUDA_ERROR_DEINITIALIZED, which has the same number.
+inline constexpr int unloading_code = 4;
+
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 }  // namespace detail
@@ -77,6 +82,8 @@ bool report_failure_of(Step&& step) noexcept {
 #include <cstdio>
 #include <mutex>
 
+#include <cuota/core/error.hpp>
+
 namespace cuota::inline v0::detail {
 
 struct sink_slot {
@@ -85,6 +92,12 @@ struct sink_slot {
 };
 
 sink_slot& the_sink() noexcept;
+
+// Says that CUDA has ended with the program.
+[[nodiscard]] CUOTA_INLINE bool is_unloading(std::exception const& error) noexcept {
+    auto const* const failed = dynamic_cast<cuda_error const*>(&error);
+    return failed && failed->code() == unloading_code;
+}
 
 CUOTA_INLINE sink_slot& the_sink() noexcept {
     static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end
@@ -126,7 +139,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown) noexcept {
     try {
-        if (kept_error::keeps(error, std::move(thrown))) return;
+        if (kept_error::keeps(error, std::move(thrown)) || is_unloading(error)) return;
         sink_slot& slot = the_sink();
         std::shared_ptr<error_sink const> sink;
         {

@@ -51,12 +51,17 @@ private:
 
     struct reader {
         stream_share stream;
-        event last;       // recorded when a batch in this slot ended that this stream had used
-        bool is_pending;  // the copy stream has not been told to wait for it yet
+        std::optional<event> last{};  // recorded when a batch in this slot ended that this stream had used
+        bool is_pending = true;       // the copy stream has not been told to wait for it yet
+        bool is_marked =
+            false;  // false: others captured the stream at that time, so it could not be recorded
     };
 
-    // Marks where a stream is; one event a stream, made once. Of one that is captured by now, all work is over.
+    // Marks where a stream is; one event a stream, made once. A stream that others capture is marked before the slot is filled again.
     void remember(stream_share const& s);
+    // False when `capture` captures its stream, whose work is over. Throws: misuse while others capture it; cuda_error.
+    static bool mark(reader& r);
+    void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
     std::optional<event> made_{};     // of what was made here last
@@ -79,7 +84,7 @@ CUOTA_INLINE void device_slot::arrives_with(staging_ring::in_flight copy) noexce
 
 CUOTA_INLINE void device_slot::is_made_on(stream_ref s) {
     if (made_) made_->record(s);
-    else made_.emplace(s);
+    else made_.emplace(s, host_wait::blocking);
     is_made_ = true;
 }
 
@@ -105,14 +110,37 @@ CUOTA_INLINE void device_slot::end_uses() noexcept {
 }
 
 CUOTA_INLINE void device_slot::order_readers_before(stream const& copies) {
+    mark_all();
     for (reader& r : readers_)
-        if (r.is_pending) copies.wait(r.last);
+        if (r.is_pending) copies.wait(*r.last);
     for (reader& r : readers_) r.is_pending = false;
 }
 
 CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
-    std::erase_if(readers_, [](reader const& r) { return report_failure_of([&] { r.last.synchronize(); }); });
+    std::erase_if(readers_, [](reader& r) {
+        return report_failure_of([&] {
+            if (r.is_marked || mark(r)) r.last->synchronize();
+        });
+    });
     return readers_.empty();
+}
+
+CUOTA_INLINE bool device_slot::mark(reader& r) {
+    if (foreign_capture_of(r.stream) != 0)
+        throw misuse{"a batch ended whose memory cannot be filled again: others capture a stream that used "
+                     "it; end the "
+                     "capture before the loop asks for more batches"};
+    r.is_marked = mark_outside_capture(r.stream, [&] {
+        if (r.last) r.last->record(r.stream);
+        else r.last.emplace(r.stream, host_wait::blocking);
+    });
+    return r.is_marked;
+}
+
+CUOTA_INLINE void device_slot::mark_all() {
+    for (auto r = readers_.begin(); r != readers_.end();)
+        if (!r->is_marked && !mark(*r)) r = readers_.erase(r);
+        else ++r;
 }
 
 CUOTA_INLINE void device_slot::order_arrival_before(stream_ref s) const {
@@ -122,16 +150,12 @@ CUOTA_INLINE void device_slot::order_arrival_before(stream_ref s) const {
 
 CUOTA_INLINE void device_slot::remember(stream_share const& s) {
     std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
-    auto const known = std::ranges::find_if(
-        readers_, [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
-    if (known == readers_.end()) {
-        std::optional<event> last;
-        if (mark_outside_capture(s, [&] { last.emplace(s); }))
-            readers_.push_back({s, std::move(*last), true});
-        return;
-    }
-    known->is_pending = mark_outside_capture(s, [&] { known->last.record(s); });
-    if (!known->is_pending) readers_.erase(known);
+    auto known = std::ranges::find_if(readers_,
+                                      [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
+    if (known == readers_.end()) known = readers_.insert(readers_.end(), reader{s});
+    known->is_pending = true;
+    known->is_marked = false;
+    if (foreign_capture_of(s) == 0 && !mark(*known)) readers_.erase(known);
 }
 
 }  // namespace cuota::inline v0::detail

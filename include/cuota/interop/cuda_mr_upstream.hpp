@@ -137,10 +137,7 @@ public:
                     std::size_t alignment = default_alignment) noexcept {
         if constexpr (detail::cuda_mr_in_order<R>)
             give(p, bytes, [&](R& r) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
-        else {
-            if (p) rt::drain(s);
-            deallocate_sync(p, bytes, alignment);
-        }
+        else if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
     /// Valid on every stream. Throws: see above.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,

@@ -241,7 +241,8 @@ private:
     }
     void end(detail::stream_uses& uses) noexcept {
         uses.end_at_home();
-        if (producer_ && report_failure_of([this] { stream_ref{*producer_}.wait(event{home()}); })) return;
+        if (producer_ && report_failure_of([this] { detail::order_after_work_of(*producer_, home()); }))
+            return;
         rt::drain(home());
     }
 

@@ -44,7 +44,9 @@ namespace cuota::inline v0 {
 ///
 /// Streams are PyTorch's and stay its own: one that memory was taken or marked on must not be destroyed before that memory
 /// was given back. PyTorch keeps its own streams for ever; a torch.cuda.ExternalStream is its owner's to keep.
-/// While a stream is captured into a graph, memory on it may be asked for, but not given back: PyTorch keeps it that long.
+/// While a stream is captured into a graph (torch.cuda.graph), memory on it may be asked for: no capture is invalidated. PyTorch keeps
+/// the memory of a graph until the graph is reset. A block that is given back while a stream that uses it is captured stays allocated,
+/// and serves that capture only.
 /// The memory is pages of the driver's virtual memory where the device has that: other processes cannot open it by CUDA's IPC,
 /// so tensors on the device do not go through torch.multiprocessing.
 /// What the budget counts is what the driver gave, in pages of 2 MiB: not the CUDA context, nor what libraries take.
@@ -52,7 +54,7 @@ namespace cuota::inline v0 {
 ///          given then and of all that it was marked for, and the host waits for none of them.
 /// Threads: any. Throws: as each says; the process's own (`of_process`) is never destroyed, so that what PyTorch gives
 ///          back while the program ends finds it.
-/// Cost:    as scoped_pool of a native stream: a lock, and at the release an event.
+/// Cost:    as scoped_pool of a native stream: a lock, the question whether the stream is captured, and at the release an event.
 /// Example: examples/pytorch_allocator.cpp
 class pytorch_memory {
 public:
@@ -193,14 +195,7 @@ public:
         try {
             std::forward<Step>(step)();
             return true;
-        } catch (out_of_memory const&) {
-            remember(std::current_exception());
-        } catch (cuda_error const& error) {
-            remember(std::current_exception());
-            if (error.code() !=
-                cudaErrorCudartUnloading)  // else the program ends, and the driver takes all back
-                detail::report(error, std::current_exception());
-        } catch (...) {
+        } catch (out_of_memory const&) { remember(std::current_exception()); } catch (...) {
             std::exception_ptr const error = std::current_exception();
             remember(error);
             report_failure_of([&] { std::rethrow_exception(error); });

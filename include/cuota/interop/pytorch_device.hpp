@@ -71,6 +71,8 @@ public:
                     std::vector<cudaStream_t> const& others) noexcept {
         std::optional<device_scope> here;
         if (!enter(here)) return;
+        if (std::optional<cudaStream_t> const captured = captured_of(others))
+            return pool_.deallocate(stream_ref{*captured}, p, bytes);  // the graph may use it
         stream const* const after = others.empty() ? nullptr : gathered(s, others);
         pool_.deallocate(after ? stream_ref{*after} : stream_ref{s}, p, bytes);
     }
@@ -105,6 +107,16 @@ private:
             } catch (...) {  // no memory for the error's text
             }
         return true;
+    }
+    // One of `others` that is part of a foreign capture. What cannot be asked is reported.
+    [[nodiscard]] static std::optional<cudaStream_t> captured_of(
+        std::vector<cudaStream_t> const& others) noexcept {
+        std::optional<cudaStream_t> captured;
+        for (cudaStream_t const other : others)
+            report_failure_of([&] {
+                if (foreign_capture_of(other) != 0) captured = other;
+            });
+        return captured;
     }
     // A stream that comes after s and all others, so that none of them waits for another. Null when there is none to be
     // had: then the host has waited for the others.

@@ -60,6 +60,7 @@ private:
     [[nodiscard]] void* take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
                                 std::size_t alignment, label const& who, state born);
     void throw_if_ended(label const& who) const;
+    static void refuse_capture_of(stream_ref s, place where);
 
     // As much as the frame has already while that is little of what the pool has; else what is asked for, and no more.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
@@ -104,13 +105,18 @@ CUOTA_INLINE frame_state::~frame_state() {
         for (frame_chunk& c : l.chunks) give_back(c);
 }
 
+CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, place where) {
+    constexpr char const* what = "a frame was asked for memory";
+    constexpr char const* instead = "ask its pool, for the graph outlives the frame";
+    rt::refuse_own_capture(s, what, instead, where);
+    if (!s.is_owned()) rt::refuse_foreign_capture(s, what, instead, where);  // as in a pool
+}
+
 CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                          label const& who, state born) {
     check_alignment(alignment, who, pool_state::largest_alignment);
     if (bytes == 0) return nullptr;
-    if (s)
-        rt::refuse_captured(*s, "a frame was asked for memory",
-                            "ask its pool, for the graph outlives the frame", who.where);
+    if (s) refuse_capture_of(*s, who.where);
     if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
     std::uint64_t const id = s ? s->id() : block_note::no_stream;
     if (void* const p = try_take(id, bytes, alignment, who, born)) return p;

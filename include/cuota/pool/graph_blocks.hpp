@@ -22,8 +22,15 @@
 
 namespace cuota::inline v0::detail {
 
+/// Which graph uses a block: the one that comes of a `capture`, by an address, or of a foreign capture, by foreign_capture_of.
+struct graph_key {
+    void const* graph = nullptr;
+    std::uint64_t foreign = 0;
+    friend bool operator==(graph_key, graph_key) noexcept = default;
+};
+
 /// Which blocks of one pool are graphs', and which of those somebody has as well: to the pool all of them are live.
-/// A graph is known by an address. Threads: any.
+/// Threads: any.
 class graph_blocks {
 public:
     struct given {
@@ -37,9 +44,9 @@ public:
 
     /// A block of that graph, which somebody has, or which a captured stream has given back.
     /// Throws: std::bad_alloc; unchanged then.
-    void enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
+    void enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
     /// One that the same stream gave back in the capture, and may have again; null when there is none.
-    [[nodiscard]] void* try_take(void const* graph, std::size_t bytes, std::size_t alignment,
+    [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                  std::uint64_t stream) noexcept;
     /// Given back by who had it; by a captured stream, or after the capture, by none or any. False when it is no graph's.
     /// Throws: misuse when that cannot be right; unchanged then.
@@ -47,15 +54,21 @@ public:
                             std::string const& title);
     /// The graph has ended: what somebody has is his alone. Returns the rest, one by one; nothing when there is no more.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
+    /// As release, for the graphs of all foreign captures.
+    [[nodiscard]] std::optional<given> release_foreign() noexcept;
+    /// The number of blocks that only graphs of foreign captures have.
+    [[nodiscard]] std::size_t kept_for_foreign() noexcept;
 
 private:
     struct entry {
-        void const* graph;
+        graph_key graph;
         std::size_t bytes;
         std::uint64_t stream;  // of the capture, the last that had it
         bool is_live;
         std::optional<stream_share> given_on;
     };
+    template <class Which>
+    [[nodiscard]] std::optional<given> release_one(Which which) noexcept;
     void publish() noexcept { count_.store(blocks_.size(), std::memory_order_release); }
 
     std::mutex guard_;
@@ -95,14 +108,14 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void graph_blocks::enter(void const* graph, void* p, std::size_t bytes, std::uint64_t stream,
+CUOTA_INLINE void graph_blocks::enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream,
                                       bool is_live) {
     std::scoped_lock const lock{guard_};
     blocks_.insert_or_assign(p, entry{graph, bytes, stream, is_live, std::nullopt});
     publish();
 }
 
-CUOTA_INLINE void* graph_blocks::try_take(void const* graph, std::size_t bytes, std::size_t alignment,
+CUOTA_INLINE void* graph_blocks::try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                           std::uint64_t stream) noexcept {
     std::scoped_lock const lock{guard_};
     for (auto& [p, b] : blocks_) {
@@ -133,9 +146,25 @@ CUOTA_INLINE bool graph_blocks::give(void* p, std::size_t bytes, stream_ref cons
 }
 
 CUOTA_INLINE auto graph_blocks::release(void const* graph) noexcept -> std::optional<given> {
+    return release_one([graph](entry const& b) { return b.graph.graph == graph; });
+}
+
+CUOTA_INLINE auto graph_blocks::release_foreign() noexcept -> std::optional<given> {
+    return release_one([](entry const& b) { return b.graph.foreign != 0; });
+}
+
+CUOTA_INLINE std::size_t graph_blocks::kept_for_foreign() noexcept {
+    std::scoped_lock const lock{guard_};
+    std::size_t kept = 0;
+    for (auto const& [p, b] : blocks_) kept += b.graph.foreign != 0 && !b.is_live;
+    return kept;
+}
+
+template <class Which>
+auto graph_blocks::release_one(Which which) noexcept -> std::optional<given> {
     std::scoped_lock const lock{guard_};
     for (auto at = blocks_.begin(); at != blocks_.end();) {
-        if (at->second.graph != graph) {
+        if (!which(at->second)) {
             ++at;
             continue;
         }

@@ -46,6 +46,12 @@ public:
 
     /// A graph has ended that kept some of this: what nobody has goes back.
     void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
+    /// The graphs of foreign captures have ended: frees what only they have. Returns the bytes requested of it.
+    std::size_t release_foreign_graphs() noexcept;
+    /// True when nothing is alive but what only graphs of foreign captures have.
+    [[nodiscard]] bool is_only_for_foreign_graphs() noexcept {
+        return graphs_.kept_for_foreign() == stats().live_blocks;
+    }
 
     /// Reserves memory before anybody asks. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who);
@@ -76,7 +82,7 @@ private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
-        if (captured_streams::are_any()) [[unlikely]]
+        if (captured_streams::are_any() || !s.is_owned()) [[unlikely]]
             return take_beside_captures(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
         return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
     }
@@ -93,26 +99,34 @@ private:
 
     [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope);
     [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
-        return is_captured(s) ? take_for_graph(s, r) : take(&s, r);
+        if (is_captured(s)) return take_for_graph(s, r);
+        std::uint64_t const foreign = s.is_owned() ? 0 : foreign_capture_of(s);
+        return foreign == 0 ? take(&s, r) : take_for_foreign_graph(s, foreign, r);
     }
     // What may still use it has to be over by now, not at the launch, so the host waits for that.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
+    // The same for a foreign capture, but for what the captured streams ran before, of which the library does not know when it is over.
+    [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
+    // 0 for a `stream`, so that it makes no CUDA call. What goes wrong is reported.
+    [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;
     // True when it is a graph's, or becomes one's: a captured stream gives it back. What is wrong with it is reported.
-    [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, void* p,
+    [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, std::uint64_t foreign, void* p,
                                                     std::size_t bytes) noexcept {
         bool is_kept = true;
         capture_scope* scope = nullptr;
         try {
             scope = s ? capture_of(*s) : nullptr;
-            is_kept = graphs_.give(p, bytes, s, scope != nullptr, title());
-            if (is_kept || !scope) return is_kept;
+            is_kept = graphs_.give(p, bytes, s, scope || foreign != 0, title());
+            if (is_kept || (!scope && foreign == 0)) return is_kept;
             blocks().keep_for_graph(p, bytes);
-            graphs_.enter(&graph_of(*scope), p, bytes, s->id(), false);
+            graphs_.enter(scope ? graph_key{.graph = &graph_of(*scope)} : graph_key{.foreign = foreign}, p,
+                          bytes, s->id(), false);
             return true;
         } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
-            if (!scope) report_failure_of([] { throw; });
-            else scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
-            return false;
+            if (scope)
+                scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+            else report_failure_of([] { throw; });
+            return foreign != 0;  // the graph may use it, so it stays allocated
         }
         return true;
     }
@@ -193,8 +207,9 @@ CUOTA_INLINE void pool_state::close_to_requests() noexcept {
 }
 
 CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
-    if ((graphs_.is_any() || capture_scope::here()) && p) [[unlikely]]
-        if (give_to_graph(s, p, bytes)) return;
+    std::uint64_t const foreign = p ? foreign_capture_to_give_in(s) : 0;
+    if ((graphs_.is_any() || capture_scope::here() || foreign != 0) && p) [[unlikely]]
+        if (give_to_graph(s, foreign, p, bytes)) return;
     shared<pool_state> closed;
     shared<pool_state> kept;
     blocks().give(s, p, bytes, [&](bool is_last) {
@@ -234,16 +249,43 @@ CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const&
                          " was asked for memory on a stream that another thread captures: ask in that thread",
                      r.who.where};
     if (r.bytes == 0) return nullptr;
-    auto const& graph = graph_of(*scope);
-    if (void* const again = graphs_.try_take(&graph, r.bytes, r.alignment, s.id())) return again;
+    graph_key const graph{.graph = &graph_of(*scope)};
+    if (void* const again = graphs_.try_take(graph, r.bytes, r.alignment, s.id())) return again;
     void* const p = take(&s, r);
     try {
-        graphs_.enter(&graph, p, r.bytes, s.id(), true);
+        graphs_.enter(graph, p, r.bytes, s.id(), true);
     } catch (...) {
         blocks().give(nullptr, p, r.bytes, [](bool) {});
         throw;
     }
     return p;
+}
+
+CUOTA_INLINE void* pool_state::take_for_foreign_graph(stream_ref s, std::uint64_t foreign,
+                                                      block_request const& r) {
+    if (graphs_.is_any() && foreign != unknown_capture)
+        if (void* const again = graphs_.try_take({.foreign = foreign}, r.bytes, r.alignment, s.id()))
+            return again;
+    return take(nullptr, r);
+}
+
+CUOTA_INLINE std::uint64_t pool_state::foreign_capture_to_give_in(stream_ref const* s) noexcept {
+    if (!s || s->is_owned()) return 0;
+    std::uint64_t foreign = 0;
+    // What fails for a passing reason must not free a block that a graph uses.
+    for (int tries = 0; tries != 2; ++tries)
+        if (report_failure_of([&] { foreign = foreign_capture_of(*s); })) break;
+    return foreign;
+}
+
+CUOTA_INLINE std::size_t pool_state::release_foreign_graphs() noexcept {
+    std::size_t bytes = 0;
+    while (auto const block = graphs_.release_foreign()) {
+        bytes += block->bytes;
+        stream_ref const on = block->on ? stream_ref{*block->on} : stream_ref{cudaStreamPerThread};
+        give(block->on ? &on : nullptr, block->at, block->bytes);
+    }
+    return bytes;
 }
 
 }  // namespace cuota::inline v0::detail

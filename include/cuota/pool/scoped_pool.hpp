@@ -72,6 +72,10 @@ struct pool_options {
 /// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
 /// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
 /// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.
+/// In a foreign capture of a native stream, the host waits for earlier uses of a block that is allocated. A block that is freed in it is
+/// reused in that capture only, by the same stream; see release_foreign_graphs. A block that is freed after the capture is free for
+/// all, so its owner keeps it for as long as the graph is launched. A `stream` that is captured by CUDA's own calls is not noticed where
+/// the pool makes no CUDA call: use `capture`, or the native handle that `stream::get` returns.
 /// Threads: any.
 /// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, a request after its
 ///          end, or on a stream of a device that is neither its own nor one of its `peers`), cuda_error: nothing is taken
@@ -113,6 +117,16 @@ public:
 
     /// Ends the pool now. Throws: misuse naming what is still alive; the pool goes on then.
     void close();
+
+    /// Frees the blocks that were freed in foreign captures, and returns their bytes as requested.
+    ///
+    /// A capture is foreign when it was begun by cudaStreamBeginCapture and not by `capture`, as by torch.cuda.graph. The library
+    /// does not know the graph that comes of it, which uses these blocks at each launch; so they serve nobody else, until this call
+    /// or the end of the pool.
+    /// Order:   the caller makes sure that these graphs are launched no more, and that all launches are over.
+    /// Threads: any. Throws: nothing. Cost: a look at each such block.
+    /// Example: tests/pool/graph_blocks.sim.cpp
+    std::size_t release_foreign_graphs() noexcept;
 
     /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
@@ -210,12 +224,18 @@ CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place
     : scoped_pool{budget{title(wanted), unlimited}, std::move(source), wanted, where} {}
 
 CUOTA_INLINE scoped_pool::~scoped_pool() {
+    (void)state_->release_foreign_graphs();
     state_->close_to_requests();
     report_failure_of([this] { throw_if_alive("ended"); });
     state_->trim(0);
 }
 
+CUOTA_INLINE std::size_t scoped_pool::release_foreign_graphs() noexcept {
+    return state_->release_foreign_graphs();
+}
+
 CUOTA_INLINE void scoped_pool::close() {
+    if (state_->is_only_for_foreign_graphs()) (void)state_->release_foreign_graphs();
     throw_if_alive("was closed");
     state_->close_to_requests();
     state_->trim(0);

@@ -53,6 +53,8 @@ public:
 private:
     // In a capture: it would have another address at each launch, or none.
     void refuse_deviation(stream_ref s, std::size_t bytes, label const& who);
+    // Later steps have the same slab, and are in no order with launches of a graph that the library does not know.
+    void refuse_foreign_capture(stream_ref s, label const& who);
     [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who);
     // What a slab has no such places for: honoured by the upstream, or refused.
@@ -94,6 +96,8 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
         if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
     }
     if (bytes == 0) return nullptr;
+    if (!s.is_owned()) [[unlikely]]
+        refuse_foreign_capture(s, who);
     step_router::position before;
     step_router::position after;
     void* const planned = lock_.run([&] {
@@ -168,6 +172,14 @@ CUOTA_INLINE void step_server::refuse_deviation(stream_ref s, std::size_t bytes,
                      ", which is not what its plan has next: capture the step that was recorded, or "
                      "record this one",
                  who.where};
+}
+
+CUOTA_INLINE void step_server::refuse_foreign_capture(stream_ref s, label const& who) {
+    if (foreign_capture_of(s) == 0 || !with_router([](step_router const& r) { return r.is_served(); }))
+        return;
+    throw misuse{
+        "a step_plan was asked for memory on a stream that others capture: capture the step by `capture`",
+        who.where};
 }
 
 CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,

@@ -24,6 +24,7 @@ namespace cuota::inline v0::detail {
 class stream_mark final : public ref_counted, public event {
 public:
     using event::event;
+    using event::record_in;
 };
 
 /// The streams that a pool has seen. A release costs a number; an event is recorded only when another stream wants
@@ -64,10 +65,14 @@ public:
     /// As is_ordered, and looks whether an event that was recorded anyway is done by now. Throws: cuda_error.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
+    /// False while a point cannot be waited for, by a stream or the host: others capture its stream, and its event was not recorded
+    /// before. Throws: cuda_error.
+    [[nodiscard]] bool can_be_waited_for(wait_point point) const;
+
     /// Makes work enqueued later on s, whose index is `stream`, wait for a point that is not known to be over, and so
     /// for all that the point's stream had waited for when its event was recorded. For a stream that is captured, which can
     /// wait for nothing outside, the host waits.
-    /// Throws: cuda_error, std::bad_alloc; misuse for a point of captured work; nothing waits then.
+    /// Throws: cuda_error, std::bad_alloc; misuse for a point of captured work, or one that cannot be waited for; nothing waits then.
     void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
     /// Looks which streams have work of before a release; true when none has. What is known for waits stays as it is. A
@@ -181,6 +186,11 @@ CUOTA_INLINE bool stream_order::is_ready(wait_point point, std::uint32_t stream)
     return point.ticket <= from.done;
 }
 
+CUOTA_INLINE bool stream_order::can_be_waited_for(wait_point point) const {
+    lane const& from = lanes_[point.stream];
+    return std::max(from.recorded, from.done) >= point.ticket || foreign_capture_of(from.stream) == 0;
+}
+
 CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point) {
     if (is_captured(s)) [[unlikely]]
         return wait_on_host(point);
@@ -275,8 +285,12 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
         throw misuse{"memory that one stream of a capture gave back was to be used by another: use it on "
                      "one stream"};
     from.mark_saw.reserve(from.seen.size());
+    if (foreign_capture_of(from.stream) != 0)
+        throw misuse{"memory that was given back on a stream was to be used by another, which cannot wait "
+                     "for it while others "
+                     "capture the first one: end the capture before"};
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
-        if (from.mark) from.mark->record(from.stream);
+        if (from.mark) from.mark->record_in(from.stream, 0);
         else from.mark = shared<stream_mark>::make(from.stream);
     });
     if (!is_marked) {
@@ -292,7 +306,10 @@ CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
     lane& l = lanes_[i];
     if (l.keepers != 0 || l.captured_above != none_captured || (l.stream.is_owned() && !l.stream.is_last()))
         return false;
-    if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) (void)mark_of({i, l.ticket});
+    if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) {
+        if (!can_be_waited_for({i, l.ticket})) return false;
+        (void)mark_of({i, l.ticket});
+    }
     return is_ready({i, l.ticket}, nobody);
 }
 

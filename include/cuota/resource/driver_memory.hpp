@@ -79,8 +79,7 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        if (p) rt::drain(s);
-        deallocate_sync(p, bytes, alignment);
+        if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {

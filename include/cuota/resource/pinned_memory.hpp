@@ -55,8 +55,7 @@ CUOTA_INLINE void* pinned_memory::allocate(stream_ref, std::size_t bytes, std::s
 
 CUOTA_INLINE void pinned_memory::deallocate(stream_ref s, void* p, std::size_t bytes,
                                             std::size_t alignment) noexcept {
-    if (p) rt::drain(s);
-    deallocate_sync(p, bytes, alignment);
+    if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
 }
 
 CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {

@@ -31,8 +31,7 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        if (p) rt::drain(s);
-        deallocate_sync(p, bytes, alignment);
+        if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
 
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
@@ -54,7 +53,8 @@ public:
     }
     /// What cannot be unlocked is reported, and stays.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        if (p && rt::unlock_pages(p)) unmap_pages(p, round_up(bytes, granule()));
+        std::size_t const all = round_up(bytes, granule());
+        if (p && rt::unlock_pages(p, all)) unmap_pages(p, all);
     }
 
     [[nodiscard]] static std::size_t granule() noexcept { return page_bytes(); }

@@ -1,71 +1,54 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Calls that no capture could take in, made beside the one that goes on.
+/// Calls that CUDA forbids in stream captures, made so that no capture is invalidated.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cuota/core/config.hpp>
 
-namespace cuota::inline v0::detail {
-class capture_scope;
-}
-
 namespace cuota::inline v0::rt {
 
-/// While one lives, this thread's calls that no capture could take in, such as cudaMalloc, leave its capture alone: the library
-/// makes them where they are no part of what is captured. Nothing where the thread captures nothing.
-/// Threads: the one that made it.
-/// Throws:  nothing; what fails makes the capture fail.
-/// Cost:    a load; in a capture a CUDA call at its begin and one at its end.
+/// Sets the stream capture mode of the calling thread to relaxed, and restores it.
+///
+/// CUDA calls some functions potentially unsafe, as cudaMalloc and cudaEventQuery: each of them invalidates a capture of its own
+/// thread, and a capture in global mode of any thread, unless the mode of the calling thread is relaxed. It cannot be asked
+/// whether another thread captures, so the library makes every such call in relaxed mode. What the calls do is no part of any graph.
+/// Calls on a stream that is captured, and on events recorded in a capture, are forbidden in every mode.
+/// Threads: the one that made it. May be nested.
+/// Throws:  nothing. A failure is reported, and the call is made once more; when that fails as well, the mode stays as it is.
+/// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
 class beside_capture {
 public:
-    beside_capture() noexcept;
+    beside_capture() noexcept { swap(); }
     beside_capture(beside_capture const&) = delete;
     beside_capture& operator=(beside_capture const&) = delete;
-    ~beside_capture();
+    ~beside_capture() {
+        if (is_swapped_) swap();
+    }
 
 private:
-    // Asked for once more: a mode that stays would be the thread's after the capture.
     void swap() noexcept;
 
-    cuota::detail::capture_scope* scope_;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+    bool is_swapped_ = false;
 };
 
 }  // namespace cuota::inline v0::rt
 
 #if CUOTA_DEFINE
 
-#include <exception>
-
-#include <cuota/core/error.hpp>
-#include <cuota/core/label.hpp>
-#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/call.hpp>
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE beside_capture::beside_capture() noexcept : scope_{cuota::detail::capture_scope::here()} {
-    if (scope_) [[unlikely]]
-        swap();
-}
-
-CUOTA_INLINE beside_capture::~beside_capture() {
-    if (scope_) [[unlikely]]
-        swap();
-}
-
-[[gnu::noinline]] CUOTA_INLINE void beside_capture::swap() noexcept {
+CUOTA_INLINE void beside_capture::swap() noexcept {
     cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
+    is_swapped_ = code == cudaSuccess || cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
     if (code == cudaSuccess) return;
-    bool const is_swapped = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
-    (void)cudaGetLastError();
-    try {
-        throw cuda_error{static_cast<int>(code), "cudaThreadExchangeStreamCaptureMode",
-                         cudaGetErrorName(code), place{}};
-    } catch (...) { scope_->fail(std::current_exception()); }
-    if (!is_swapped) scope_ = nullptr;
+    report_failure_of([&] { throw error_of(code, "cudaThreadExchangeStreamCaptureMode", {}); });
 }
 
 }  // namespace cuota::inline v0::rt

@@ -52,6 +52,8 @@ bool give_back(char const* name, Call call) noexcept {
 
 namespace cuota::inline v0::rt {
 
+static_assert(cudaErrorCudartUnloading == cuota::detail::unloading_code);
+
 CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, place where) {
     (void)cudaGetLastError();
     if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);

@@ -111,22 +111,28 @@ class captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 
-    /// Enters them while begin() makes it so that they are captured: who asks about them meanwhile waits.
-    /// Throws: what begin throws, std::bad_alloc; unchanged then.
+    /// Enters them while begin() begins their capture, and returns true; unchanged and false when begin() returns false.
+    /// Other threads that ask about streams meanwhile block, so begin() must not wait for work.
+    /// Throws: what begin throws, std::bad_alloc; unchanged.
     template <class Begin>
-    void enter(std::span<std::uint64_t const> ids, Begin begin) {
+    [[nodiscard]] bool try_enter(std::span<std::uint64_t const> ids, Begin begin) {
         std::scoped_lock const lock{guard_};
         std::size_t const before = ids_.size();
         ids_.insert(ids_.end(), ids.begin(), ids.end());
         publish();
         begun_.fetch_add(1, std::memory_order_seq_cst);
+        bool is_begun = false;
         try {
-            begin();
+            is_begun = begin();
         } catch (...) {
             ids_.resize(before);
             publish();
             throw;
         }
+        if (is_begun) return true;
+        ids_.resize(before);
+        publish();
+        return false;
     }
     void leave(std::span<std::uint64_t const> ids) noexcept;
     [[nodiscard]] bool has(std::uint64_t stream);

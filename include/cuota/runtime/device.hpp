@@ -53,7 +53,10 @@ private:
 };
 
 /// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changed then.
-/// Threads: the one that made it. Cost: a call of CUDA, and two more when another device was current.
+///
+/// Afterwards the thread's current device is the one before. When that device has no context, because the program has not used it,
+/// none is created there: since CUDA 12 cudaSetDevice would.
+/// Threads: the one that made it. Cost: a call of CUDA, and three more when another device was current.
 /// Example: tests/runtime/device.cpp
 class device_scope {
 public:
@@ -64,8 +67,10 @@ public:
     ~device_scope();
 
 private:
+    enum class entered { not_at_all, by_runtime, by_driver };
+
     device before_;
-    bool changed_ = false;
+    entered how_ = entered::not_at_all;
 };
 
 }  // namespace cuota::inline v0
@@ -74,6 +79,9 @@ private:
 
 #include <map>
 #include <mutex>
+
+#include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/primary_context.hpp>
 
 namespace cuota::inline v0 {
 
@@ -120,16 +128,26 @@ CUOTA_INLINE std::optional<int> device::host_node() const {
 
 CUOTA_INLINE device_scope::device_scope(device wanted) : before_{device::current()} {
     if (wanted == before_) return;
+    if (!rt::has_primary_context(before_.ordinal())) {
+        rt::push_primary_context(wanted.ordinal());
+        how_ = entered::by_driver;
+        return;
+    }
+    rt::beside_capture const beside;
     rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
-    changed_ = true;
+    how_ = entered::by_runtime;
 }
 
 CUOTA_INLINE device_scope::~device_scope() {
-    if (changed_) rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
+    if (how_ == entered::by_driver) rt::pop_primary_context();
+    if (how_ != entered::by_runtime) return;
+    rt::beside_capture const beside;
+    rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
 }
 
 CUOTA_INLINE device::memory_info device::memory() const {
     device_scope const here{*this};
+    rt::beside_capture const beside;
     memory_info info;
     rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
     return info;

@@ -22,6 +22,8 @@ bool drain(event const& e) noexcept;
 
 namespace detail {
 
+std::uint64_t foreign_capture_of(event const& e) noexcept;
+
 struct event_traits {
     using type = cudaEvent_t;
     static type none() noexcept { return nullptr; }
@@ -29,6 +31,12 @@ struct event_traits {
 };
 
 }  // namespace detail
+
+/// How a thread of the host waits for an event. Example: tests/runtime/event.sim.cpp
+enum class host_wait {
+    active,  ///< as the device is set (cudaDeviceSchedule...), by default perhaps by a loop: returns soonest, and may occupy a core
+    blocking,  ///< asleep (cudaEventBlockingSync): returns tens of microseconds later, and occupies no core
+};
 
 /// A point in a stream that others can wait for.
 ///
@@ -42,8 +50,8 @@ struct event_traits {
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Made on the device of s, whichever is current, and recorded. Throws: cuda_error.
-    explicit event(stream_ref s);
+    /// Made on the device of s, whichever is current, and recorded. `synchronize` waits as `wait` says. Throws: cuda_error.
+    explicit event(stream_ref s, host_wait wait = host_wait::active);
 
     /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
     /// Throws: cuda_error; it stands for what it stood for then.
@@ -59,14 +67,20 @@ public:
 
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }  ///< to look at, not to destroy
 
+protected:
+    // As record, of a stream that is known to be part of that foreign capture, or of none (0): makes one CUDA call.
+    void record_in(stream_ref s, std::uint64_t foreign);
+
 private:
     friend class stream_ref;
     friend bool rt::drain(event const& e) noexcept;
+    friend std::uint64_t detail::foreign_capture_of(event const& e) noexcept;
     // Before the call that would spoil a capture, or find that there was one.
     void refuse_captured(char const* what, place where) const;
 
     unique_handle<detail::event_traits> handle_;
-    std::uint64_t capture_ = 0;  // that it was recorded in
+    std::uint64_t capture_ = 0;  // the `capture` that it was recorded in
+    std::uint64_t foreign_ = 0;  // the foreign capture that it was recorded in, by its foreign_capture_of
 };
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
@@ -97,6 +111,18 @@ namespace detail {
 /// As captured_streams::begun.
 [[nodiscard]] std::uint64_t captures_begun() noexcept;
 
+/// The foreign capture that the event was last recorded in; 0: in none.
+[[nodiscard]] inline std::uint64_t foreign_capture_of(event const& e) noexcept { return e.foreign_; }
+
+/// What is enqueued on s later comes after the event, as s.wait(e), for uses that the library keeps account of. Work that a foreign
+/// capture took in runs when its graph is launched, of which the library knows nothing: outside of that capture it is not waited for.
+/// Throws: as wait.
+void order_after(stream_ref s, event const& e);
+
+/// What is enqueued on s later comes after all that was enqueued on other. Throws: cuda_error; misuse when other is part of a foreign
+/// capture and s is not, for then its work so far can neither be marked nor waited for.
+void order_after_work_of(stream_ref s, stream_ref other);
+
 /// Records, by record(), where a stream is, for others to wait for; false when `capture` captures it: then all that it ran is
 /// over, and what was recorded, if anything was, is of no use. Whoever captures may begin to meanwhile.
 /// Throws: what record throws; as is_captured.
@@ -116,7 +142,7 @@ template <class Record>
 
 namespace rt {
 
-/// As the one for streams, for what stands before an event.
+/// As the one for streams, for what stands before an event. An event of a foreign capture is not waited for.
 bool drain(event const& e) noexcept;
 
 }  // namespace rt
@@ -132,7 +158,20 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::uint64_t captures_begun() noexcept { return captured_streams::begun(); }
 
+CUOTA_INLINE void order_after(stream_ref s, event const& e) {
+    std::uint64_t const capture = foreign_capture_of(e);
+    if (capture == 0 || capture == foreign_capture_of(s)) s.wait(e);
+}
+
+CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
+    std::uint64_t const capture = foreign_capture_of(other);
+    if (capture != 0 && capture != foreign_capture_of(s))
+        throw misuse{"a stream was to wait for one that others capture: end the capture before"};
+    s.wait(event{other});
+}
+
 CUOTA_INLINE void event_traits::close(type e) noexcept {
+    rt::beside_capture const beside;
     rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });
 }
 
@@ -140,20 +179,30 @@ CUOTA_INLINE void event_traits::close(type e) noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE event::event(stream_ref s) {
+CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
     device_scope const here{s.device()};  // an event is recorded on the device it was made on, or not at all
-    cudaEvent_t native = nullptr;
-    rt::check(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    handle_.reset(native);
+    {
+        rt::beside_capture const beside;
+        cudaEvent_t native = nullptr;
+        unsigned const flags =
+            cudaEventDisableTiming | (wait == host_wait::blocking ? cudaEventBlockingSync : cudaEventDefault);
+        rt::check(cudaEventCreateWithFlags(&native, flags), "cudaEventCreateWithFlags");
+        handle_.reset(native);
+    }
     record(s);
 }
 
 CUOTA_INLINE void event::record(stream_ref s) {
+    record_in(s, cuota::detail::capture_of(s) ? 0 : cuota::detail::foreign_capture_of(s));
+}
+
+CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
+    cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
     rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
-    cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
-    std::uint64_t const now = scope && scope->has(s.id()) ? scope->number() : 0;
-    if (capture_ != now)
-        capture_ = now;  // others may wait at a time, for what was recorded outside of captures
+    std::uint64_t const now = own ? own->number() : 0;
+    // Others may wait at a time, for what was recorded outside of captures: they find both 0.
+    if (capture_ != now) capture_ = now;
+    if (foreign_ != foreign) foreign_ = foreign;
 }
 
 CUOTA_INLINE bool event::is_done() const {
@@ -175,15 +224,18 @@ CUOTA_INLINE void event::synchronize() const {
 }
 
 CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
-    if (capture_ != 0) [[unlikely]]
+    if (capture_ != 0 || foreign_ != 0) [[unlikely]]
         throw misuse{std::string{"an event that stands for captured work "} + what, where};
 }
 
 CUOTA_INLINE time_mark::time_mark(stream_ref s) {
     device_scope const here{s.device()};
-    cudaEvent_t native = nullptr;
-    rt::check(cudaEventCreate(&native), "cudaEventCreate");
-    handle_.reset(native);
+    {
+        rt::beside_capture const beside;
+        cudaEvent_t native = nullptr;
+        rt::check(cudaEventCreate(&native), "cudaEventCreate");
+        handle_.reset(native);
+    }
     record(s);
 }
 
@@ -193,6 +245,7 @@ CUOTA_INLINE void time_mark::record(stream_ref s) {
 }
 
 CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark const& earlier) const {
+    rt::beside_capture const beside;
     float milliseconds = 0;
     cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());
     if (code == cudaErrorNotReady) {
@@ -212,6 +265,8 @@ CUOTA_INLINE void stream_ref::wait(event const& done) const {
             mine == 0
                 ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
                 : "a stream was to wait for work outside of its capture: let capture wait for it before"};
+    if (mine == 0 && done.foreign_ == 0 && cuota::detail::foreign_capture_of(*this) != 0) [[unlikely]]
+        return done.synchronize();
     rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
 }
 
@@ -228,6 +283,7 @@ CUOTA_INLINE bool drain(event const& e) noexcept {
                 misuse{"an event that stands for captured work was to be waited for, after a failure"}));
         return false;
     }
+    if (cuota::detail::foreign_capture_of(e) != 0) return false;
     beside_capture const beside;
     return give_back("cudaEventSynchronize", [&e] { return cudaEventSynchronize(e.get()); });
 }

@@ -112,8 +112,8 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place w
 /// A misuse is thrown before the call is made that would spoil the capture; who catches it in f goes on.
 ///
 /// The capture is of this thread (thread-local, as CUDA calls it): what other threads do spoils nothing, and what f calls itself
-/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. Of what others capture, by
-/// cudaStreamBeginCapture, the library knows nothing.
+/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. For captures that are
+/// begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
 /// Throws: what f throws, and nothing comes of the capture; misuse; cuda_error, which names the call that spoiled the capture if
 ///         it is known. The streams are as before then.
@@ -146,16 +146,19 @@ template <std::invocable F>
 #include <string>
 
 #include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void graph_traits::close(type g) noexcept {
+    rt::beside_capture const beside;
     rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
 }
 
 CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
+    rt::beside_capture const beside;
     rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
 }
 
@@ -223,8 +226,10 @@ private:
 
     static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
     static std::vector<std::uint64_t> ids_of(std::span<stream_ref const> streams, place where);
-    // So that all that was enqueued before is known to be over by everybody.
-    void check_and_wait_for(stream_ref s) const;
+    // So that all that was enqueued before is known to be over by everybody. Without the lock of captured_streams.
+    void check_and_wait() const;
+    // False when some stream was given more to do since.
+    [[nodiscard]] bool are_idle() const;
 
     void fork() const;
     void join() const;
@@ -254,13 +259,14 @@ CUOTA_INLINE graph_exec captured(stream_ref const* streams, std::size_t count, v
 
 CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, place where)
     : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {
-    captured_streams::all().enter(scope_.ids(), [&] {
-        for (stream_share const& s : streams_) check_and_wait_for(s);
+    do check_and_wait();
+    while (!captured_streams::all().try_enter(scope_.ids(), [&] {
+        if (!are_idle()) return false;
         rt::on_behalf_of(where_);
         rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture", where_);
-        is_open_ = true;
-    });
+        return is_open_ = true;
+    }));
     is_entered_ = true;
     try {
         fork();
@@ -276,6 +282,7 @@ CUOTA_INLINE graph_exec capture_session::end() {
     join();
     unique_handle<graph_traits> const captured{end_capture()};
     cudaGraphExec_t exec = nullptr;
+    rt::beside_capture const beside;  // of others
     rt::on_behalf_of(where_);
     rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
               where_);
@@ -303,9 +310,26 @@ CUOTA_INLINE std::vector<std::uint64_t> capture_session::ids_of(std::span<stream
     return ids;
 }
 
-CUOTA_INLINE void capture_session::check_and_wait_for(stream_ref s) const {
-    if (s.is_capturing()) throw misuse{"a stream was to be captured that is captured already", where_};
-    rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
+CUOTA_INLINE void capture_session::check_and_wait() const {
+    rt::beside_capture const beside;
+    for (stream_share const& s : streams_) {
+        if (stream_ref{s}.is_capturing())
+            throw misuse{"a stream was to be captured that is captured already", where_};
+        rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
+    }
+}
+
+CUOTA_INLINE bool capture_session::are_idle() const {
+    rt::beside_capture const beside;
+    for (stream_share const& s : streams_) {
+        cudaError_t const code = cudaStreamQuery(s.get());
+        if (code == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        rt::check(code, "cudaStreamQuery", where_);
+    }
+    return true;
 }
 
 CUOTA_INLINE void capture_session::fork() const {

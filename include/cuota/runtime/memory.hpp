@@ -46,11 +46,23 @@ bool async_free(void* p, stream_ref s) noexcept;
 /// Of pinned_allocate. No work may still use it: who frees it waits first.
 bool pinned_free(void* p) noexcept;
 
-/// Locks pages that the host has where they are, for every device. False when that many cannot be locked.
-/// Throws: cuda_error.
+/// Locks pages that the host has where they are, for every device: all, or none. False when that many cannot be locked.
+///
+/// A driver may refuse one registration of 512 GiB and more, so the pages are registered in parts that end at multiples of
+/// registered_part. A copy may not pass from one part to the next; those of copy.hpp do not.
+/// Throws: cuda_error; nothing is locked then. Cost: a call of CUDA for each part.
 [[nodiscard]] bool lock_pages(void* p, std::size_t bytes);
-/// Of lock_pages, at the same address. No work may still use them.
-bool unlock_pages(void* p) noexcept;
+/// Of lock_pages, with the same arguments. No work may still use them. False when some stay locked, which is reported.
+bool unlock_pages(void* p, std::size_t bytes) noexcept;
+
+/// Bytes; a power of two.
+inline constexpr std::size_t registered_part = std::size_t{256} << 30;
+
+/// The bytes from `at` to the end of its part, or `bytes` if that is less.
+[[nodiscard]] inline std::size_t within_part(void const* at, std::size_t bytes) noexcept {
+    std::size_t const left = registered_part - reinterpret_cast<std::uintptr_t>(at) % registered_part;
+    return bytes < left ? bytes : left;
+}
 
 /// Memory that migrates between host and device; device_free frees it. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] void* managed_allocate(std::size_t bytes);
@@ -102,10 +114,12 @@ CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
 CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     if (cuota::detail::capture_scope::here()) [[unlikely]]
         if (!drain(s)) return device_free(p);
+    if (is_kept_for_foreign_graph(s)) return false;
     return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
 }
 
 CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {
+    beside_capture const beside;
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
     if (code == cudaErrorNotSupported) {
@@ -134,13 +148,34 @@ CUOTA_INLINE bool pinned_free(void* p) noexcept {
 CUOTA_INLINE bool lock_pages(void* p, std::size_t bytes) {
     if (bytes > detail::max_request) return false;
     beside_capture const beside;
-    return detail::granted(cudaHostRegister(p, bytes, cudaHostRegisterPortable), p, "cudaHostRegister") !=
-           nullptr;
+    auto* const first = static_cast<std::byte*>(p);
+    std::size_t done = 0;
+    try {
+        while (done != bytes) {
+            void* const at = first + done;
+            std::size_t const part = within_part(at, bytes - done);
+            if (!detail::granted(cudaHostRegister(at, part, cudaHostRegisterPortable), at,
+                                 "cudaHostRegister"))
+                break;
+            done += part;
+        }
+    } catch (...) {
+        unlock_pages(p, done);
+        throw;
+    }
+    if (done != bytes) unlock_pages(p, done);
+    return done == bytes;
 }
 
-CUOTA_INLINE bool unlock_pages(void* p) noexcept {
+CUOTA_INLINE bool unlock_pages(void* p, std::size_t bytes) noexcept {
     beside_capture const beside;
-    return give_back("cudaHostUnregister", [p] { return cudaHostUnregister(p); });
+    bool all = true;
+    for (std::size_t done = 0; done != bytes;) {
+        void* const at = static_cast<std::byte*>(p) + done;
+        all = give_back("cudaHostUnregister", [at] { return cudaHostUnregister(at); }) && all;
+        done += within_part(at, bytes - done);
+    }
+    return all;
 }
 
 CUOTA_INLINE void* managed_allocate(std::size_t bytes) {

@@ -60,16 +60,19 @@ public:
     /// The device that the stream belongs to. Throws: cuda_error.
     [[nodiscard]] cuota::device device() const;
 
-    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse in a `capture` of it.
+    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse while it is captured.
     void synchronize(place where = place::here()) const;
 
-    /// True when everything enqueued so far is done. Throws: cuda_error; misuse in a `capture` of it.
+    /// True when everything enqueued so far is done. Throws: cuda_error; misuse while it is captured.
     [[nodiscard]] bool is_idle() const;
 
     /// True while what is enqueued becomes a graph: to ask whether it is idle would spoil that. Throws: cuda_error.
     [[nodiscard]] bool is_capturing() const;
 
-    /// Work enqueued here later starts after the event. No host wait. Throws: cuda_error.
+    /// Work enqueued here later starts after the event. No host wait, except while others capture this stream by CUDA's own calls:
+    /// a graph cannot wait for work outside of it, so the host waits for an event of such work. An event of a capture goes to
+    /// cudaStreamWaitEvent, which makes this stream part of that capture.
+    /// Throws: cuda_error; misuse when a `capture` has one of the two and not the other.
     void wait(event const& done) const;
 
     /// Whether both are one stream by their native handles.
@@ -138,18 +141,35 @@ class capture_scope;
 /// for what has not run. Throws: as capture_of.
 [[nodiscard]] bool is_captured(stream_ref s);
 
+/// CUDA's number of the foreign capture that s is part of, 0 when it is part of none. A capture is foreign when it was begun by
+/// cudaStreamBeginCapture and not by `capture`: the library does not know the graph that comes of it, its launches or its end.
+/// Throws: cuda_error. Cost: a CUDA call.
+[[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
+/// For foreign_capture_of: the capture is invalidated already, or s is the legacy stream, which CUDA forbids to use while a blocking
+/// stream is captured. No other capture has this number.
+inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
+
 }  // namespace detail
 
 namespace rt {
 
-/// Throws misuse when this thread captures s, before the call is made that would spoil that: `what` was done in vain, and
-/// `instead` says what would do.
+/// Throws misuse when this thread captures s by `capture`, before the call is made that would invalidate the capture: `what` was
+/// done in vain, and `instead` says what would do. Cost: a load, outside of captures.
+void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
+/// Throws misuse when s is part of a foreign capture (foreign_capture_of), likewise. Cost: a CUDA call.
+void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
+/// Both.
 void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
 
 /// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
 /// its work is known to be over. What a capture has taken in is not waited for, and makes that fail; other work of a captured
-/// stream is over.
+/// stream is over. A stream of a foreign capture is not waited for either, which is reported as misuse.
 bool drain(stream_ref s) noexcept;
+/// True when memory that is freed on s must stay allocated: s is part of a foreign capture, whose graph may use the memory for longer
+/// than the library can know. This is reported as misuse.
+[[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
+/// As drain, before memory is freed that work of s may use. False when the memory must stay allocated.
+[[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
 /// Waits on the host for copies to or from host memory that may go with the error: none is under way then.
 /// Throws: cuda_error, also of the work.
@@ -200,11 +220,13 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE stream_state::~stream_state() {
+    rt::beside_capture const beside;
     // Returns at once; what is enqueued still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
@@ -227,14 +249,14 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
 }
 
 CUOTA_INLINE void stream_ref::synchronize(place where) const {
-    if (detail::captured_streams::are_any()) [[unlikely]]
-        refuse_captured("was to be waited for on the host", where);
+    refuse_captured("was to be waited for on the host", where);
+    rt::beside_capture const beside;
     rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
 }
 
 CUOTA_INLINE bool stream_ref::is_idle() const {
-    if (detail::captured_streams::are_any()) [[unlikely]]
-        refuse_captured("was asked whether it is idle", {});
+    refuse_captured("was asked whether it is idle", {});
+    rt::beside_capture const beside;
     cudaError_t const code = cudaStreamQuery(get());
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
@@ -251,7 +273,7 @@ CUOTA_INLINE bool stream_ref::is_capturing() const {
 }
 
 CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) const {
-    if (detail::captured_streams::all().has(id()))
+    if (detail::is_captured(*this) || is_capturing())
         throw misuse{std::string{"a stream "} + what +
                          " while it is captured, which would spoil that: do so before or after",
                      where};
@@ -287,16 +309,58 @@ CUOTA_INLINE bool is_captured(stream_ref s) {
     return captured_streams::are_any() && captured_streams::all().has(s.id());
 }
 
+CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long number = 0;
+    cudaError_t const code = cudaStreamGetCaptureInfo(s.get(), &status, &number);
+    if (code == cudaErrorStreamCaptureImplicit) {
+        (void)cudaGetLastError();
+        return unknown_capture;
+    }
+    rt::check(code, "cudaStreamGetCaptureInfo");
+    if (status == cudaStreamCaptureStatusNone || is_captured(s)) return 0;
+    return status == cudaStreamCaptureStatusActive ? number : unknown_capture;
+}
+
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
+CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where) {
     if (cuota::detail::capture_of(s)) [[unlikely]]
         throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
 }
 
-CUOTA_INLINE bool drain(stream_ref s) noexcept {
+CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where) {
+    if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
+        throw misuse{std::string{what} + " on a stream that others capture: " + instead, where};
+}
+
+CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
+    refuse_own_capture(s, what, instead, where);
+    refuse_foreign_capture(s, what, instead, where);
+}
+
+namespace detail {
+
+bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept;
+bool drain_outside_foreign_capture(stream_ref s) noexcept;
+
+// Reports misuse, which says what was not done.
+CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept {
+    bool is_foreign = false;
+    try {
+        rt::refuse_foreign_capture(s, what, instead);
+    } catch (misuse const& wrong) {
+        is_foreign = true;
+        report_error(wrong);
+    } catch (...) {
+        report_failure_of([] { throw; });
+    }
+    return is_foreign;
+}
+
+CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     bool is_over = false;
     if (cuota::detail::captured_streams::are_any()) [[unlikely]]
         report_failure_of([&] {
@@ -306,7 +370,26 @@ CUOTA_INLINE bool drain(stream_ref s) noexcept {
                     misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
         });
     if (is_over) return cuota::detail::capture_of(s) == nullptr;
+    beside_capture const beside;
     return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+}
+
+}  // namespace detail
+
+CUOTA_INLINE bool drain(stream_ref s) noexcept {
+    return !detail::is_foreign_misuse(s, "work was not waited for", "end the capture before") &&
+           detail::drain_outside_foreign_capture(s);
+}
+
+CUOTA_INLINE bool is_kept_for_foreign_graph(stream_ref s) noexcept {
+    return detail::is_foreign_misuse(s, "memory was freed and stays allocated, because the graph may use it,",
+                                     "free it when the graph is no longer launched, or use a scoped_pool");
+}
+
+CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {
+    if (is_kept_for_foreign_graph(s)) return false;
+    (void)detail::drain_outside_foreign_capture(s);
+    return true;
 }
 
 CUOTA_INLINE void synchronize_or_drain(stream_ref s, place where) {
@@ -323,6 +406,7 @@ CUOTA_INLINE void synchronize_or_drain(stream_ref s, place where) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE stream::stream(stream_priority priority) {
+    rt::beside_capture const beside;
     int least = 0;
     int greatest = 0;
     if (priority == stream_priority::high)

@@ -81,23 +81,13 @@ void allow_access(device_set who, void* at, std::size_t bytes);
 #include <cuda.h>
 
 #include <cuota/core/handle.hpp>
+#include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/driver_call.hpp>
 
 namespace cuota::inline v0::rt {
 
 /// The driver's own calls, which the runtime finds by name.
 namespace driver {
-
-// The driver numbers its errors as the runtime does, and the runtime has a text for each.
-static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
-static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
-static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
-static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
-static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
-
-/// The same number, as an error of the runtime.
-[[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
-    return static_cast<cudaError_t>(code);
-}
 
 /// The driver's functions that are used here, each under its name; null from the first on that it lacks.
 struct call_table {
@@ -115,17 +105,6 @@ struct call_table {
     bool is_complete;                                      ///< it has them all
 };
 
-/// The driver's function of that name, as of that version; false when the driver is older. Throws: cuda_error.
-template <class Call>
-bool find_call(Call& call, char const* name, unsigned version) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status{};
-    check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
-          "cudaGetDriverEntryPointByVersion");
-    call = reinterpret_cast<Call>(found);
-    return status == cudaDriverEntryPointSuccess && call;
-}
-
 /// Asks the runtime for all of them. Throws: cuda_error.
 [[nodiscard]] call_table find_calls();
 
@@ -137,15 +116,6 @@ bool find_call(Call& call, char const* name, unsigned version) {
 
 /// Throws: cuda_error.
 [[nodiscard]] bool has_attribute(device where, CUdevice_attribute which);
-
-/// As rt::check, of a call of the driver. Throws: cuda_error.
-inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
-
-/// As rt::give_back, of a call of the driver.
-template <class Call>
-bool give_back(char const* name, Call call) noexcept {
-    return rt::give_back(name, [&] { return as_runtime(call()); });
-}
 
 /// What stands for physical memory until it is mapped: a mapping keeps the memory by itself.
 struct physical_traits {
@@ -215,6 +185,7 @@ CUOTA_INLINE bool supports_virtual_memory(device where) {
 }
 
 CUOTA_INLINE std::size_t page_size(device where) {
+    beside_capture const beside;
     CUmemAllocationProp const wanted = driver::properties_of({where});
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
@@ -224,6 +195,7 @@ CUOTA_INLINE std::size_t page_size(device where) {
 
 CUOTA_INLINE address_range::address_range(device where, std::size_t bytes) {
     device_scope const here{where};
+    beside_capture const beside;
     CUdeviceptr at = 0;
     CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
@@ -254,6 +226,7 @@ CUOTA_INLINE physical_memory physical_memory_of(device where) {
 }
 
 CUOTA_INLINE bool map_memory(physical_memory const& of, void* at, std::size_t bytes) {
+    beside_capture const beside;
     driver::call_table const& native = driver::calls();
     CUmemAllocationProp const wanted = driver::properties_of(of);
     CUmemGenericAllocationHandle made = 0;
@@ -273,6 +246,7 @@ CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE void allow_access(device_set who, void* at, std::size_t bytes) {
+    beside_capture const beside;
     std::array<CUmemAccessDesc, device_set::most> access;
     std::size_t count = 0;
     who.for_each([&](device one) {

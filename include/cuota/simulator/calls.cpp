@@ -57,9 +57,11 @@ admission admit(function f) {
     auto const kind = trait_of(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
     caller.calling = f;
-    caller.from.file = std::exchange(caller.told_file, nullptr);
+    // What the program has said is about the call that follows a change of the mode.
+    bool const is_about_it = f != function::cudaThreadExchangeStreamCaptureMode;
+    caller.from.file = is_about_it ? std::exchange(caller.told_file, nullptr) : nullptr;
     caller.from.line = caller.told_line;
-    caller.tag = std::exchange(caller.told_tag, nullptr);
+    caller.tag = is_about_it ? std::exchange(caller.told_tag, nullptr) : nullptr;
     if (!caller.from.file) call_sites::take(caller.from, m.deep_sites.load(std::memory_order_relaxed));
     if (kind == trait::about) return {cudaSuccess, true};
     if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};

@@ -87,6 +87,53 @@ bool unsafe(function f) {
     }
 }
 
+/// What else may wait, allocate, free, create, destroy or map: CUDA does not say that it is safe.
+bool perhaps_unsafe(function f) {
+    switch (f) {
+        case function::cudaSetDevice:
+        case function::cudaInitDevice:
+        case function::cudaMemGetInfo:
+        case function::cudaStreamCreate:
+        case function::cudaStreamCreateWithFlags:
+        case function::cudaStreamCreateWithPriority:
+        case function::cudaStreamDestroy:
+        case function::cudaStreamSynchronize:
+        case function::cudaStreamQuery:
+        case function::cudaEventCreate:
+        case function::cudaEventCreateWithFlags:
+        case function::cudaEventDestroy:
+        case function::cudaEventElapsedTime:
+        case function::cudaMemPoolCreate:
+        case function::cudaMemPoolDestroy:
+        case function::cudaMemPoolGetAttribute:
+        case function::cudaMemPoolSetAttribute:
+        case function::cudaMemPoolTrimTo:
+        case function::cudaDeviceGetDefaultMemPool:
+        case function::cudaDeviceEnablePeerAccess:
+        case function::cudaDeviceDisablePeerAccess:
+        case function::cuCtxPushCurrent:
+        case function::cuCtxPopCurrent:
+        case function::cuDevicePrimaryCtxRetain:
+        case function::cuDevicePrimaryCtxRelease:
+        case function::cuMemGetAllocationGranularity:
+        case function::cuMemAddressReserve:
+        case function::cuMemAddressFree:
+        case function::cuMemCreate:
+        case function::cuMemRelease:
+        case function::cuMemMap:
+        case function::cuMemUnmap:
+        case function::cuMemSetAccess:
+        case function::cudaGraphDestroy:
+        case function::cudaGraphInstantiate:
+        case function::cudaGraphInstantiateWithFlags:
+        case function::cudaGraphInstantiateWithParams:
+        case function::cudaGraphExecUpdate:
+        case function::cudaGraphExecDestroy:
+        case function::cudaGraphUpload: return true;
+        default: return false;
+    }
+}
+
 /// The same of calls that use a default stream, about which there is another rule that comes first.
 bool synchronous(function f) {
     switch (f) {
@@ -249,7 +296,10 @@ cudaError_t refusal(function f) {
     if (f == function::cudaDeviceSynchronize) return refuse_device(current_device());
     if (f == function::cudaMemcpyPeer)
         if (auto const error = refuse_legacy(current_device()); error != cudaSuccess) return error;
-    return unsafe(f) || f == function::cudaMemcpyPeer ? refuse_unsafe() : cudaSuccess;
+    bool const is_refused =
+        unsafe(f) || f == function::cudaMemcpyPeer ||
+        (the_machine().capture_mode == capture_checks::every_slow_call && perhaps_unsafe(f));
+    return is_refused ? refuse_unsafe() : cudaSuccess;
 }
 
 cudaError_t refusal_of_use(stream const& s, function f) {
@@ -359,10 +409,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
     });
 }
 
-#if CUDART_VERSION >= 13000  // in 12 it has fewer parameters, and another name in the library
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
-                                     cudaGraphEdgeData const** edges, size_t* count) {
+namespace {
+
+cudaError_t tell(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+                 cudaGraph_t* into, cudaGraphNode_t const** tips, cudaGraphEdgeData const** edges,
+                 size_t* count) {
     return api(function::cudaStreamGetCaptureInfo, [&](guard&) {
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
@@ -386,6 +437,15 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
     });
 }
 
+}  // namespace
+
+#if CUDART_VERSION >= 13000  // in 12 both have fewer parameters, and the first another name in the library
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
+                                     cudaGraphEdgeData const** edges, size_t* count) {
+    return tell(handle, status, id, into, tips, edges, count);
+}
+
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
                                                 cudaGraphEdgeData const* edges, size_t count,
                                                 unsigned int flags) {
@@ -407,5 +467,11 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNo
         add_tips(s->capturing.tips, tips);
         return cudaSuccess;
     });
+}
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
+                                     size_t* count) {
+    return tell(handle, status, id, into, tips, nullptr, count);
 }
 #endif

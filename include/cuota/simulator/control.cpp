@@ -55,6 +55,8 @@ void make_new(device& d, options const& wanted) {
     d.capacity = wanted.capacity;
     d.others = 0;
     d.reaches = 0;
+    d.has_context = false;
+    d.contexts_made = 0;
     d.failure = cudaSuccess;
     d.failure_text.clear();
     make_new(*d.default_pool);
@@ -152,6 +154,8 @@ void reset(options wanted) {
     forget_misuse();
     choose(m.initial_memory);
     m.on_host_access = host_access::ends;
+    m.capture_mode = capture_checks::named;
+    m.event_waits = {};
     ordering::reset();
     m.pinned_peak = m.live.pinned_bytes;
     set_jitter(m.initial_jitter_seed, m.initial_jitter);
@@ -272,6 +276,24 @@ void set_jitter(std::uint64_t seed, std::chrono::microseconds max) {
     std::lock_guard lock{m.jitter_mutex};
     m.jitter.seed(seed);
     m.jitter_us = std::max<std::int64_t>(0, max.count());
+}
+
+void set_capture_checks(capture_checks wanted) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    the_machine().capture_mode = wanted;
+}
+
+event_wait_counts event_waits() {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return the_machine().event_waits;
+}
+
+std::uint64_t contexts_made(int index) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    return must_exist(index).contexts_made;
 }
 
 void set_order_checks(order_checks wanted) {

@@ -3,6 +3,7 @@
 #include "state.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace cuota::inline v0::simulator {
 
@@ -24,7 +25,20 @@ device* find_device(int index) {
     return index >= 0 && index < m.devices ? m.all_devices[static_cast<std::size_t>(index)].get() : nullptr;
 }
 
+void make_context(device& d) {
+    if (!std::exchange(d.has_context, true)) ++d.contexts_made;
+}
+
+void make_context_for(function f) {
+    auto const kind = trait_of(f);
+    if (kind == trait::free_of || kind == trait::about) return;
+    if (f == function::cudaEventQuery || f == function::cudaEventSynchronize) return;
+    if (the_machine().devices != 0) make_context(current_device());
+}
+
 device& current_device() {
+    if (caller.contexts != 0)
+        if (auto* const d = find_device(caller.context_of[caller.contexts - 1])) return *d;
     if (auto* const d = find_device(caller.device)) return *d;
     caller.device = 0;  // a reset to fewer devices took this one away
     return *the_machine().all_devices.front();
@@ -159,7 +173,19 @@ cudaError_t cudaSetDevice(int index) {
     return api(function::cudaSetDevice, [&](guard&) {
         if (!find_device(index))
             return the_machine().devices == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
-        caller.device = index;
+        if (caller.contexts != 0) caller.context_of[caller.contexts - 1] = index;
+        else caller.device = index;
+        make_context(*find_device(index));
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaInitDevice(int index, unsigned, unsigned flags) {
+    return api(function::cudaInitDevice, [&](guard&) {
+        auto* const d = find_device(index);
+        if (!d) return the_machine().devices == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
+        if ((flags & ~cudaInitDeviceFlagsAreValid) != 0) return cudaErrorInvalidValue;
+        make_context(*d);
         return cudaSuccess;
     });
 }

@@ -67,6 +67,7 @@ cudaError_t cudaDeviceReset() {
         wait_for_device(lock, d);
         drop_memory(lock, d);
         d.reaches = 0;
+        d.has_context = false;
         trim_at_synchronisation(d);
         return failure_of(d);
     });

@@ -124,6 +124,64 @@ CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index
     });
 }
 
+/// A primary context stands for its device; it is not counted who retains it, for only cudaDeviceReset and `reset` end it.
+CUcontext context_of(device& d) { return reinterpret_cast<CUcontext>(&d); }
+
+device* device_of(CUcontext context) {
+    for (auto const& d : the_machine().all_devices)
+        if (context_of(*d) == context) return find_device(d->index);
+    return nullptr;
+}
+
+CUresult ctx_push_current(CUcontext context) {
+    return driver_api(function::cuCtxPushCurrent, [&](guard&) {
+        auto const* const d = device_of(context);
+        if (!d || !d->has_context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (caller.contexts == thread_facts::most_contexts) return CUDA_ERROR_INVALID_VALUE;
+        caller.context_of[caller.contexts++] = d->index;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult ctx_pop_current(CUcontext* out) {
+    return driver_api(function::cuCtxPopCurrent, [&](guard&) {
+        if (caller.contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        auto* const d = find_device(caller.context_of[--caller.contexts]);
+        if (out) *out = d ? context_of(*d) : nullptr;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult device_primary_ctx_get_state(CUdevice index, unsigned* flags, int* active) {
+    return driver_api(function::cuDevicePrimaryCtxGetState, [&](guard&) {
+        if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+        auto const* const d = find_device(index);
+        if (!d) return CUDA_ERROR_INVALID_DEVICE;
+        *flags = 0;
+        *active = d->has_context;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult device_primary_ctx_retain(CUcontext* out, CUdevice index) {
+    return driver_api(function::cuDevicePrimaryCtxRetain, [&](guard&) {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto* const d = find_device(index);
+        if (!d) return CUDA_ERROR_INVALID_DEVICE;
+        make_context(*d);
+        *out = context_of(*d);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult device_primary_ctx_release(CUdevice index) {
+    return driver_api(function::cuDevicePrimaryCtxRelease, [&](guard&) {
+        auto const* const d = find_device(index);
+        if (!d) return CUDA_ERROR_INVALID_DEVICE;
+        return d->has_context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    });
+}
+
 CUresult ctx_get_device(CUdevice* out) {
     return driver_api(function::cuCtxGetDevice, [&](guard&) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -157,6 +215,11 @@ entry_point const* find_entry_point(std::string_view name) {
         {"cuDeviceGetCount", 2000, address_of(driver::device_get_count)},
         {"cuDeviceGetAttribute", 2000, address_of(driver::device_get_attribute)},
         {"cuCtxGetDevice", 2000, address_of(driver::ctx_get_device)},
+        {"cuCtxPushCurrent", 4000, address_of(driver::ctx_push_current)},
+        {"cuCtxPopCurrent", 4000, address_of(driver::ctx_pop_current)},
+        {"cuDevicePrimaryCtxGetState", 7000, address_of(driver::device_primary_ctx_get_state)},
+        {"cuDevicePrimaryCtxRetain", 7000, address_of(driver::device_primary_ctx_retain)},
+        {"cuDevicePrimaryCtxRelease", 11000, address_of(driver::device_primary_ctx_release)},
         {"cuGetErrorName", 6000, address_of(driver::get_error_name)},
         {"cuGetErrorString", 6000, address_of(driver::get_error_string)},
         {"cuPointerGetAttribute", 4000, address_of(&cuPointerGetAttribute)},

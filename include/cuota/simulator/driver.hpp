@@ -6,6 +6,11 @@
 
 #include <cuda.h>
 
+// Names of versions, which would change the names of functions.hpp.
+#undef cuCtxPushCurrent
+#undef cuCtxPopCurrent
+#undef cuDevicePrimaryCtxRelease
+
 /// The functions of the driver that cudaGetDriverEntryPointByVersion hands out. All but
 /// cuPointerGetAttribute are no symbols of this library: nothing has to be linked in place of libcuda.
 namespace cuota::inline v0::simulator {
@@ -22,6 +27,7 @@ CUresult driver_api(function f, F&& body) noexcept {
     if (!admitted.run) return error;
     try {
         guard lock{the_machine().mutex};
+        make_context_for(f);
         auto const refused = to_driver(refused_by_captures(f));
         CUresult const result = refused == CUDA_SUCCESS ? body(lock) : refused;
         return error == CUDA_SUCCESS ? result : error;

@@ -92,8 +92,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
         auto const e = the_machine().events.find(handle);
         if (!e) return bad_handle();
         if (e->captured.in) return refuse_captured(*e);
-        if (auto const work = e->recorded)
+        if (auto const work = e->recorded) {
+            auto& waits = the_machine().event_waits;
+            ++((e->flags & cudaEventBlockingSync) != 0 ? waits.blocking : waits.active);
             wait_for(lock, work);  // a copy: the event may be recorded again meanwhile
+        }
         trim_at_synchronisation(e->owner);
         return failure_of(e->owner);
     });

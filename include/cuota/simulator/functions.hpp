@@ -20,6 +20,7 @@
     X(cudaGetDeviceCount, free_of)                                                                           \
     X(cudaGetDevice, free_of)                                                                                \
     X(cudaSetDevice, free_of)                                                                                \
+    X(cudaInitDevice, free_of)                                                                               \
     X(cudaDriverGetVersion, free_of)                                                                         \
     X(cudaRuntimeGetVersion, free_of)                                                                        \
     X(cudaGetDeviceProperties, free_of)                                                                      \
@@ -106,6 +107,11 @@
     X(cuDeviceGetCount, free_of)                                                                             \
     X(cuDeviceGetAttribute, free_of)                                                                         \
     X(cuCtxGetDevice, plain)                                                                                 \
+    X(cuCtxPushCurrent, free_of)                                                                             \
+    X(cuCtxPopCurrent, free_of)                                                                              \
+    X(cuDevicePrimaryCtxGetState, free_of)                                                                   \
+    X(cuDevicePrimaryCtxRetain, free_of)                                                                     \
+    X(cuDevicePrimaryCtxRelease, free_of)                                                                    \
     X(cuMemGetAllocationGranularity, plain)                                                                  \
     X(cuMemAddressReserve, plain)                                                                            \
     X(cuMemAddressFree, releases)                                                                            \

@@ -51,6 +51,11 @@ WITH_OWN_STREAM(cudaStreamGetCaptureInfo,
 WITH_OWN_STREAM(cudaStreamUpdateCaptureDependencies,
                 (cudaStream_t s, cudaGraphNode_t* n, cudaGraphEdgeData const* d, size_t k, unsigned f),
                 (own(s), n, d, k, f))
+#else
+WITH_OWN_STREAM(cudaStreamGetCaptureInfo_v2,
+                (cudaStream_t s, cudaStreamCaptureStatus* c, unsigned long long* i, cudaGraph_t* g,
+                 cudaGraphNode_t const** n, size_t* k),
+                (own(s), c, i, g, n, k))
 #endif
 
 }  // extern "C"

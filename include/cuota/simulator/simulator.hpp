@@ -381,6 +381,33 @@ struct passage {
 /// done. Noted only while something takes time.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<passage> passages();
 
+/// Which calls invalidate the captures that CUDA forbids unsafe calls for (cudaStreamCaptureMode). CUDA does not list them.
+/// Example: tests/pool/graph_blocks.sim.cpp
+enum class capture_checks {
+    named,  ///< those that CUDA's documentation names, and allocations and frees of all kinds
+    /// Also every call that may wait, allocate, free, create or destroy something, or map memory: a driver may count it as unsafe.
+    every_slow_call
+};
+/// From now on; `reset` goes back to `named`.
+CUOTA_SIMULATOR_API void set_capture_checks(capture_checks wanted);
+
+/// Calls of cudaEventSynchronize for events that were recorded, by how CUDA would let the thread wait.
+/// Example: tests/runtime/event.sim.cpp
+struct event_wait_counts {
+    std::uint64_t blocking = 0;  ///< of events with cudaEventBlockingSync: the thread sleeps
+    std::uint64_t active = 0;    ///< of others: the thread may occupy a core
+};
+/// Since the start or `reset`.
+[[nodiscard]] CUOTA_SIMULATOR_API event_wait_counts event_waits();
+
+/// How many primary contexts of a device were made since the start or `reset`. A context takes hundreds of megabytes on a GPU.
+///
+/// As in CUDA 12 and later, cudaSetDevice and cudaInitDevice make the context of a device that has none, and so does every call for
+/// the thread's current device; but for calls that need no device, cudaEventQuery and cudaEventSynchronize. `reset` ends all contexts.
+/// Throws: std::invalid_argument for a device that does not exist
+/// Example: tests/runtime/device.sim.cpp
+[[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t contexts_made(int device);
+
 /// While one is alive no stream work starts, on any stream, so that a missing wait shows every time. Work
 /// that has already started runs to its end. Several holds may end in any order; work resumes after the last.
 /// What a program does before the end of a hold comes before the work that was held, for ThreadSanitizer too.

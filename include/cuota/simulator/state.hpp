@@ -46,6 +46,8 @@ struct device {
     std::size_t used = 0;  ///< plain allocations and all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
+    bool has_context = false;  ///< the primary one
+    std::uint64_t contexts_made = 0;
     std::uint32_t reaches = 0;  ///< the peers whose memory it may use, one bit each
     std::atomic<cudaError_t> failure{cudaSuccess};
     std::string failure_text;
@@ -132,6 +134,8 @@ struct machine {
     std::vector<std::string> misuse_lines;  ///< with marks for places
     on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
     host_access on_host_access = host_access::ends;
+    capture_checks capture_mode = capture_checks::named;
+    event_wait_counts event_waits{};
     memory_checks memory_mode = memory_checks::heap, initial_memory = memory_checks::heap;
     std::atomic<bool> deep_sites{false};
     ordering::checker order_checker;
@@ -164,7 +168,11 @@ machine& the_machine();
 enum class activity { host, callback, kernel };
 
 struct thread_facts {
-    int device = 0;
+    static constexpr std::size_t most_contexts = 16;
+
+    int device = 0;                   ///< of cudaSetDevice
+    std::size_t contexts = 0;         ///< on the stack of cuCtxPushCurrent
+    int context_of[most_contexts]{};  ///< devices, the current one last
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
@@ -305,6 +313,11 @@ inline cudaError_t refused_by_captures(function f) {
 /// Makes the work a node of the graph that the stream is captured into.
 void add_to_capture(stream& s, operation_ref work);
 
+/// Makes the device's primary context, if it has none. Under the lock.
+void make_context(device& d);
+/// The same, for a call that needs the context of the thread's current device.
+void make_context_for(function f);
+
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
@@ -314,6 +327,7 @@ cudaError_t api(function f, F&& body) noexcept {
     if (admitted.run) {
         try {
             guard lock{the_machine().mutex};
+            make_context_for(f);
             auto const refused = refused_by_captures(f);
             auto const result = refused == cudaSuccess ? body(lock) : refused;
             if (error == cudaSuccess) error = result;

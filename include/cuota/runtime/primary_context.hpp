@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The context that CUDA makes for a device when the runtime first uses it: hundreds of megabytes on a GPU.
+/// For device_scope, which must make none on a device that the program does not use.
+#pragma once
+
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// Whether the device of that ordinal has one. True as well when the driver is too old to say. Throws: cuda_error.
+/// Threads: any. Cost: a call of the driver.
+[[nodiscard]] bool has_primary_context(int device);
+
+/// Makes the context of that device current for the calling thread, and creates it if there is none. The runtime's current device
+/// is that one until pop_primary_context, after which it is what it was, without a call that names it: cudaSetDevice would create a
+/// context there. Throws: cuda_error; nothing is current that was not before.
+void push_primary_context(int device);
+
+/// Undoes the last push_primary_context. What goes wrong is reported.
+void pop_primary_context() noexcept;
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE
+
+#include <cuota/runtime/driver_call.hpp>
+
+namespace cuota::inline v0::rt::driver {
+
+/// The driver's functions that are used here; null from the first on that the driver lacks.
+struct context_calls {
+    CUresult (*device_get)(CUdevice*, int);        ///< cuDeviceGet
+    CUresult (*state)(CUdevice, unsigned*, int*);  ///< cuDevicePrimaryCtxGetState
+    CUresult (*retain)(CUcontext*, CUdevice);      ///< cuDevicePrimaryCtxRetain
+    CUresult (*release)(CUdevice);                 ///< cuDevicePrimaryCtxRelease
+    CUresult (*push)(CUcontext);                   ///< cuCtxPushCurrent
+    CUresult (*pop)(CUcontext*);                   ///< cuCtxPopCurrent
+    bool is_complete;                              ///< it has them all
+};
+
+/// Found once; again when the driver did not answer. Threads: any. Throws: cuda_error.
+[[nodiscard]] context_calls const& calls_for_contexts();
+
+CUOTA_INLINE context_calls const& calls_for_contexts() {
+    static context_calls const found = [] {
+        context_calls calls{};
+        calls.is_complete = find_call(calls.device_get, "cuDeviceGet", 2000) &&
+                            find_call(calls.state, "cuDevicePrimaryCtxGetState", 7000) &&
+                            find_call(calls.retain, "cuDevicePrimaryCtxRetain", 7000) &&
+                            find_call(calls.release, "cuDevicePrimaryCtxRelease", 11000) &&
+                            find_call(calls.push, "cuCtxPushCurrent", 4000) &&
+                            find_call(calls.pop, "cuCtxPopCurrent", 4000);
+        return calls;
+    }();
+    return found;
+}
+
+}  // namespace cuota::inline v0::rt::driver
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE bool has_primary_context(int device) {
+    driver::context_calls const& native = driver::calls_for_contexts();
+    if (!native.is_complete) return true;
+    CUdevice handle = 0;
+    CUresult const code = native.device_get(&handle, device);
+    if (code == CUDA_ERROR_NOT_INITIALIZED) return false;  // the driver has no context at all
+    driver::check(code, "cuDeviceGet");
+    unsigned flags = 0;
+    int is_active = 0;
+    driver::check(native.state(handle, &flags, &is_active), "cuDevicePrimaryCtxGetState");
+    return is_active != 0;
+}
+
+CUOTA_INLINE void push_primary_context(int device) {
+    beside_capture const beside;
+    check(cudaInitDevice(device, 0, 0), "cudaInitDevice");
+    driver::context_calls const& native = driver::calls_for_contexts();
+    CUdevice handle = 0;
+    driver::check(native.device_get(&handle, device), "cuDeviceGet");
+    CUcontext context = nullptr;
+    driver::check(native.retain(&context, handle), "cuDevicePrimaryCtxRetain");
+    CUresult const code = native.push(context);
+    // The runtime keeps the context that cudaInitDevice has created.
+    driver::give_back("cuDevicePrimaryCtxRelease", [&] { return native.release(handle); });
+    driver::check(code, "cuCtxPushCurrent");
+}
+
+CUOTA_INLINE void pop_primary_context() noexcept {
+    CUcontext context = nullptr;
+    driver::give_back("cuCtxPopCurrent", [&] { return driver::calls_for_contexts().pop(&context); });
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// A capture that the library does not know, as other libraries begin it.
+#pragma once
+
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/runtime/stream.hpp>
+
+#include "support/catch.hpp"
+
+namespace support {
+
+/// A stream of CUDA's own, which does not wait for the legacy default stream.
+class native_stream {
+public:
+    native_stream() { REQUIRE(cudaStreamCreateWithFlags(&native_, cudaStreamNonBlocking) == cudaSuccess); }
+    native_stream(native_stream const&) = delete;
+    native_stream& operator=(native_stream const&) = delete;
+    ~native_stream() { (void)cudaStreamDestroy(native_); }
+    operator cudaStream_t() const noexcept { return native_; }     ///< for calls of CUDA
+    operator cuota::stream_ref() const noexcept { return ref(); }  ///< for those of the library
+    cuota::stream_ref ref() const noexcept { return {native_}; }
+
+private:
+    cudaStream_t native_ = nullptr;
+};
+
+/// A graph of CUDA's own, ready to be launched.
+class native_graph {
+public:
+    explicit native_graph(cudaGraph_t captured) {
+        REQUIRE(cudaGraphInstantiateWithFlags(&exec_, captured, 0) == cudaSuccess);
+        REQUIRE(cudaGraphDestroy(captured) == cudaSuccess);
+    }
+    native_graph(native_graph const&) = delete;
+    native_graph& operator=(native_graph const&) = delete;
+    ~native_graph() { (void)cudaGraphExecDestroy(exec_); }
+    void launch(cudaStream_t s) const { REQUIRE(cudaGraphLaunch(exec_, s) == cudaSuccess); }
+
+private:
+    cudaGraphExec_t exec_ = nullptr;
+};
+
+/// Captures a stream from its construction to `end`, which requires that nothing has invalidated the capture.
+class foreign_capture {
+public:
+    explicit foreign_capture(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal)
+        : on_{s} {
+        REQUIRE(cudaStreamBeginCapture(s, mode) == cudaSuccess);
+    }
+    foreign_capture(foreign_capture const&) = delete;
+    foreign_capture& operator=(foreign_capture const&) = delete;
+    ~foreign_capture() {
+        if (!on_) return;
+        cudaGraph_t captured = nullptr;
+        if (cudaStreamEndCapture(on_, &captured) == cudaSuccess) (void)cudaGraphDestroy(captured);
+        (void)cudaGetLastError();
+    }
+    [[nodiscard]] bool is_intact() const {
+        cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
+        return cudaStreamIsCapturing(on_, &now) == cudaSuccess && now == cudaStreamCaptureStatusActive;
+    }
+    [[nodiscard]] native_graph end() { return native_graph{end_captured()}; }
+    /// The graph itself, which the caller destroys.
+    [[nodiscard]] cudaGraph_t end_captured() {
+        cudaGraph_t captured = nullptr;
+        REQUIRE(cudaStreamEndCapture(std::exchange(on_, nullptr), &captured) == cudaSuccess);
+        return captured;
+    }
+
+private:
+    cudaStream_t on_;
+};
+
+}  // namespace support
