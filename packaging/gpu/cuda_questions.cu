@@ -223,6 +223,39 @@ public:
             if (made) (void)cudaEventDestroy(made);
             return created;
         });
+        each("cudaStreamGetId, captured", [&] { return id_of(captured_); });
+        each("cudaStreamGetId, another", [&] { return id_of(other_); });
+        each("cudaStreamGetDevice, capt.", [&] {
+            int device = 0;
+            return code(cudaStreamGetDevice(captured_, &device));
+        });
+        each("cudaStreamGetFlags, capt.", [&] {
+            unsigned flags = 0;
+            return code(cudaStreamGetFlags(captured_, &flags));
+        });
+        each("cudaStreamIsCapturing", [&] {
+            cudaStreamCaptureStatus status{};
+            return code(cudaStreamIsCapturing(captured_, &status));
+        });
+        each("cudaEventRecord, another", [&] { return code(cudaEventRecord(event_, other_)); });
+        each("cudaStreamCreate, Destroy", [&] {
+            cudaStream_t made = nullptr;
+            int const created = code(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+            if (made) (void)cudaStreamDestroy(made);
+            return created;
+        });
+        each("occupancy, parameters", [&] {
+            int blocks = 0;
+            std::size_t offset = 0, size = 0;
+            int const asked = code(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, increment, 256, 0));
+            return asked ? asked
+                         : code(cudaFuncGetParamInfo(reinterpret_cast<void const*>(&increment), 0, &offset,
+                                                     &size));
+        });
+        each("cudaPointerGetAttributes", [&] {
+            cudaPointerAttributes of{};
+            return code(cudaPointerGetAttributes(&of, word_));
+        });
         graph_launched_in_a_capture();
     }
 
@@ -243,6 +276,11 @@ private:
     template <class Code>
     static int code(Code code) {
         return static_cast<int>(code);
+    }
+
+    static int id_of(cudaStream_t stream) {
+        unsigned long long id = 0;
+        return code(cudaStreamGetId(stream, &id));
     }
 
     int map_and_unmap() {

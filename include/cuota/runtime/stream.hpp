@@ -232,6 +232,7 @@ CUOTA_INLINE stream_state::~stream_state() {
 }
 
 CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
+    rt::beside_capture const beside;
     unsigned long long id = 0;
     rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
     return id;
@@ -243,6 +244,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE cuota::device stream_ref::device() const {
     if (is_owned()) return state().home;
+    rt::beside_capture const beside;
     int ordinal = 0;
     rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
     return cuota::device{ordinal};
