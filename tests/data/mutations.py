@@ -34,7 +34,7 @@ without("submitting a lease uses it up",
         (STAGING, "fill_lease(fill_lease&& other) noexcept :", "fill_lease(fill_lease const&) = default;\n        fill_lease(fill_lease&& other) noexcept :"),
         "H1", by_compiler=True)
 without("a ring's end waits for its copies",
-        (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "(void)s;"), "H2")
+        (RING, "if (s.copied) rt::drain(*s.copied);", "(void)s;"), "H2")
 without("a stream that works on a batch waits for its copy", (SLOT, "else arriving_->order_before(s);", ""), "H3")
 without("a copy's handle waits for that copy",
         (STAGING, "if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);", "(void)s;"), "H3")
@@ -131,7 +131,7 @@ without("a child is told that it has no loader", (ENGINE, "        if (!is_in_it
 without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()) {", "        if (true) {"), "H13")
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
-without("a ring's end throws nothing", (RING, "if (s.copied) report_failure_of([&] { s.copied->synchronize(); });", "if (s.copied) s.copied->synchronize();"), "H17")
+without("a ring's end throws nothing", (RING, "if (s.copied) rt::drain(*s.copied);", "if (s.copied) s.copied->synchronize();"), "H17")
 without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            report_failure_of([&] { stage_.poison", "            report_failure_of([&] { stage_.poison"),
         "H20", by_tsan=True)
 without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),

@@ -9,6 +9,7 @@
 #include <cuota/core/error.hpp>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 
 using cuota::device;

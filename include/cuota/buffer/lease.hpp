@@ -29,15 +29,15 @@ void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stre
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Of what `memory` returns, by data() and bytes(), for the simulator to check.
-    template <std::invocable Memory>
+    /// Of what memory(s) returns, by data() and bytes(), for the simulator to check; where that throws, nothing is begun.
+    template <std::invocable<stream_ref> Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
         if (begins_first(of, s, writes, where)) [[likely]] {
             number_ = first;
             return;
         }
-        auto const all = memory();
+        auto const all = memory(s);
         begun const now = writes ? begin_to_write(of, s, where, all.data(), all.bytes())
                                  : begin_to_read(of, s, where, all.data(), all.bytes());
         uses_ = now.in;
@@ -115,15 +115,16 @@ private:
     // What is not wanted at home is not looked up there.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
-        : lease{of, s, where,
-                [&] { detail::refuse_out_of_reach("a buffer", of.data(), of.home(), s, where); }} {}
-    template <class Buffer, std::invocable Check>
-    lease(Buffer& of, stream_ref s, place where, Check check)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
-               [&] {
-                   check();
+               [&](stream_ref user) {
+                   detail::refuse_out_of_reach("a buffer", of.data(), of.home(), user, where);
                    return elements(of, where);
                }},
+          span_{elements(of, where)} {}
+    struct for_copies {};
+    template <class Buffer>
+    lease(for_copies, Buffer& of, stream_ref s, place where)
+        : use_{of.uses(), s, !std::is_const_v<T>, where, [&](stream_ref) { return elements(of, where); }},
           span_{elements(of, where)} {}
     template <class Buffer>
     [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
@@ -143,11 +144,13 @@ struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,
                                                                        place where) {
-        return {of, s, where, [] {}};
+        using copied = lease<typename Buffer::value_type const>;
+        return {typename copied::for_copies{}, of, s, where};
     }
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type> write(Buffer& of, stream_ref s, place where) {
-        return {of, s, where, [] {}};
+        using copied = lease<typename Buffer::value_type>;
+        return {typename copied::for_copies{}, of, s, where};
     }
 };
 

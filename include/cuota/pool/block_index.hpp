@@ -65,8 +65,8 @@ public:
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
     /// The whole mappings between two addresses; in a hole, and between mappings of a page each, the whole pages. Bytes.
-    [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept;
-    /// Of all free blocks in the range, whole mappings. Bytes.
+    [[nodiscard]] std::size_t mapped_whole(std::byte const* from, std::byte const* to) const noexcept;
+    /// Of all free blocks in the range, whole pages: no less than their whole mappings. Bytes.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
     /// Where mappings begin and end.
     [[nodiscard]] mapping_table const& mappings() const noexcept { return mappings_; }
@@ -167,6 +167,7 @@ private:
 
     [[nodiscard]] static std::uintptr_t address(void const* p) noexcept;
     [[nodiscard]] bool is_paged(void const* p) const noexcept;
+    [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept;
     void put_free(block& b) noexcept;
     void pull_free(block& b) noexcept;
     void put_hole(block& b) noexcept;
@@ -230,7 +231,14 @@ CUOTA_INLINE std::size_t block_index::mapped_runs() const noexcept {
 CUOTA_INLINE std::size_t block_index::pages_between(std::byte const* from,
                                                     std::byte const* to) const noexcept {
     if (page_ == 0 || !is_paged(from)) return 0;
-    if (round_up(address(from), page_) >= round_down(address(to), page_)) return 0;
+    std::uintptr_t const first = round_up(address(from), page_);
+    std::uintptr_t const last = round_down(address(to), page_);
+    return last > first ? last - first : 0;
+}
+
+[[gnu::noinline]] CUOTA_INLINE std::size_t block_index::mapped_whole(std::byte const* from,
+                                                                     std::byte const* to) const noexcept {
+    if (page_ == 0 || !is_paged(from)) return 0;
     std::uintptr_t const first = mappings_.edge_from(address(from));
     std::uintptr_t const last = mappings_.edge_up_to(address(to));
     return last > first ? last - first : 0;

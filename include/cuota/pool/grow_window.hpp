@@ -75,7 +75,7 @@ CUOTA_INLINE std::optional<grow_window> window_from(block_index const& blocks, b
             g.missing += had;
         } else if (b->may_merge()) {
             had = std::min(size, b->size);
-            g.idle += blocks.pages_between(b->at(), b->end()) - blocks.pages_between(b->at() + had, b->end());
+            g.idle += blocks.mapped_whole(b->at(), b->end()) - blocks.mapped_whole(b->at() + had, b->end());
         } else {
             return std::nullopt;
         }
@@ -96,7 +96,7 @@ CUOTA_INLINE std::optional<grow_window> window_up_to(block_index const& blocks, 
             g.missing += had;
         } else if (b->may_merge()) {
             had = std::min(size, b->size);
-            g.idle += blocks.pages_between(b->at(), b->end()) - blocks.pages_between(b->at(), b->end() - had);
+            g.idle += blocks.mapped_whole(b->at(), b->end()) - blocks.mapped_whole(b->at(), b->end() - had);
         } else {
             return std::nullopt;
         }
@@ -127,8 +127,7 @@ CUOTA_INLINE std::optional<grow_window> choose_window(block_index const& blocks,
 CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
-        std::size_t const pages =
-            b->after ? blocks.pages_between(b->at(), b->end()) : b->size - blocks.page();
+        std::size_t const pages = b->after ? blocks.mapped_whole(b->at(), b->end()) : b->size - blocks.page();
         if (pages > spent || !b->after) {
             // A part of a mapping before the first whole one costs nothing.
             auto const at = reinterpret_cast<std::uintptr_t>(b->at());
@@ -144,7 +143,7 @@ CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& fi
 CUOTA_INLINE std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent) {
     std::size_t length = 0;
     for (block const* b = &last; b && (b->is_hole() || b->may_merge()); b = b->before) {
-        std::size_t const pages = blocks.pages_between(b->at(), b->end());
+        std::size_t const pages = blocks.mapped_whole(b->at(), b->end());
         if (pages > spent) {
             auto const end = reinterpret_cast<std::uintptr_t>(b->end());
             return length + end - blocks.mappings().edge_from(blocks.mappings().edge_up_to(end) - spent);

@@ -99,7 +99,7 @@ CUOTA_INLINE idle_mappings::idle_mappings(block_index const& blocks, block& in,
         if (kept.at <= from) from = std::min(kept.end, to);
         else to = kept.at;
     }
-    std::size_t const bytes = blocks.pages_between(from, to);
+    std::size_t const bytes = blocks.mapped_whole(from, to);
     if (bytes == 0) return;
     at_ = mappings_.edge_from(reinterpret_cast<std::uintptr_t>(from));
     end_ = at_ + bytes;
