@@ -67,9 +67,9 @@ void call_all() {
     rt::async_free(rt::async_allocate(4096, s), s);
     std::size_t const bytes = rt::page_size(here);
     rt::address_range const range{here, bytes};
-    REQUIRE(rt::map_page(here, range.at(), bytes));
-    rt::allow_access(here, range.at(), bytes);
-    REQUIRE(rt::unmap_page(range.at(), bytes));
+    REQUIRE(rt::map_memory({here}, range.at(), bytes));
+    rt::allow_access({here}, range.at(), bytes);
+    REQUIRE(rt::unmap_memory(range.at(), bytes));
 }
 
 template <class Action>
