@@ -152,16 +152,18 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
         u.give(2);
         before = 8_MiB;
     }
-    calls_since const all;
+    // Calls of the driver: the runtime keeps a thread's capture mode by itself.
+    char const* const in_the_thread = "cudaThreadExchangeStreamCaptureMode";
+    calls_since const all, modes{in_the_thread};
     u.take(1_GiB);
-    CHECK(all.count() <= 64);
+    CHECK(all.count() - modes.count() <= 64);
     CHECK(pool.stats().reserved >= 1_GiB + before);
 
     u.give(u.all.size() - 1);
     stream.synchronize();
-    calls_since const back;
+    calls_since const back, modes_back{in_the_thread};
     CHECK(pool.trim() >= 1_GiB);
-    CHECK(back.count() <= 32);
+    CHECK(back.count() - modes_back.count() <= 32);
     CHECK(pool.stats().reserved == before);
     u.give_all();
 }

@@ -26,6 +26,7 @@
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
+using namespace cuota::literals;
 using support::foreign_capture;
 using support::native_stream;
 
@@ -115,6 +116,53 @@ TEST_CASE("a capture by the library and one by others do not disturb each other"
     graph.launch(s);
     s.synchronize();
     CHECK(x == 1);
+    CHECK(simulator::misuse_reports().empty());
+}
+
+TEST_CASE("a native stream has an id and a device while it is captured, which CUDA then does not tell",
+          "[runtime][foreign_capture]") {
+    support::machine const machine{{2, 64_MiB}};
+    native_stream const captured;
+    native_stream const another;
+    cuota::stream_ref const s{captured};
+    std::uint64_t const before = s.id();
+    SECTION("by others: an id of its own, the same each time") {
+        foreign_capture capture{captured, cudaStreamCaptureModeGlobal};
+        std::uint64_t const meanwhile = s.id();
+        CHECK(meanwhile == s.id());
+        CHECK(meanwhile != before);
+        CHECK(meanwhile != cuota::stream_ref{another}.id());
+        CHECK(s.device() == cuota::device{0});
+        CHECK(capture.is_intact());
+        (void)capture.end();
+    }
+    SECTION("by the library: its own id") {
+        int x = 0;
+        auto graph = cuota::capture(s, [&] {
+            CHECK(s.id() == before);
+            CHECK(s.device() == cuota::device{0});
+            cuota::device_scope const elsewhere{cuota::device{1}};
+            CHECK(s.device() == cuota::device{0});
+            cuota::for_each_index(s, 1, add_one{&x});
+        });
+        graph.launch(s);
+        s.synchronize();
+        CHECK(x == 1);
+    }
+    SECTION("by the library, a thread's own default stream") {
+        cuota::stream_ref const own{cudaStreamPerThread};
+        std::uint64_t const its_id = own.id();
+        int x = 0;
+        auto graph = cuota::capture(own, [&] {
+            CHECK(own.id() == its_id);
+            std::thread{[&] { CHECK(cuota::stream_ref{cudaStreamPerThread}.id() != its_id); }}.join();
+            cuota::for_each_index(own, 1, add_one{&x});
+        });
+        graph.launch(own);
+        own.synchronize();
+        CHECK(x == 1);
+    }
+    CHECK(s.id() == before);
     CHECK(simulator::misuse_reports().empty());
 }
 

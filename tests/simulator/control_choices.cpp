@@ -328,3 +328,27 @@ TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[sim
         CHECK(d.free(start, 4 * bytes) == no);
     }
 }
+
+// Seen of driver 580: the documentation of these calls does not speak of captures.
+TEST_CASE(
+    "a captured stream tells neither its id, its device nor its flags, and the attempt ends the capture",
+    "[simulator][capture]") {
+    machine const m;
+    cudaStream_t const s = new_stream(cudaStreamNonBlocking);
+    unsigned long long id = 0;
+    int device = 0;
+    unsigned flags = 0;
+    auto const refused = [&](auto call) {
+        REQUIRE(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+        CHECK(call() == cudaErrorStreamCaptureUnsupported);
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated);
+        CHECK(graph == nullptr);
+        (void)cudaGetLastError();
+    };
+    refused([&] { return cudaStreamGetId(s, &id); });
+    refused([&] { return cudaStreamGetDevice(s, &device); });
+    refused([&] { return cudaStreamGetFlags(s, &flags); });
+    CHECK(cudaStreamGetId(s, &id) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}

@@ -71,9 +71,9 @@ void add_up(clique& all) {
     }
     cuota::stream const between;
     for (contribution const& p : parts) between.wait(*p.ready);
-    cuota::detail::launch_on_simulator(
-        between, 1,
-        [from, to, count = parts[0].count](std::size_t) {
+    cuota::detail::enqueue_on_simulator(
+        between,
+        [from, to, count = parts[0].count]() {
             std::vector<float> sum(from[0], from[0] + count);
             for (std::size_t r = 1; r != from.size(); ++r)
                 for (std::size_t i = 0; i != count; ++i) sum[i] += from[r][i];

@@ -173,12 +173,12 @@ auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::her
     (void)memory;  // of the device, which does not give any to what runs on it
     using result = decltype(f(thrust::device));
     if constexpr (std::is_void_v<result>) {
-        detail::launch_on_simulator(
-            s, 1, [f = std::move(f)](std::size_t) mutable { f(thrust::device); }, "thrust", where);
+        detail::enqueue_on_simulator(
+            s, [f = std::move(f)]() mutable { f(thrust::device); }, "thrust", where);
     } else {
         auto const out = std::make_shared<detail::thrust_result<result>>();
-        detail::launch_on_simulator(
-            s, 1, [f = std::move(f), out](std::size_t) mutable { out->run(f, thrust::device); }, "thrust",
+        detail::enqueue_on_simulator(
+            s, [f = std::move(f), out]() mutable { out->run(f, thrust::device); }, "thrust",
             where);
         s.synchronize(where);
         return out->take();

@@ -35,8 +35,8 @@ private:
     template <class F>
     void run(F f) const {
         device_scope const here{stream_.device()};
-        detail::launch_on_simulator(
-            stream_, 1, [f](std::size_t) { f(); }, "thrust", where_);
+        detail::enqueue_on_simulator(
+            stream_, [f] { f(); }, "thrust", where_);
         stream_.synchronize(where_);
     }
     // Thrust finds these two by the type of their first argument.

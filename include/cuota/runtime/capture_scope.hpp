@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -45,14 +46,21 @@ public:
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
+/// A stream that `capture` captures, as CUDA described it before: of a captured stream CUDA tells neither id nor device.
+struct captured_stream {
+    cudaStream_t native;
+    std::uint64_t id;
+    int device;  ///< its ordinal
+};
+
 /// A capture by the calling thread, from its begin to its end. While it goes on, the thread has no record: what goes without a
 /// lock and makes no CUDA call (home leases, a pool's fronts) asks for the record first, finds none, and comes by the ways
 /// that look whether there is a capture. Who does not capture pays nothing for that.
 /// Threads: the one that captures; `has` under no lock, for its streams are fixed.
 class capture_scope {
 public:
-    /// Of the streams of these ids. There is no other on this thread.
-    explicit capture_scope(std::vector<std::uint64_t> ids);
+    /// Of these streams. There is no other on this thread.
+    explicit capture_scope(std::vector<captured_stream> streams);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
     ~capture_scope() { current() = nullptr; }
@@ -63,6 +71,7 @@ public:
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_; }
+    [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_; }
 
     /// The use of what has that address, made by make() when there is none. Throws: what make throws, std::bad_alloc.
     template <class Use, class Make>
@@ -96,7 +105,8 @@ public:
 private:
     [[nodiscard]] static capture_scope*& current() noexcept;
 
-    std::vector<std::uint64_t> const ids_;
+    std::vector<captured_stream> const streams_;
+    std::vector<std::uint64_t> ids_;
     std::uint64_t number_;
     std::vector<shared<graph_use>> uses_;
     std::unordered_map<void const*, graph_use*> by_address_;
@@ -115,27 +125,29 @@ public:
     /// Other threads that ask about streams meanwhile block, so begin() must not wait for work.
     /// Throws: what begin throws, std::bad_alloc; unchanged.
     template <class Begin>
-    [[nodiscard]] bool try_enter(std::span<std::uint64_t const> ids, Begin begin) {
+    [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
         std::scoped_lock const lock{guard_};
-        std::size_t const before = ids_.size();
-        ids_.insert(ids_.end(), ids.begin(), ids.end());
+        std::size_t const before = streams_.size();
+        streams_.insert(streams_.end(), streams.begin(), streams.end());
         publish();
         begun_.fetch_add(1, std::memory_order_seq_cst);
         bool is_begun = false;
         try {
             is_begun = begin();
         } catch (...) {
-            ids_.resize(before);
+            streams_.resize(before);
             publish();
             throw;
         }
         if (is_begun) return true;
-        ids_.resize(before);
+        streams_.resize(before);
         publish();
         return false;
     }
     void leave(std::span<std::uint64_t const> ids) noexcept;
     [[nodiscard]] bool has(std::uint64_t stream);
+    /// The stream of a handle; nothing when `capture` does not capture it.
+    [[nodiscard]] std::optional<captured_stream> find(cudaStream_t native);
 
     /// Whether there are any. Cost: a load, as of begun.
     [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
@@ -144,10 +156,10 @@ public:
     [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
 
 private:
-    void publish() noexcept { count_.store(ids_.size(), std::memory_order_seq_cst); }
+    void publish() noexcept { count_.store(streams_.size(), std::memory_order_seq_cst); }
 
     std::mutex guard_;
-    std::vector<std::uint64_t> ids_;
+    std::vector<captured_stream> streams_;
     static inline constinit std::atomic<std::size_t> count_ = 0;
     static inline constinit std::atomic<std::uint64_t> begun_ = 0;
 };
@@ -158,7 +170,9 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE capture_scope::capture_scope(std::vector<std::uint64_t> ids) : ids_{std::move(ids)} {
+CUOTA_INLINE capture_scope::capture_scope(std::vector<captured_stream> streams)
+    : streams_{std::move(streams)} {
+    for (captured_stream const& s : streams_) ids_.push_back(s.id);
     static std::atomic<std::uint64_t> scopes = 0;
     number_ = ++scopes;
     current() = this;
@@ -196,13 +210,27 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
     std::scoped_lock const lock{guard_};
-    std::erase_if(ids_, [&](std::uint64_t id) { return std::ranges::find(ids, id) != ids.end(); });
+    std::erase_if(streams_,
+                  [&](captured_stream const& s) { return std::ranges::find(ids, s.id) != ids.end(); });
     publish();
 }
 
 CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
     std::scoped_lock const lock{guard_};
-    return std::ranges::find(ids_, stream) != ids_.end();
+    return std::ranges::find(streams_, stream, &captured_stream::id) != streams_.end();
+}
+
+CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t native) {
+    auto const in = [native](std::span<captured_stream const> streams) -> std::optional<captured_stream> {
+        auto const found = std::ranges::find(streams, native, &captured_stream::native);
+        return found == streams.end() ? std::nullopt : std::optional{*found};
+    };
+    if (native == cudaStreamPerThread) {  // of each thread another stream
+        capture_scope const* const mine = capture_scope::here();
+        return mine ? in(mine->streams()) : std::nullopt;
+    }
+    std::scoped_lock const lock{guard_};
+    return in(streams_);
 }
 
 }  // namespace cuota::inline v0::detail

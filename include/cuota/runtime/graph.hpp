@@ -225,7 +225,7 @@ private:
     [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
 
     static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
-    static std::vector<std::uint64_t> ids_of(std::span<stream_ref const> streams, place where);
+    static std::vector<captured_stream> described(std::span<stream_ref const> streams, place where);
     // So that all that was enqueued before is known to be over by everybody. Without the lock of captured_streams.
     void check_and_wait() const;
     // False when some stream was given more to do since.
@@ -258,9 +258,9 @@ CUOTA_INLINE graph_exec captured(stream_ref const* streams, std::size_t count, v
 }
 
 CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, place where)
-    : streams_{shares_of(streams)}, where_{where}, scope_{ids_of(streams, where)} {
+    : streams_{shares_of(streams)}, where_{where}, scope_{described(streams, where)} {
     do check_and_wait();
-    while (!captured_streams::all().try_enter(scope_.ids(), [&] {
+    while (!captured_streams::all().try_enter(scope_.streams(), [&] {
         if (!are_idle()) return false;
         rt::on_behalf_of(where_);
         rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
@@ -293,21 +293,21 @@ CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stre
     return {streams.begin(), streams.end()};
 }
 
-CUOTA_INLINE std::vector<std::uint64_t> capture_session::ids_of(std::span<stream_ref const> streams,
-                                                                place where) {
+CUOTA_INLINE std::vector<captured_stream> capture_session::described(std::span<stream_ref const> streams,
+                                                                     place where) {
     if (streams.empty()) throw misuse{"a capture of no stream", where};
     if (capture_scope::here())
         throw misuse{"a capture was begun in another one of this thread: end that first", where};
-    std::vector<std::uint64_t> ids;
+    std::vector<captured_stream> all;
     for (stream_ref const s : streams) {
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
             throw misuse{"the legacy default stream was to be captured, which CUDA cannot: use a stream",
                          where};
-        ids.push_back(s.id());
-        if (std::count(ids.begin(), ids.end(), ids.back()) != 1)
+        all.push_back({s.get(), s.id(), s.device().ordinal()});
+        if (std::ranges::count(all, all.back().id, &captured_stream::id) != 1)
             throw misuse{"a capture names one stream twice", where};
     }
-    return ids;
+    return all;
 }
 
 CUOTA_INLINE void capture_session::check_and_wait() const {

@@ -118,19 +118,25 @@ template <class Body>
 }
 #endif
 
-template <class Body>
-void launch_on_simulator(stream_ref s, Body&& body, char const* name, place where) {
-    sole<Body> job{new Body{std::move(body)}};
+/// Enqueues job() on the simulator, as the only thread of a kernel. A launch of a graph calls the same job again.
+template <class Job>
+void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) {
+    sole<Job> work{new Job{std::move(job)}};
     rt::on_behalf_of(where);
     rt::check(cuota_simulator_launch(
-                  s.get(), name,
-                  [](void* p) {
-                      Body mine = *static_cast<Body const*>(p);  // a launch of a graph has the arguments anew
-                      mine(kernel_thread{0, 1});
-                  },
-                  [](void* p) { delete static_cast<Body*>(p); }, job.get()),
+                  s.get(), name, [](void* p) { (*static_cast<Job*>(p))(); },
+                  [](void* p) { delete static_cast<Job*>(p); }, work.get()),
               name, where);
-    (void)job.detach();  // the simulator's now
+    (void)work.detach();  // the simulator's now
+}
+
+template <class Body>
+void launch_on_simulator(stream_ref s, Body body, char const* name, place where) {
+    auto const job = [body = std::move(body)] {
+        Body mine = body;  // a launch of a graph has the arguments anew
+        mine(kernel_thread{0, 1});
+    };
+    enqueue_on_simulator(s, job, name, where);
 }
 
 /// Whether the simulator can run a body: none in a program without kernels to simulate.

@@ -38,7 +38,7 @@ std::uint64_t id_of(cudaStream_t native);
 /// a `stream` need not: owners of memory keep a share of it.
 /// Threads: any.
 /// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
-/// Cost:    of a `stream` the device and the id are known; of a native handle each is a CUDA call.
+/// Cost:    of a `stream` the device and the id are known; of a native handle each is two CUDA calls.
 /// Example: tests/runtime/stream.sim.cpp
 class stream_ref {
 public:
@@ -52,12 +52,14 @@ public:
 
     /// True when it was made from a `stream`, which is kept by those who must release memory on it.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
-    /// Unique over the life of the program, unlike the handle. Throws: cuda_error, never for one that is owned.
+    /// Unique over the life of the program, unlike the handle. While others capture a native stream, CUDA does not tell its id:
+    /// another one stands for it until the capture ends. Throws: cuda_error, never for one that is owned.
     [[nodiscard]] std::uint64_t id() const { return is_owned() ? state().id : detail::id_of(native()); }
     /// True when b was made from the same `stream`, or the same handle. Says less than ==, and faster.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
-    /// The device that the stream belongs to. Throws: cuda_error.
+    /// The device that the stream belongs to; of a native stream that others capture, which CUDA does not tell, the current device.
+    /// Throws: cuda_error.
     [[nodiscard]] cuota::device device() const;
 
     /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse while it is captured.
@@ -231,8 +233,24 @@ CUOTA_INLINE stream_state::~stream_state() {
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
 
+// CUDA refuses cudaStreamGetId and cudaStreamGetDevice of a captured stream, in every mode, and invalidates its capture.
+CUOTA_INLINE bool is_being_captured(cudaStream_t native) {
+    return native && native != cudaStreamLegacy && stream_ref{native}.is_capturing();
+}
+
+// Of a stream that others capture: the same each time, and none that CUDA gives, which counts from 1.
+CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
+    constexpr std::uint64_t mark = std::uint64_t{1} << 63;
+    static constinit thread_local char own = 0;  // cudaStreamPerThread is another stream in each thread
+    return mark | (native == cudaStreamPerThread ? reinterpret_cast<std::uintptr_t>(&own)
+                                                 : reinterpret_cast<std::uintptr_t>(native));
+}
+
 CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
-    rt::beside_capture const beside;
+    if (is_being_captured(native)) {
+        auto const known = captured_streams::all().find(native);
+        return known ? known->id : substitute_id(native);
+    }
     unsigned long long id = 0;
     rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
     return id;
@@ -244,7 +262,10 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE cuota::device stream_ref::device() const {
     if (is_owned()) return state().home;
-    rt::beside_capture const beside;
+    if (detail::is_being_captured(native())) {
+        auto const known = detail::captured_streams::all().find(native());
+        return known ? cuota::device{known->device} : cuota::device::current();
+    }
     int ordinal = 0;
     rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
     return cuota::device{ordinal};

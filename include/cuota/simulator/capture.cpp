@@ -55,7 +55,7 @@ bool can_be_captured(function f) {
     }
 }
 
-/// Calls that look at the handle, and not at the work behind it.
+/// Calls that look at the handle, and not at the work behind it. Of a captured stream a driver (580) refuses them all the same.
 bool only_asks(function f) {
     switch (f) {
         case function::cudaStreamGetId:
@@ -303,14 +303,13 @@ cudaError_t refusal(function f) {
 }
 
 cudaError_t refusal_of_use(stream const& s, function f) {
-    if (only_asks(f)) return cudaSuccess;
     if (s.legacy && asks_about_captures(f)) {
         auto const& all = the_machine().captures;
         bool const unusable = std::any_of(all.begin(), all.end(),
                                           [&s](auto const& c) { return makes_legacy_unusable(*c, s.owner); });
         return unusable ? cudaErrorStreamCaptureImplicit : cudaSuccess;
     }
-    if (asks_about_captures(f)) return cudaSuccess;
+    if (asks_about_captures(f) || (only_asks(f) && !s.capturing.in)) return cudaSuccess;
     if (s.legacy)
         if (auto const error = refuse_legacy(s.owner); error != cudaSuccess) return error;
     if (!s.capturing.in) return synchronous(f) ? refuse_unsafe() : cudaSuccess;
