@@ -53,7 +53,8 @@ namespace cuota::inline v0::detail {
 /// Converts numbers one after another. One kernel for all types, which are the same for all of its threads: they branch by them once
 /// for a pack, and not once for each number.
 struct convert_numbers {
-    static constexpr std::size_t pack = 8;  // bytes are loaded 8 at once, 16-bit numbers and larger ones 16 bytes at once
+    static constexpr std::size_t pack =
+        8;  // bytes are loaded 8 at once, 16-bit numbers and larger ones 16 bytes at once
 
     std::byte const* from;
     std::byte* to;

@@ -178,8 +178,7 @@ auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::her
     } else {
         auto const out = std::make_shared<detail::thrust_result<result>>();
         detail::enqueue_on_simulator(
-            s, [f = std::move(f), out]() mutable { out->run(f, thrust::device); }, "thrust",
-            where);
+            s, [f = std::move(f), out]() mutable { out->run(f, thrust::device); }, "thrust", where);
         s.synchronize(where);
         return out->take();
     }

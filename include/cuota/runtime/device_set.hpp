@@ -38,10 +38,12 @@ public:
         rest.bits_ = has(d) ? bits_ & ~bit(d) : bits_;
         return rest;
     }
+    /// Whether it is one of them.
     [[nodiscard]] constexpr bool has(device d) const noexcept {
         return d.ordinal() >= 0 && d.ordinal() < most && (bits_ & bit(d)) != 0;
     }
-    [[nodiscard]] constexpr bool is_empty() const noexcept { return bits_ == 0; }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return bits_ == 0; }  ///< no devices
+    /// How many devices.
     [[nodiscard]] constexpr std::size_t size() const noexcept {
         return static_cast<std::size_t>(std::popcount(bits_));
     }

@@ -68,7 +68,7 @@ public:
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }  ///< to look at, not to destroy
 
 protected:
-    // As record, of a stream that is known to be part of that foreign capture, or of none (0): makes one CUDA call.
+    /// As record, of a stream that is known to be part of that foreign capture, or of none (0): makes one CUDA call.
     void record_in(stream_ref s, std::uint64_t foreign);
 
 private:

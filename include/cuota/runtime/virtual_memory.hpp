@@ -50,7 +50,7 @@ private:
 
 /// What memory is made of before it is mapped.
 struct physical_memory {
-    device where;
+    device where;              ///< whose memory it is
     bool is_for_rdma = false;  ///< GPUDirect RDMA may reach it, where the device can do that
 };
 

@@ -55,7 +55,7 @@ bool can_be_captured(function f) {
     }
 }
 
-/// Calls that look at the handle, and not at the work behind it. Of a captured stream a driver (580) refuses them all the same.
+/// Calls that ask what a stream is. They concern no work; of a stream that is captured a driver (580) refuses them all the same.
 bool only_asks(function f) {
     switch (f) {
         case function::cudaStreamGetId:

@@ -196,10 +196,10 @@ template <std::size_t Block>
 struct store_moments {
     // Of what is below 0 a NaN.
     struct root_of {
-        [[nodiscard]] CUOTA_KERNEL float operator()(float second) const { return std::sqrt(second); }
+        [[nodiscard]] CUOTA_KERNEL float operator()(float moment) const { return std::sqrt(moment); }
     };
     struct itself {
-        [[nodiscard]] CUOTA_KERNEL float operator()(float first) const { return first; }
+        [[nodiscard]] CUOTA_KERNEL float operator()(float moment) const { return moment; }
     };
 
     float const* first;
