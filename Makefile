@@ -162,7 +162,7 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 
 .PHONY: cuda
 cuda: ## compile tests, examples, benchmarks and each header alone by nvcc, and read the machine code of kernels; run the tests if there is a GPU
-	@$(SETUP)
+	@$(SETUP) cuda
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
 	mkdir -p build; $(if $(SHORT),$(cuda_short),$(cuda_long))

@@ -189,34 +189,37 @@ void kernels_with_cudaMallocAsync_each(benchmark::State& state) {
 }
 BENCHMARK(kernels_with_cudaMallocAsync_each)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// ---- A hundred blocks, each of 8 MiB more than fitted before, and their end. Bytes are what was taken of the device.
+// ---- Blocks, each of 8 MiB more than fitted before, and their end. Bytes are what was taken of the device.
 
-constexpr std::size_t blocks = 100;
 [[nodiscard]] std::size_t block_bytes() { return on_a_gpu(8_MiB, 2_MiB); }
+
+void few_and_many(benchmark::internal::Benchmark* b) {
+    b->ArgName("blocks")->Arg(100)->Arg(1024)->UseRealTime()->Unit(benchmark::kMillisecond);
+}
 
 template <cuota::pool_growth Growth>
 void pool_that_grows(benchmark::State& state) {
     cuota::stream const stream;
+    std::vector<void*> taken(static_cast<std::size_t>(state.range(0)));
     for (auto _ : state) {
         cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, {.growth = Growth}};
-        void* taken[blocks];
         for (void*& p : taken) p = pool.allocate(stream, block_bytes());
         for (void* const p : taken) pool.deallocate(stream, p, block_bytes());
     }
-    set_bytes(state, blocks * block_bytes());
+    set_bytes(state, taken.size() * block_bytes());
 }
-BENCHMARK(pool_that_grows<cuota::pool_growth::automatic>)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(pool_that_grows<cuota::pool_growth::segments>)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(pool_that_grows<cuota::pool_growth::automatic>)->Apply(few_and_many);
+BENCHMARK(pool_that_grows<cuota::pool_growth::segments>)->Apply(few_and_many);
 
 void cudaMalloc_each(benchmark::State& state) {
+    std::vector<void*> taken(static_cast<std::size_t>(state.range(0)));
     for (auto _ : state) {
-        void* taken[blocks]{};
         for (void*& p : taken) must(cudaMalloc(&p, block_bytes()), state);
         for (void* const p : taken) must(cudaFree(p), state);
     }
-    set_bytes(state, blocks * block_bytes());
+    set_bytes(state, taken.size() * block_bytes());
 }
-BENCHMARK(cudaMalloc_each)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(cudaMalloc_each)->Apply(few_and_many);
 
 // ---- A step of a hundred small kernels, each into a buffer of its own: step by step, and as a graph. Items are kernels.
 
@@ -259,6 +262,31 @@ void planned_step_as_a_graph(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations() * layers);
 }
 BENCHMARK(planned_step_as_a_graph)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+// The same kernels, captured and launched by CUDA's own calls, between buffers that stay.
+void graph_made_by_hand(benchmark::State& state) {
+    two_buffers of;
+    std::vector<cuota::device_buffer<float>> outputs;
+    for (int i = 0; i != layers; ++i) outputs.emplace_back(elements, of.stream, of.pool, cuota::no_init);
+    std::vector<float*> at{of.a.write(of.stream).span().data()};
+    for (auto& output : outputs) at.push_back(output.write(of.stream).span().data());
+
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t step = nullptr;
+    must(cudaStreamBeginCapture(of.stream.get(), cudaStreamCaptureModeGlobal), state);
+    for (std::size_t i = 0; i != layers; ++i)
+        cuota::for_each_index(of.stream, elements, add_one{at[i], at[i + 1]});
+    must(cudaStreamEndCapture(of.stream.get(), &graph), state);
+    must(cudaGraphInstantiate(&step, graph, 0), state);
+    for (auto _ : state) {
+        must(cudaGraphLaunch(step, of.stream.get()), state);
+        of.stream.synchronize();
+    }
+    must(cudaGraphExecDestroy(step), state);
+    must(cudaGraphDestroy(graph), state);
+    state.SetItemsProcessed(state.iterations() * layers);
+}
+BENCHMARK(graph_made_by_hand)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 // ---- To 16 bits and back. Bytes are those read and written.
 

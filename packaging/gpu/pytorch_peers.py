@@ -3,15 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own figures beside cuota's, a line each.
 
-pytorch_peers.py [kernels | loader | step [LIBRARY] | capture LIBRARY]
+pytorch_peers.py [kernels | loader | grow | step [LIBRARY] | capture LIBRARY]
 
 kernels  copies, casts, a fused AdamW of 10^8 numbers, an allocation
 loader   rows a second of a DataLoader with four workers and pinned memory
+grow     blocks of 8 MiB until there are 8 GiB of them, and their end, with PyTorch's allocator as for step
 step     a training step, with PyTorch's allocator as PYTORCH_CUDA_ALLOC_CONF chooses it, or with libcuota_pytorch.so
 capture  a graph captured by PyTorch whose memory is cuota's and grows within the capture; fails if its result is wrong
 
 Status 77: PyTorch is not installed, or sees no GPU.
 """
+import statistics
 import sys
 import time
 
@@ -102,6 +104,26 @@ def loader():
         print(f"DataLoader, epoch {epoch}: {seen / took:.0f} rows/s, {seen * (64 << 10) / took / 1e9:.2f} GB/s, in batches of 8 MiB")
 
 
+def grow(turns=5):
+    torch.empty(1, device="cuda")
+    for count in (100, 1024):
+        ups, downs = [], []
+        for _ in range(turns):
+            torch.cuda.empty_cache()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            held = [torch.empty(8 * MIB, dtype=torch.uint8, device="cuda") for _ in range(count)]
+            torch.cuda.synchronize()
+            ups.append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            held.clear()
+            torch.cuda.empty_cache()
+            torch.cuda.synchronize()
+            downs.append(time.perf_counter() - begin)
+        up, down = (statistics.median(times) * 1e3 for times in (ups, downs))
+        print(f"{count} blocks of 8 MiB: up {up:.2f} ms, down {down:.2f} ms, both {up + down:.2f} ms")
+
+
 def step(library=None, *, layers=24, width=2048, batch=2048):
     if library:
         ours = torch.cuda.memory.CUDAPluggableAllocator(library, "cuota_alloc_or_throw", "cuota_free")
@@ -145,7 +167,7 @@ def capture(library):
 
 def main():
     words = sys.argv[1:]
-    parts = {"kernels": kernels, "loader": loader, "step": step, "capture": capture}
+    parts = {"kernels": kernels, "loader": loader, "grow": grow, "step": step, "capture": capture}
     if not words or words[0] not in parts:
         sys.exit(__doc__)
     parts[words[0]](*words[1:])

@@ -81,13 +81,16 @@ RULES = [
     Rule(rf"mark_\w+<.*above_threshold<{HALF}> *>", None, 32, [VOTE, OF_HALF], [DOUBLE]),
     Rule(r"fill_with<double>", None, 128, [], [DOUBLE]),
     Rule(r"fill_with<.*four_words>", None, 128, [], [DOUBLE]),
+    Rule(r"convert_byte<float>", 32, 128, [], [DOUBLE]),
+    Rule(rf"convert_byte<{HALF}>", 64, 128, [TO_HALF], [DOUBLE]),
+    Rule(rf"convert_byte<{BFLOAT16}>", 64, 128, [TO_BFLOAT16], [DOUBLE]),
     Rule(r"convert_numbers", 128, 128, [TO_HALF, OF_HALF, TO_BFLOAT16], registers=64),
 ]
 
 
 def tool(name):
-    beside = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / name
-    return shutil.which(name) or (str(beside) if beside.is_file() else None)
+    folders = (pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin", ROOT / "build/cuobjdump/bin")  # of packaging/setup
+    return shutil.which(name) or next((str(folder / name) for folder in folders if (folder / name).is_file()), None)
 
 
 def output_of(*command):

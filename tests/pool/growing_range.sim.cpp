@@ -146,9 +146,9 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
         u.take(0);
     }
     SECTION("around what lives, and over a hole") {
-        for (std::size_t const bytes : {6_MiB, 200_MiB, 10_MiB, 2_MiB}) u.take(bytes);
+        for (std::size_t const bytes : {6_MiB, 20_MiB, 4_MiB, 2_MiB}) u.take(bytes);
         u.give(1);
-        CHECK(pool.trim() == 200_MiB);
+        CHECK(pool.trim() == 20_MiB);
         u.give(2);
         before = 8_MiB;
     }
@@ -166,6 +166,29 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
     CHECK(back.count() - modes_back.count() <= 32);
     CHECK(pool.stats().reserved == before);
     u.give_all();
+}
+
+TEST_CASE("a pool that has much maps a little more than a request, so that the next ones need no call",
+          "[pool][growing_range]") {
+    simulator::options const large{1, 80_GiB};
+    auto const calls_for_a_gibibyte = [&](cuota::budget const& budget) {
+        cuota::stream const stream;
+        cuota::scoped_pool pool{budget};
+        user u{pool, stream};
+        calls_since const mapped{"cuMemMap"};
+        for (int i = 0; i != 128; ++i) u.take(8_MiB);
+        std::size_t const reserved = pool.stats().reserved;
+        CHECK(reserved >= 1_GiB);
+        CHECK(reserved <= 1_GiB + 1_GiB / 16);
+        CHECK(budget.held() == reserved);
+        u.give_all();
+        return mapped.count();
+    };
+    support::machine const machine{large};
+    simulator::set_memory_checks(simulator::memory_checks::off);
+    CHECK(calls_for_a_gibibyte(cuota::budget{"trainer", cuota::unlimited}) <= 50);
+    // A budget that could be filled is filled by what was asked for, and by nothing else.
+    CHECK(calls_for_a_gibibyte(cuota::budget{"trainer", 1_GiB}) >= 128);
 }
 
 TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool][growing_range]") {

@@ -11,6 +11,7 @@
 #include <cuota/runtime/virtual_memory.hpp>
 
 #include "support/catch.hpp"
+#include "support/last_error.hpp"
 #include "support/machine.hpp"
 
 using namespace cuota::literals;
@@ -38,7 +39,7 @@ TEST_CASE("a device reaches its own memory, and a peer's where the machine lets 
     rt::allow_reach(first, first);
     if (can) rt::allow_reach(first, second);
     else CHECK_THROWS_AS(rt::allow_reach(first, second), cuota::cuda_error);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
 }
 
 TEST_CASE("memory of cudaMalloc is in reach of a peer once that is allowed, and stays so",
@@ -49,7 +50,7 @@ TEST_CASE("memory of cudaMalloc is in reach of a peer once that is allowed, and 
     CHECK(rt::out_of_reach(second, m.at) == first);
     rt::allow_reach(second, first);
     rt::allow_reach(second, first);
-    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(support::last_error() == cudaSuccess);
     CHECK_FALSE(rt::out_of_reach(second, m.at));
     CHECK(cuota::device::current() == first);
 }

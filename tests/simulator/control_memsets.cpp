@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/control.hpp"
 #include "simulator/virtual_memory.hpp"
+#include "support/last_error.hpp"
 
 // The driver's memsets: what they do that is right is in conformance_memsets.cpp.
 
@@ -43,7 +44,7 @@ TEST_CASE("a memset of the driver that is too long for its memory is refused and
     REQUIRE(reports.size() == 2);
     CHECK(reports[1].find("cuMemsetD16Async") != std::string::npos);
     CHECK(reports[1].find("wants 1000 bytes from byte 2 of") != std::string::npos);
-    CHECK(cudaPeekAtLastError() == cudaSuccess);  // the driver leaves none
+    CHECK(support::last_error() == cudaSuccess);  // the driver leaves none
 }
 
 TEST_CASE("a memset of the driver is checked against what other streams do", "[simulator][memsets]") {

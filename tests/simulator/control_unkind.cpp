@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 #include <string>
 
 // Decisions that CUDA's documentation leaves open, taken the other way than drivers mostly take them.
@@ -153,6 +154,25 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
             CHECK(sim::misuse().illegal_accesses == 1);
         }
     }
+    (void)cudaStreamDestroy(s);
+    (void)cudaGetLastError();
+}
+
+TEST_CASE("a free at once on a device that has failed is no race: nothing runs there any more",
+          "[simulator][unkind]") {
+    unkind_machine const on{{.free_at_once = true}};
+    auto const s = new_stream(cudaStreamNonBlocking);
+    auto const other = new_stream(cudaStreamNonBlocking);
+    auto* const d = device_memory(size);
+    cuota_simulator_declare(other, d, size, 1);
+    REQUIRE(launch(other, "writes", [] {}) == cudaSuccess);
+    bool const has_failed = GENERATE(true, false);
+    if (has_failed)
+        REQUIRE(launch(s, "bad", [] { throw std::runtime_error{"index 7 of 5"}; }) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(s) == (has_failed ? cudaErrorLaunchFailure : cudaSuccess));
+    CHECK(cudaFree(d) == (has_failed ? cudaErrorLaunchFailure : cudaSuccess));
+    CHECK(sim::misuse().races == (has_failed ? 0 : 1));
+    (void)cudaStreamDestroy(other);
     (void)cudaStreamDestroy(s);
     (void)cudaGetLastError();
 }

@@ -57,10 +57,13 @@ private:
 
     // --- pages ---
 
-    // By pages, or by a segment where the account has room for that and for no page; then by what others can give back
-    // for pages. Null when all that was of no use.
+    // By pages, and a few more while there is plenty; or by a segment where the account has room for that and for no page;
+    // then by what others can give back for pages. Null when all that was of no use.
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, Enter enter) {
+        std::size_t const ample = memory_.ample(bytes);
+        if (ample != bytes)
+            if (void* const p = map(ample, who, growth_aim::least_missing, asking::nobody, enter)) return p;
         if (void* const p = map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
         if (node().try_charge(exact))

@@ -4,6 +4,7 @@
 /// What a pool has: blocks, and the pages and segments that they are cut from, paid for by an account.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -85,6 +86,9 @@ public:
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// What segments are accounted in. Bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
+    /// What a pool maps for a request of so many bytes, so that many requests do not each become calls of the driver: a 16th
+    /// of what it has beyond them, at most a mapping, and nothing where account or device have little left. Bytes.
+    [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
     /// 0 when there are no pages. Bytes.
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
@@ -223,6 +227,16 @@ CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
 
 CUOTA_INLINE mapping_sizes pool_memory::sizes_for(grow_window const& window) const noexcept {
     return pages_->sizes(saturating_add(node().room(), window.missing));
+}
+
+CUOTA_INLINE std::size_t pool_memory::ample(std::size_t bytes) const noexcept {
+    constexpr std::size_t parts = 16;
+    std::size_t const part = round_down(blocks_.reserved() / parts, pages_->page());
+    if (part == 0) return bytes;
+    mapping_sizes const sizes = pages_->sizes(node().room());
+    std::size_t const more =
+        std::min({part, round_down(sizes.room / sizes.parts, sizes.page), sizes.largest});
+    return saturating_add(bytes, more);
 }
 
 CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const& who) {

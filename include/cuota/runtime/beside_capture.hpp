@@ -17,7 +17,8 @@ namespace cuota::inline v0::rt {
 /// whether another thread captures, so the library makes every such call in relaxed mode. What the calls do is no part of any graph.
 /// Calls on a stream that is captured, and on events recorded in a capture, are forbidden in every mode.
 /// Threads: the one that made it. May be nested.
-/// Throws:  nothing. A failure is reported, and the call is made once more; when that fails as well, the mode stays as it is.
+/// Throws:  nothing. A failure is reported, unless there is no driver or no device, and the call is made once more; when that fails as
+///          well, the mode stays as it is.
 /// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
 class beside_capture {
 public:
@@ -46,6 +47,8 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void beside_capture::swap() noexcept {
     cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
+    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)
+        return;  // so says the call that follows
     is_swapped_ = code == cudaSuccess || cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
     if (code == cudaSuccess) return;
     report_failure_of([&] { throw error_of(code, "cudaThreadExchangeStreamCaptureMode", {}); });

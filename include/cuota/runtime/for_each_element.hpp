@@ -4,7 +4,6 @@
 /// Kernels that read or write plain elements one after another, at the speed of memory.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/kernel_launch.hpp>
 #include <cuota/runtime/warp.hpp>
 

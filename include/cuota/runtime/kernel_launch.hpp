@@ -6,11 +6,11 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {

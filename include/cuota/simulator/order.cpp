@@ -87,7 +87,15 @@ bool is_news(allocation const& a, record const& now, record const& before) {
     return false;
 }
 
+/// A device that has failed runs nothing any more.
+bool runs_nothing(int index) {
+    auto const& all = the_machine().all_devices;
+    auto const i = static_cast<std::size_t>(index);
+    return i < all.size() && failure_of(*all[i]) != cudaSuccess;
+}
+
 void conflict(allocation const& a, record const& now, record const& before, bool ordered_but_freed = false) {
+    if (a.kind == memory_kind::device && runs_nothing(a.device)) return;
     ++the_checker().counts.conflicts;
     if (!is_news(a, now, before)) return;
     std::ostringstream line;
