@@ -82,9 +82,11 @@
 #define CUOTA_DEFINE 0
 #endif
 
-/// CUOTA_INLINE stands before each of those definitions.
+/// CUOTA_INLINE stands before each of those definitions. Where they are compiled once for the program they are inline to each other
+/// all the same: position-independent code would else call every one of them by the linker's table. `used` emits all of them, for
+/// the files that have declarations only.
 #if CUOTA_SEPARATE
-#define CUOTA_INLINE
+#define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
 #endif
