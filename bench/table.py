@@ -382,7 +382,7 @@ def circumstances(asked):
     if asked.results:
         machine = asked.results / "machine.txt"
         return {"when": now, "machine": machine.read_text().splitlines() if machine.is_file() else []}
-    compiler = subprocess.run([Compiler(asked.build, 1).cxx, "--version"], capture_output=True, text=True).stdout
+    compiler = subprocess.run([Compiler(asked.build).cxx, "--version"], capture_output=True, text=True).stdout
     return {"when": now, "machine": platform.platform(), "processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0],
             "compiler": compiler.splitlines()[0],
             "version": re.search(r"^## \[?([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), flags=re.M)[1], "turns": asked.turns, "beside": versions(asked.build)}

@@ -24,7 +24,7 @@ endif()
 # As cuota_add_compiled makes cuota-compiled.
 add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL include/cuota/cuota.cpp)
 set_target_properties(cuota-compiled-ndebug PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_compile_definitions(cuota-compiled-ndebug PUBLIC CUOTA_SEPARATE=1 PRIVATE CUOTA_DEFINE=1)
+target_compile_definitions(cuota-compiled-ndebug INTERFACE CUOTA_SEPARATE=1)
 target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::cuota PRIVATE cuota-dev)
 cuota_link(cuota-compiled-ndebug)
 

@@ -67,14 +67,20 @@
 #define CUOTA_VIEWS unchecked_views
 #endif
 
-/// CUOTA_SEPARATE: 1 in files that leave cuota's definitions to one that is compiled once for the program, cuota/cuota.cpp,
-/// as what links CMake's cuota::compiled does. Such files compile in a fraction of the time. Default: 0, every file defines
-/// inline what it uses. The same in a whole program.
-#if !defined(CUOTA_SEPARATE)
+/// CUOTA_SEPARATE: 1 in files that leave cuota's definitions to one file of the program, as what links CMake's cuota::compiled
+/// does. Such files compile in a fraction of the time. Default: 0, every file defines inline what it uses.
+/// CUOTA_IMPLEMENTATION: defined in that one file, before it includes cuota's headers: all that the program includes, or
+/// cuota/cuota.cpp, which is such a file.
+#if defined(CUOTA_IMPLEMENTATION)
+#undef CUOTA_SEPARATE
+#undef CUOTA_DEFINE
+#define CUOTA_SEPARATE 1
+#define CUOTA_DEFINE 1
+#elif !defined(CUOTA_SEPARATE)
 #define CUOTA_SEPARATE 0
 #endif
 
-/// CUOTA_DEFINE: 1 where the definitions at the end of each header are read. Set by cuota.cpp.
+/// CUOTA_DEFINE: 1 where the definitions at the end of each header are read.
 #if !CUOTA_SEPARATE
 #undef CUOTA_DEFINE
 #define CUOTA_DEFINE 1
@@ -91,10 +97,36 @@
 #define CUOTA_INLINE inline
 #endif
 
+/// CUOTA_INLINE_IN_PLACE stands before members of templates that `extern template` leaves to one file: they are not inline where
+/// definitions are apart.
+#if CUOTA_SEPARATE
+#define CUOTA_INLINE_IN_PLACE
+#else
+#define CUOTA_INLINE_IN_PLACE inline
+#endif
+
 /// CUOTA_ALWAYS_INLINE stands before declarations of those that programs call all the time: part of the caller, but where
 /// definitions are apart.
 #if CUOTA_SEPARATE
 #define CUOTA_ALWAYS_INLINE
 #else
 #define CUOTA_ALWAYS_INLINE [[gnu::always_inline]]
+#endif
+
+#if CUOTA_SEPARATE
+namespace cuota::inline v0 {
+
+/// In a program without that one file the linker misses this, among all else; in one with two of them it finds this twice.
+extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
+#if CUOTA_DEFINE
+int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp = 1;
+#else
+namespace detail {
+/// Makes every file ask for it.
+__attribute__((used)) inline int const* const definitions =
+    &define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
+}
+#endif
+
+}  // namespace cuota::inline v0
 #endif

@@ -243,17 +243,17 @@ private:
 // Not inline where definitions are apart: then who says `extern template class shared<T>` needs no more of T than its name.
 
 template <class T>
-CUOTA_INLINE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {
+CUOTA_INLINE_IN_PLACE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {
     if (object_) object_->add_owner();
 }
 
 template <class T>
-CUOTA_INLINE shared<T>::~shared() {
+CUOTA_INLINE_IN_PLACE shared<T>::~shared() {
     if (object_ && object_->drop_owner()) delete object_;
 }
 
 template <class T>
-CUOTA_INLINE shared<T> shared<T>::of(T& object) noexcept {
+CUOTA_INLINE_IN_PLACE shared<T> shared<T>::of(T& object) noexcept {
     object.add_owner();
     return adopt(&object);
 }
