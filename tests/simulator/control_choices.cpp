@@ -40,8 +40,8 @@ struct stopped_stream {
 // The header: pointers "that do not match the direction of the copy" are undefined behaviour. Where a device reads any
 // memory of the host, such a copy succeeds; elsewhere it may end the process.
 TEST_CASE("a copy whose direction does not fit its pointers is an invalid value", "[simulator][copies]") {
-    stopped_stream t;
     std::vector<unsigned char> host(size);
+    stopped_stream t;
     auto const copy = [&](void* to, void const* from, cudaMemcpyKind kind) {
         return cudaMemcpyAsync(to, from, size, kind, t.stream);
     };
@@ -54,8 +54,8 @@ TEST_CASE("a copy whose direction does not fit its pointers is an invalid value"
 
 TEST_CASE("a copy from pageable memory waits for nothing, one between host memories for its turn",
           "[simulator][copies]") {
-    stopped_stream t;
     std::vector<unsigned char> source(size, 7), target(size, 0);
+    stopped_stream t;
     REQUIRE(cudaMemcpyAsync(t.device, source.data(), size, cudaMemcpyHostToDevice, t.stream) == cudaSuccess);
     CHECK_FALSE(t.closed.passed());
     CHECK(returns_after(t.closed, [&] {
@@ -70,8 +70,8 @@ TEST_CASE("a rectangle to be set that is wider than its pitch is an invalid valu
 
 #if CUDART_VERSION >= 13000
 TEST_CASE("a batch of copies waits for nothing", "[simulator][copies]") {
+    std::vector<unsigned char> const pageable(size, 3);  // outlives the work that reads it
     stopped_stream t;
-    std::vector<unsigned char> pageable(size, 3);
     bool const in_order = GENERATE(false, true);
     void* const to[] = {t.device};
     void const* const from[] = {in_order ? pageable.data() : t.pinned};

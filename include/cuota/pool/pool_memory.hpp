@@ -86,7 +86,7 @@ public:
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// What segments are accounted in. Bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
-    /// What a pool maps for a request of so many bytes, so that many requests do not each become calls of the driver: a 16th
+    /// What a pool maps for a request of so many bytes, so that many requests do not each become calls of the driver: a 64th
     /// of what it has beyond them, at most a mapping, and nothing where account or device have little left. Bytes.
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
     /// 0 when there are no pages. Bytes.
@@ -230,7 +230,7 @@ CUOTA_INLINE mapping_sizes pool_memory::sizes_for(grow_window const& window) con
 }
 
 CUOTA_INLINE std::size_t pool_memory::ample(std::size_t bytes) const noexcept {
-    constexpr std::size_t parts = 16;
+    constexpr std::size_t parts = 64;
     std::size_t const part = round_down(blocks_.reserved() / parts, pages_->page());
     if (part == 0) return bytes;
     mapping_sizes const sizes = pages_->sizes(node().room());
