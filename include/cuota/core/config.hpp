@@ -118,14 +118,14 @@ namespace cuota::inline v0 {
 
 /// In a program without that one file the linker misses this, among all else; in one with two of them it finds this twice.
 extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
-#if CUOTA_DEFINE
-int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp = 1;
-#else
+#if !CUOTA_DEFINE
 namespace detail {
 /// Makes every file ask for it.
 __attribute__((used)) inline int const* const definitions =
     &define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
 }
+#else
+int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp = 1;
 #endif
 
 }  // namespace cuota::inline v0
