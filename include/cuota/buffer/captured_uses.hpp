@@ -67,7 +67,7 @@ CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, boo
     return *mine.inside_;
 }
 
-CUOTA_INLINE void captured_uses::begin_launch(stream_ref s, place where) {
+CUOTA_INLINE_IN_PLACE void captured_uses::begin_launch(stream_ref s, place where) {
     is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
     if (is_mine_) return;  // nobody else uses it any more
     if (of_.has_ended())
@@ -77,7 +77,7 @@ CUOTA_INLINE void captured_uses::begin_launch(stream_ref s, place where) {
     number_ = of_.begin(s, writes_, where);
 }
 
-CUOTA_INLINE void captured_uses::end_launch(stream_ref, bool) noexcept {
+CUOTA_INLINE_IN_PLACE void captured_uses::end_launch(stream_ref, bool) noexcept {
     if (!is_mine_) of_.end(number_, writes_);
 }
 

@@ -97,8 +97,8 @@
 #define CUOTA_INLINE inline
 #endif
 
-/// CUOTA_INLINE_IN_PLACE stands before members of templates that `extern template` leaves to one file: they are not inline where
-/// definitions are apart.
+/// CUOTA_INLINE_IN_PLACE stands before what is not inline where definitions are apart: virtual functions, since the file that has the
+/// first one of a class has the class's table, and members of templates that `extern template` leaves to one file.
 #if CUOTA_SEPARATE
 #define CUOTA_INLINE_IN_PLACE
 #else

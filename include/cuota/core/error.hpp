@@ -177,7 +177,7 @@ CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need,
 
 CUOTA_INLINE refusal const& out_of_memory::facts() const noexcept { return state_->facts(); }
 
-CUOTA_INLINE char const* out_of_memory::what() const noexcept { return state_->text(); }
+CUOTA_INLINE_IN_PLACE char const* out_of_memory::what() const noexcept { return state_->text(); }
 
 CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
     : out_of_memory{"budget_exceeded", "cuota::budget_exceeded: refused, and no host memory left to say more",

@@ -264,7 +264,7 @@ CUOTA_INLINE_IN_PLACE shared<T> shared<T>::of(T& object) noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE detail::shared_cell::~shared_cell() = default;
+CUOTA_INLINE_IN_PLACE detail::shared_cell::~shared_cell() = default;
 
 CUOTA_INLINE bool ref_counted::drop_owner() const noexcept {
     return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -75,15 +75,15 @@ CUOTA_INLINE loader_stake::loader_stake(shared<loader_slots> slots, loader_part 
 
 CUOTA_INLINE loader_stake::~loader_stake() { budget_access::node(account_).leave(*this); }
 
-CUOTA_INLINE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
+CUOTA_INLINE_IN_PLACE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
     return wanted == 0 ? 0 : slots_->give_back(which_);
 }
 
-CUOTA_INLINE std::size_t loader_stake::reclaimable(std::size_t wanted) const noexcept {
+CUOTA_INLINE_IN_PLACE std::size_t loader_stake::reclaimable(std::size_t wanted) const noexcept {
     return wanted == 0 ? 0 : slots_->idle_bytes(which_);
 }
 
-CUOTA_INLINE int loader_stake::priority() const noexcept {
+CUOTA_INLINE_IN_PLACE int loader_stake::priority() const noexcept {
     return slots_->shape().options.reclaim_priority.value_or(0);
 }
 

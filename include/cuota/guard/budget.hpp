@@ -279,7 +279,7 @@ CUOTA_INLINE void prepayment::fund(std::size_t bytes, place where) {
     charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
 }
 
-CUOTA_INLINE void prepayment::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE_IN_PLACE void prepayment::holdings(std::vector<holding>& into) const {
     budget_facts const now = node_->now();
     tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
     if (now.free() != 0) into.push_back({name, who_.where, now.free()});

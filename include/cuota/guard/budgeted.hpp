@@ -177,9 +177,9 @@ CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::siz
     return cost;
 }
 
-CUOTA_INLINE std::string budgeted_books::title() const { return "budget " + budget_.name(); }
+CUOTA_INLINE_IN_PLACE std::string budgeted_books::title() const { return "budget " + budget_.name(); }
 
-CUOTA_INLINE void budgeted_books::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE_IN_PLACE void budgeted_books::holdings(std::vector<holding>& into) const {
     std::scoped_lock const lock{live_->guard};
     for (auto const& [p, e] : live_->live) into.push_back(e.held);
 }

@@ -68,14 +68,14 @@ CUOTA_INLINE device_limit::device_limit(device where, std::size_t most, std::siz
                                         std::chrono::nanoseconds good_for) noexcept
     : device_{where}, most_{most}, keep_free_{keep_free}, good_for_{good_for.count()} {}
 
-CUOTA_INLINE bool device_limit::look(ledger_node& root) noexcept {
+CUOTA_INLINE_IN_PLACE bool device_limit::look(ledger_node& root) noexcept {
     std::size_t limit = 0;
     if (!report_failure_of([&] { limit = limit_now(root); })) return false;
     due_.store(now() + good_for_, std::memory_order_relaxed);
     return root.set_limit(limit);
 }
 
-CUOTA_INLINE bool device_limit::is_stale() const noexcept {
+CUOTA_INLINE_IN_PLACE bool device_limit::is_stale() const noexcept {
     return now() >= due_.load(std::memory_order_relaxed);
 }
 

@@ -105,15 +105,15 @@ CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const
     node_->join(*this);
 }
 
-CUOTA_INLINE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {
+CUOTA_INLINE_IN_PLACE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {
     return ask(could_, wanted);
 }
 
-CUOTA_INLINE std::string registered_cache::title() const {
+CUOTA_INLINE_IN_PLACE std::string registered_cache::title() const {
     return who_.name.is_empty() ? "a cache" : who_.name.text();
 }
 
-CUOTA_INLINE void registered_cache::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE_IN_PLACE void registered_cache::holdings(std::vector<holding>& into) const {
     if (std::size_t const cached = reclaimable(unlimited); cached != 0)
         into.push_back({who_.name, who_.where, cached, true});
 }

@@ -230,7 +230,7 @@ tracked(Upstream, tag) -> tracked<Upstream>;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE tracked_books::~tracked_books() = default;
+CUOTA_INLINE_IN_PLACE tracked_books::~tracked_books() = default;
 
 CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& next) const {
     std::vector<tracked_block> all;

@@ -256,7 +256,7 @@ CUOTA_INLINE void watch_state::end() noexcept {
     lock.unlock();  // for what the callback has captured
 }
 
-CUOTA_INLINE bool watch_state::note(sight const& now) noexcept {
+CUOTA_INLINE_IN_PLACE bool watch_state::note(sight const& now) noexcept {
     auto const time = options_.clock();
     growth_.see(now.held, time);
     bool due = false;
@@ -273,7 +273,7 @@ CUOTA_INLINE bool watch_state::note(sight const& now) noexcept {
     return due;
 }
 
-CUOTA_INLINE void watch_state::deliver() noexcept {
+CUOTA_INLINE_IN_PLACE void watch_state::deliver() noexcept {
     shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
     std::unique_lock lock{guard_};
     while (std::optional<watch_event> const next = take_out()) {

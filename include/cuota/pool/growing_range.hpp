@@ -132,17 +132,17 @@ CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most,
         new device_pages{rt::physical_memory_of(where), peers, std::move(range), page, total}};
 }
 
-CUOTA_INLINE mapping_sizes device_pages::sizes(std::size_t room) const noexcept {
+CUOTA_INLINE_IN_PLACE mapping_sizes device_pages::sizes(std::size_t room) const noexcept {
     std::size_t const most = most_;
     return page_range::sizes(std::min(room, most - std::min(most, taken_on(where()).load())));
 }
 
-CUOTA_INLINE mapping_sizes page_range::sizes(std::size_t room) const noexcept {
+CUOTA_INLINE_IN_PLACE mapping_sizes page_range::sizes(std::size_t room) const noexcept {
     return {page(), largest_mapping, parts_for_a_mapping, room};
 }
 
-CUOTA_INLINE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_sizes& sizes, label const& who,
-                                    std::size_t& done) {
+CUOTA_INLINE_IN_PLACE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_sizes& sizes,
+                                             label const& who, std::size_t& done) {
     device_scope const here{where()};
     for (done = 0; done != bytes;) {
         std::size_t const size = sizes.next(bytes - done);
@@ -153,7 +153,7 @@ CUOTA_INLINE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_si
     return true;
 }
 
-CUOTA_INLINE bool device_pages::unmap(std::byte* at, std::size_t bytes) noexcept {
+CUOTA_INLINE_IN_PLACE bool device_pages::unmap(std::byte* at, std::size_t bytes) noexcept {
     bool done = false;
     report_failure_of([&] {
         device_scope const here{where()};
@@ -185,8 +185,8 @@ CUOTA_INLINE sole<page_range> address_pages::make(addresses_only source, std::si
     return sole<page_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
 }
 
-CUOTA_INLINE bool address_pages::map(std::byte*, std::size_t bytes, mapping_sizes& sizes, label const&,
-                                     std::size_t& done) {
+CUOTA_INLINE_IN_PLACE bool address_pages::map(std::byte*, std::size_t bytes, mapping_sizes& sizes,
+                                              label const&, std::size_t& done) {
     for (done = 0; done != bytes;) done += sizes.next(bytes - done);
     return true;
 }

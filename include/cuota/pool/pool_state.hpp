@@ -198,7 +198,7 @@ CUOTA_INLINE void pool_state::reserve(std::size_t bytes, label const& who) {
     if (bytes != 0) growth_.reserve(bytes, who);
 }
 
-CUOTA_INLINE std::size_t pool_state::reclaimable(std::size_t wanted) const noexcept {
+CUOTA_INLINE_IN_PLACE std::size_t pool_state::reclaimable(std::size_t wanted) const noexcept {
     return release_.reclaimable(wanted);
 }
 

@@ -150,11 +150,11 @@ inline budget_tap::~budget_tap() = default;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void pool_tap::segment_taken(void const* at, std::size_t bytes, place where) noexcept {
+CUOTA_INLINE_IN_PLACE void pool_tap::segment_taken(void const* at, std::size_t bytes, place where) noexcept {
     put(event_kind::segment_taken, at, bytes, where);
 }
 
-CUOTA_INLINE void pool_tap::segment_returned(void const* at, std::size_t bytes) noexcept {
+CUOTA_INLINE_IN_PLACE void pool_tap::segment_returned(void const* at, std::size_t bytes) noexcept {
     put(event_kind::segment_returned, at, bytes, {});
 }
 
@@ -372,12 +372,12 @@ CUOTA_INLINE pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state
                                 std::uint16_t id) noexcept
     : all_{std::move(all)}, to_{std::move(to)}, id_{id} {}
 
-CUOTA_INLINE void pool_tap::ended() noexcept { all_->forget(id_); }
+CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
 CUOTA_INLINE budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
 // Of the budget that was asked, or one above it that refused: the one whose bytes are told.
-CUOTA_INLINE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
+CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.facts();
         budget_facts const* const by = facts.refuser();
@@ -388,18 +388,19 @@ CUOTA_INLINE void budget_tap::refused(ledger_node const& asked, out_of_memory co
     });
 }
 
-CUOTA_INLINE void budget_tap::reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept {
+CUOTA_INLINE_IN_PLACE void budget_tap::reclaimed(ledger_node const& asked,
+                                                 reclaimer_facts const& who) noexcept {
     report_failure_of([&] {
         all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0, who.given,
                        who.asked, memory_event::no_stream);
     });
 }
 
-CUOTA_INLINE void budget_tap::holds(ledger_node const& of, held_piece const& what) noexcept {
+CUOTA_INLINE_IN_PLACE void budget_tap::holds(ledger_node const& of, held_piece const& what) noexcept {
     report_failure_of([&] { all_->held(of, what); });
 }
 
-CUOTA_INLINE void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
+CUOTA_INLINE_IN_PLACE void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
     report_failure_of([&] {
         stakeholder* const holder = &who;
         auto* const pool = dynamic_cast<pool_state*>(holder);
