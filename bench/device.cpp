@@ -268,8 +268,13 @@ void graph_made_by_hand(benchmark::State& state) {
     two_buffers of;
     std::vector<cuota::device_buffer<float>> outputs;
     for (int i = 0; i != layers; ++i) outputs.emplace_back(elements, of.stream, of.pool, cuota::no_init);
-    std::vector<float*> at{of.a.write(of.stream).span().data()};
-    for (auto& output : outputs) at.push_back(output.write(of.stream).span().data());
+    std::vector<float*> at;
+    auto const add = [&](cuota::device_buffer<float>& one) {
+        auto const lease = one.write(of.stream);
+        at.push_back(lease.span().data());
+    };
+    add(of.a);
+    for (auto& output : outputs) add(output);
 
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t step = nullptr;
