@@ -388,7 +388,7 @@ void convert_bytes(benchmark::State& state) {
 BENCHMARK(convert_bytes<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(convert_bytes<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Of 2 and 4 bytes the driver's, of 8 a kernel.
+// The driver fills with values of 2 and 4 bytes, a kernel of the library with values of 8.
 template <class T>
 void fill_buffer(benchmark::State& state, T value) {
     numbers_on_device on;
@@ -439,7 +439,7 @@ void pruned_pack(benchmark::State& state) {
 }
 BENCHMARK(pruned_pack)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Of 100 million parameters. Each is read and written, as are its two codes, and its gradient is read: 16 bytes.
+// A step of 100 million parameters. It reads and writes each parameter (8 bytes) and its two codes (4), and reads its gradient (4).
 void adamw_in_8_bits(benchmark::State& state) {
     std::size_t const count = on_a_gpu(100'000'000, 1 << 20);
     numbers_on_device on;

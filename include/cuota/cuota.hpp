@@ -31,6 +31,7 @@
 #include <cuota/runtime/cuda_state.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/device_set.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/driver_call.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>

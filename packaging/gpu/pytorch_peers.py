@@ -170,6 +170,7 @@ def main():
     parts = {"kernels": kernels, "loader": loader, "grow": grow, "step": step, "capture": capture}
     if not words or words[0] not in parts:
         sys.exit(__doc__)
+    print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}")
     parts[words[0]](*words[1:])
 
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pools while others capture: nothing invalidates the capture, and what its graph uses serves nobody else.
+// Pools beside foreign captures: no capture is invalidated, and memory that its graph uses is not reused.
 #include <cuota/pool/graph_blocks.hpp>
 
 #include <algorithm>

@@ -156,15 +156,6 @@ TEST_CASE("the place of a wait is in its error", "[runtime][stream]") {
     } catch (cuota::cuda_error const& error) { REQUIRE(error.where().line == line); }
 }
 
-TEST_CASE("drain waits, and reports instead of throwing", "[runtime][stream]") {
-    support::machine sim;
-    cuota::stream const s;
-    cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
-    cuota::rt::drain(s);
-    REQUIRE(sim.errors.take().size() == 1);
-    REQUIRE(cuota::simulator::calls("cudaStreamSynchronize") == 2);
-}
-
 TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
     support::machine sim;
     auto const seen = support::survives_every_failure(sim, [] {

@@ -151,4 +151,23 @@ auto may_wait_for(gate& g, Call call) {
     return result.get();
 }
 
+/// Device memory, pinned memory, and a stream whose work begins when `closed` is opened.
+struct stopped_stream {
+    static constexpr std::size_t size = 4000;  ///< bytes of each
+
+    void* device = device_memory(size);
+    unsigned char* pinned = pinned_memory(size);
+    cudaStream_t stream = new_stream(cudaStreamNonBlocking);
+    gate closed{stream};
+
+    ~stopped_stream() {
+        closed.open();
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        CHECK(cudaFree(device) == cudaSuccess);
+        CHECK(cudaFreeHost(pinned) == cudaSuccess);
+        CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+        (void)cudaGetLastError();
+    }
+};
+
 }  // namespace conformance

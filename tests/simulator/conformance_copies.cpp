@@ -8,24 +8,7 @@ using namespace conformance;
 
 namespace {
 
-constexpr std::size_t size = 4000;
-
-/// Device memory, pinned memory and a stream that stands still until told.
-struct stopped_stream {
-    void* device = device_memory(size);
-    unsigned char* pinned = pinned_memory(size);
-    cudaStream_t stream = new_stream(cudaStreamNonBlocking);
-    gate closed{stream};
-
-    ~stopped_stream() {
-        closed.open();
-        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-        CHECK(cudaFree(device) == cudaSuccess);
-        CHECK(cudaFreeHost(pinned) == cudaSuccess);
-        CHECK(cudaStreamDestroy(stream) == cudaSuccess);
-        (void)cudaGetLastError();
-    }
-};
+constexpr std::size_t size = stopped_stream::size;
 
 }  // namespace
 

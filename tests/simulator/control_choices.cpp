@@ -16,24 +16,7 @@ using namespace control;
 
 namespace {
 
-constexpr std::size_t size = 4000;
-
-/// Device memory, pinned memory and a stream that stands still until told.
-struct stopped_stream {
-    machine m;
-    char* device = static_cast<char*>(device_memory(size));
-    unsigned char* pinned = pinned_memory(size);
-    cudaStream_t stream = new_stream(cudaStreamNonBlocking);
-    gate closed{stream};
-
-    ~stopped_stream() {
-        closed.open();
-        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-        CHECK(cudaFree(device) == cudaSuccess);
-        CHECK(cudaFreeHost(pinned) == cudaSuccess);
-        CHECK(cudaStreamDestroy(stream) == cudaSuccess);
-    }
-};
+constexpr std::size_t size = stopped_stream::size;
 
 }  // namespace
 
@@ -41,6 +24,7 @@ struct stopped_stream {
 // memory of the host, such a copy succeeds; elsewhere it may end the process.
 TEST_CASE("a copy whose direction does not fit its pointers is an invalid value", "[simulator][copies]") {
     std::vector<unsigned char> host(size);
+    machine m;
     stopped_stream t;
     auto const copy = [&](void* to, void const* from, cudaMemcpyKind kind) {
         return cudaMemcpyAsync(to, from, size, kind, t.stream);
@@ -55,6 +39,7 @@ TEST_CASE("a copy whose direction does not fit its pointers is an invalid value"
 TEST_CASE("a copy from pageable memory waits for nothing, one between host memories for its turn",
           "[simulator][copies]") {
     std::vector<unsigned char> source(size, 7), target(size, 0);
+    machine m;
     stopped_stream t;
     REQUIRE(cudaMemcpyAsync(t.device, source.data(), size, cudaMemcpyHostToDevice, t.stream) == cudaSuccess);
     CHECK_FALSE(t.closed.passed());
@@ -64,6 +49,7 @@ TEST_CASE("a copy from pageable memory waits for nothing, one between host memor
 }
 
 TEST_CASE("a rectangle to be set that is wider than its pitch is an invalid value", "[simulator][copies]") {
+    machine m;
     stopped_stream t;
     CHECK(cudaMemset2DAsync(t.device, 4, 0, 5, 2, t.stream) == cudaErrorInvalidValue);
 }
@@ -71,6 +57,7 @@ TEST_CASE("a rectangle to be set that is wider than its pitch is an invalid valu
 #if CUDART_VERSION >= 13000
 TEST_CASE("a batch of copies waits for nothing", "[simulator][copies]") {
     std::vector<unsigned char> const pageable(size, 3);  // outlives the work that reads it
+    machine m;
     stopped_stream t;
     bool const in_order = GENERATE(false, true);
     void* const to[] = {t.device};

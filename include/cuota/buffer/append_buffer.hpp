@@ -13,6 +13,7 @@
 #include <cuota/buffer/kernel_overflow.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

@@ -145,6 +145,8 @@ template <class T>
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_pending(stream_ref s, place where) {

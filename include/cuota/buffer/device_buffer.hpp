@@ -23,6 +23,7 @@
 #include <cuota/core/element_count.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/for_each_element.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/simulated.hpp>
@@ -50,7 +51,7 @@ struct copied_part {
 
 namespace detail {
 
-/// Whether a value of so many bytes is one word of 4 bytes over and over.
+/// Whether a value of `bytes` bytes consists of copies of one word of 4 bytes.
 [[nodiscard]] inline bool is_word_repeated(void const* value, std::size_t bytes,
                                            std::uint32_t word) noexcept {
     if (bytes % sizeof word != 0) return false;
@@ -65,7 +66,8 @@ struct fill_with {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
-/// By the driver where a word can be written over and over; else by a kernel, at the speed of memory for 8 and 16 bytes.
+/// Enqueues a fill: by the driver when the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16
+/// bytes a thread for values of 8 and 16 bytes.
 template <class T>
 void fill(T* first, std::size_t count, T const& value, stream_ref s, place where) {
     constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;

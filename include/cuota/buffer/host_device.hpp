@@ -17,6 +17,7 @@
 #include <cuota/core/std_parts.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

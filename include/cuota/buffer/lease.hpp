@@ -29,7 +29,8 @@ void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stre
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Of what memory(s) returns, by data() and bytes(), for the simulator to check; where that throws, nothing is begun.
+    /// Calls memory(s) where the use is not at home: what it returns has data() and bytes(), which the simulator checks against other
+    /// uses. When memory throws, no use has begun.
     template <std::invocable<stream_ref> Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {

@@ -93,6 +93,7 @@ private:
 #include <cuota/core/brief_wait.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -21,6 +21,7 @@
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {

@@ -88,17 +88,18 @@
 #define CUOTA_DEFINE 0
 #endif
 
-/// CUOTA_INLINE stands before each of those definitions. Where they are compiled once for the program they are inline to each other
-/// all the same: position-independent code would else call every one of them by the linker's table. `used` emits all of them, for
-/// the files that have declarations only.
+/// CUOTA_INLINE stands before each of those definitions. It is `inline` in both forms, so that the compiler may inline one into
+/// another; without it, position-independent code would make every call through the procedure linkage table. Where definitions are
+/// apart, `used` makes the compiler emit every function, for the files that have declarations only.
 #if CUOTA_SEPARATE
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
 #endif
 
-/// CUOTA_INLINE_IN_PLACE stands before what is not inline where definitions are apart: virtual functions, since the file that has the
-/// first one of a class has the class's table, and members of templates that `extern template` leaves to one file.
+/// CUOTA_INLINE_IN_PLACE stands before functions that may not be inline where definitions are apart: virtual functions, because the
+/// compiler emits a class's virtual table where the class's first one is defined, and members of templates that are declared
+/// `extern template`.
 #if CUOTA_SEPARATE
 #define CUOTA_INLINE_IN_PLACE
 #else
@@ -116,11 +117,12 @@
 #if CUOTA_SEPARATE
 namespace cuota::inline v0 {
 
-/// In a program without that one file the linker misses this, among all else; in one with two of them it finds this twice.
+/// Defined in the file that defines CUOTA_IMPLEMENTATION, and used in all others: the linker reports this name when a program has no
+/// such file, and when it has two.
 extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
 #if !CUOTA_DEFINE
 namespace detail {
-/// Makes every file ask for it.
+/// Makes every file refer to it.
 __attribute__((used)) inline int const* const definitions =
     &define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
 }

@@ -108,6 +108,7 @@ private:
 
 #include <cuota/core/error.hpp>
 #include <cuota/data/loader_engine.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0 {
 

@@ -102,8 +102,8 @@ private:
 /// Units:   samples for counts, bytes for memory.
 /// Order:   copies run on a stream of its own; `batch::view` puts who uses a batch behind its copy.
 /// Cost:    of a batch one gather, by a worker, one copy, and the kernels of a transform; nothing is allocated.
-/// Threads: epochs from one thread at a time; its own workers read, and sleep while they wait for copies (host_wait::blocking). Any
-/// thread may make it give back, stop an epoch, or ask for state and stats.
+/// Threads: one thread at a time iterates over epochs; worker threads of the loader read, and sleep while they wait for copies
+/// (host_wait::blocking). Any thread may make the loader release memory, stop an epoch, or read state and stats.
 /// No capture of others is invalidated. A batch ends outside of captures of the streams that used it: in a foreign one
 /// (docs/streams_and_leases.md) the epoch ends with misuse when the slot is to be filled again.
 /// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse

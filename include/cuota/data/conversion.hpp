@@ -66,7 +66,7 @@ template <class Wide, class From>
     if constexpr (std::is_arithmetic_v<From>) return static_cast<Wide>(x);
     else return static_cast<Wide>(static_cast<float>(x));
 }
-/// And as it is stored.
+/// The number as it is stored.
 template <class To, class Wide>
 [[nodiscard]] CUOTA_HOST_DEVICE To narrowed(Wide value) noexcept {
     if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);

@@ -51,7 +51,8 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 namespace cuota::inline v0::detail {
 
-/// A byte as a number. Images are bytes, so bytes have kernels of their own, which reach the speed of memory.
+/// Converts one byte. Bytes, which images consist of, have kernels of their own: convert_numbers, which branches by the types,
+/// made 0.72 (to halfs) and 0.84 (to floats) of a copy's rate on an H100.
 template <class To>
 struct convert_byte {
     float scale;
@@ -80,7 +81,7 @@ struct convert_numbers {
     }
 
 private:
-    // As wide_enough has it.
+    // Whether wide_enough is float for these types.
     [[nodiscard]] CUOTA_KERNEL bool is_float() const {
         bool yes = false;
         with_element(

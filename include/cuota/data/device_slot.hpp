@@ -59,7 +59,8 @@ private:
 
     // Marks where a stream is; one event a stream, made once. A stream that others capture is marked before the slot is filled again.
     void remember(stream_share const& s);
-    // False when `capture` captures its stream, whose work is over. Throws: misuse while others capture it; cuda_error.
+    // Returns false when `capture` captures the stream: its earlier work is over then. Throws: misuse while the stream is part of a
+    // foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 
@@ -74,6 +75,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE
+
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -127,9 +130,9 @@ CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
 
 CUOTA_INLINE bool device_slot::mark(reader& r) {
     if (foreign_capture_of(r.stream) != 0)
-        throw misuse{"a batch ended whose memory cannot be filled again: others capture a stream that used "
-                     "it; end the "
-                     "capture before the loop asks for more batches"};
+        throw misuse{"a batch has ended, but its slot cannot be filled again: a stream that used the batch "
+                     "is being captured by "
+                     "cudaStreamBeginCapture; end that capture before the loop asks for the next batch"};
     r.is_marked = mark_outside_capture(r.stream, [&] {
         if (r.last) r.last->record(r.stream);
         else r.last.emplace(r.stream, host_wait::blocking);

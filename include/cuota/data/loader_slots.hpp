@@ -141,6 +141,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE loader_slots::loader_slots(loader_shape shape, place where)

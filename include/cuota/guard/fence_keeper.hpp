@@ -158,6 +158,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 // act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.

@@ -22,6 +22,7 @@
 #include <cuota/core/shared.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/simulated.hpp>
 #include <cuota/runtime/stream.hpp>
 

@@ -21,6 +21,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/interop/dlpack_types.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {

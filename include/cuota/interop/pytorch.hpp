@@ -44,9 +44,9 @@ namespace cuota::inline v0 {
 ///
 /// Streams are PyTorch's and stay its own: one that memory was taken or marked on must not be destroyed before that memory
 /// was given back. PyTorch keeps its own streams for ever; a torch.cuda.ExternalStream is its owner's to keep.
-/// While a stream is captured into a graph (torch.cuda.graph), memory on it may be asked for: no capture is invalidated. PyTorch keeps
-/// the memory of a graph until the graph is reset. A block that is given back while a stream that uses it is captured stays allocated,
-/// and serves that capture only.
+/// While a stream is captured into a graph (torch.cuda.graph), memory can be allocated on it; the capture is not invalidated. PyTorch
+/// keeps the memory of a graph until the graph is reset. A block that is freed while a stream that uses it is being captured stays
+/// allocated, and is reused in that capture only.
 /// The memory is pages of the driver's virtual memory where the device has that: other processes cannot open it by CUDA's IPC,
 /// so tensors on the device do not go through torch.multiprocessing.
 /// What the budget counts is what the driver gave, in pages of 2 MiB: not the CUDA context, nor what libraries take.

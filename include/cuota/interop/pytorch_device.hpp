@@ -19,6 +19,7 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {

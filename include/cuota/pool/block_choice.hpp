@@ -44,9 +44,10 @@ enum class fit_slack { same_size_if_small, quarter };
                                   std::uint32_t stream, fit_slack slack);
 
 /// True when all that the block waits for on the stream of that index can be waited for: stream_order::can_be_waited_for.
-[[nodiscard]] bool can_be_had(block const& b, stream_order const& order, std::uint32_t stream);
-/// As choose_block, the tightest of the blocks that can be had now. Cost: up to 16 blocks are looked at.
-[[nodiscard]] block* choose_block_to_be_had(block_index const& blocks, stream_order const& order,
+[[nodiscard]] bool is_available(block const& b, stream_order const& order, std::uint32_t stream);
+/// The tightest free block that is_available; null when none of those looked at is. Throws: cuda_error. Cost: up to 16 blocks are
+/// looked at.
+[[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
                                             place_needed const& needed, std::uint32_t stream);
 
 /// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or
@@ -109,11 +110,12 @@ CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
         }
         return best_rank != 0 && ++seen != looked_at;
     });
-    return !best || can_be_had(*best, order, stream) ? best
-                                                     : choose_block_to_be_had(blocks, order, needed, stream);
+    return !best || is_available(*best, order, stream)
+               ? best
+               : choose_available_block(blocks, order, needed, stream);
 }
 
-CUOTA_INLINE bool can_be_had(block const& b, stream_order const& order, std::uint32_t stream) {
+CUOTA_INLINE bool is_available(block const& b, stream_order const& order, std::uint32_t stream) {
     bool can = true;
     b.waits.for_each([&](wait_point point) {
         can = can && (order.is_ordered(point, stream) || order.can_be_waited_for(point));
@@ -121,13 +123,13 @@ CUOTA_INLINE bool can_be_had(block const& b, stream_order const& order, std::uin
     return can;
 }
 
-CUOTA_INLINE block* choose_block_to_be_had(block_index const& blocks, stream_order const& order,
+CUOTA_INLINE block* choose_available_block(block_index const& blocks, stream_order const& order,
                                            place_needed const& needed, std::uint32_t stream) {
     constexpr int looked_at = 16;
     block* chosen = nullptr;
     int seen = 0;
     blocks.for_each_fit(needed.size, [&](block& b) {
-        if (needed.fits(b) && can_be_had(b, order, stream)) chosen = &b;
+        if (needed.fits(b) && is_available(b, order, stream)) chosen = &b;
         return !chosen && ++seen != looked_at;
     });
     return chosen;

@@ -295,7 +295,7 @@ CUOTA_INLINE block* block_heap::choose(place_needed const& needed, lifespan mean
     if (meant != lifespan::persistent)
         return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));
     block* const b = choose_block_to_keep(blocks_, needed);
-    return !b || can_be_had(*b, order_, lane) ? b : choose_block_to_be_had(blocks_, order_, needed, lane);
+    return !b || is_available(*b, order_, lane) ? b : choose_available_block(blocks_, order_, needed, lane);
 }
 
 CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user) {

@@ -280,6 +280,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,

@@ -85,6 +85,8 @@ void order_after(stream_ref s, stream_ref other) noexcept;
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE bool frame_entry::is_live() const noexcept {

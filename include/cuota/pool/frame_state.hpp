@@ -97,6 +97,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE frame_state::~frame_state() {

@@ -106,6 +106,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void graph_blocks::enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream,

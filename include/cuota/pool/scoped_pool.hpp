@@ -60,9 +60,9 @@ struct pool_options {
 /// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
-/// Device memory grows by pages where the device has virtual memory: just those that the request lacks beside what lies
-/// free. They are mapped several at a time, as far as that is a 1024th of what budget and device can still give: 64 MiB while
-/// there are 64 GiB, page by page below 4 GiB. When there are no more, mappings that lie free elsewhere in the pool are given
+/// Device memory grows by pages where the device has virtual memory: those that the request lacks beside what lies free, and a 64th
+/// of what the pool has, as far as that is a 1024th of what budget and device can still give. They are mapped several at a time,
+/// likewise up to a 1024th: 64 MiB while there are 64 GiB, page by page below 4 GiB, where none is added. When there are no more, mappings that lie free elsewhere in the pool are given
 /// back for them: what fits the free mappings together is served, wherever they lie. What pages cannot serve, as the last
 /// part of a cap that is no multiple of the page, a segment of the exact size does.
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
@@ -121,9 +121,9 @@ public:
     /// Frees the blocks that were freed in foreign captures, and returns their bytes as requested.
     ///
     /// A capture is foreign when it was begun by cudaStreamBeginCapture and not by `capture`, as by torch.cuda.graph. The library
-    /// does not know the graph that comes of it, which uses these blocks at each launch; so they serve nobody else, until this call
-    /// or the end of the pool.
-    /// Order:   the caller makes sure that these graphs are launched no more, and that all launches are over.
+    /// does not know the graph that comes of it, which uses these blocks at each launch; so the pool does not reuse them before this
+    /// call or its end.
+    /// Order:   the caller makes sure that these graphs are not launched again, and that all launches have completed.
     /// Threads: any. Throws: nothing. Cost: a look at each such block.
     /// Example: tests/pool/graph_blocks.sim.cpp
     std::size_t release_foreign_graphs() noexcept;

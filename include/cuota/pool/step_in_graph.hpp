@@ -16,6 +16,7 @@
 #include <cuota/pool/planned_slabs.hpp>
 #include <cuota/pool/step_router.hpp>
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 

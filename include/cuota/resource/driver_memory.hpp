@@ -8,6 +8,7 @@
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/memory.hpp>
 #include <cuota/runtime/stream.hpp>
 

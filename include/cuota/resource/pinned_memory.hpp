@@ -43,6 +43,8 @@ public:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0 {
 
 static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&

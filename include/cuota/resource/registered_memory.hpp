@@ -11,6 +11,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/resource/host_pages.hpp>
 #include <cuota/resource/resource.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0 {

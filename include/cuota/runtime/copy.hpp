@@ -36,14 +36,14 @@ void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, 
 /// Throws: cuda_error; nothing is enqueued then.
 void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// A value of 1, 2 or 4 bytes, which a fill writes over and over.
+/// A value of 1, 2 or 4 bytes that a fill repeats.
 struct fill_word {
-    std::uint32_t bits;     ///< its bytes, as they lie in memory, first; not used beyond them
+    std::uint32_t bits;     ///< the value's bytes in memory order; bytes beyond `bytes` are ignored
     std::size_t bytes = 1;  ///< 1, 2 or 4
 };
 
-/// Writes `count` copies of a word to device memory that is aligned for words of that size, by the memory's own engine or the
-/// driver's kernel: nothing need be compiled by nvcc. Not done until the stream has passed this point. 0 words are no call.
+/// Enqueues a fill of device memory with `count` copies of a word; `to` is aligned for words of that size. The driver does it, so no
+/// kernel need be compiled by nvcc. It is done when the stream has passed this point. 0 words make no call.
 /// Throws: cuda_error; nothing is enqueued then.
 void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, place where = place::here());
 
@@ -53,6 +53,7 @@ void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, plac
 
 #include <cuda.h>
 
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/driver_call.hpp>
 
 namespace cuota::inline v0::rt::driver {
@@ -68,7 +69,7 @@ struct memset_calls {
 [[nodiscard]] memset_calls const& memsets();
 
 CUOTA_INLINE memset_calls const& memsets() {
-    constexpr unsigned since = 7000;  // as of when each is there for either default stream
+    constexpr unsigned since = 7000;  // the version that added the form for per-thread default streams
     static memset_calls const found = [] {
         memset_calls calls{};
         calls.is_complete = find_call(calls.of_16_bits, "cuMemsetD16Async", since) &&

@@ -76,6 +76,7 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::rt::detail {
 

@@ -153,32 +153,6 @@ inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
 
 }  // namespace detail
 
-namespace rt {
-
-/// Throws misuse when this thread captures s by `capture`, before the call is made that would invalidate the capture: `what` was
-/// done in vain, and `instead` says what would do. Cost: a load, outside of captures.
-void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
-/// Throws misuse when s is part of a foreign capture (foreign_capture_of), likewise. Cost: a CUDA call.
-void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
-/// Both.
-void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
-
-/// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
-/// its work is known to be over. What a capture has taken in is not waited for, and makes that fail; other work of a captured
-/// stream is over. A stream of a foreign capture is not waited for either, which is reported as misuse.
-bool drain(stream_ref s) noexcept;
-/// True when memory that is freed on s must stay allocated: s is part of a foreign capture, whose graph may use the memory for longer
-/// than the library can know. This is reported as misuse.
-[[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
-/// As drain, before memory is freed that work of s may use. False when the memory must stay allocated.
-[[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
-
-/// Waits on the host for copies to or from host memory that may go with the error: none is under way then.
-/// Throws: cuda_error, also of the work.
-void synchronize_or_drain(stream_ref s, place where);
-
-}  // namespace rt
-
 /// Which streams' work a device begins first. A hint: it does not interrupt what runs.
 enum class stream_priority {
     normal,  ///< CUDA's 0, the least
@@ -346,85 +320,6 @@ CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
 }
 
 }  // namespace cuota::inline v0::detail
-
-namespace cuota::inline v0::rt {
-
-CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where) {
-    if (cuota::detail::capture_of(s)) [[unlikely]]
-        throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
-}
-
-CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where) {
-    if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
-        throw misuse{std::string{what} + " on a stream that others capture: " + instead, where};
-}
-
-CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
-    refuse_own_capture(s, what, instead, where);
-    refuse_foreign_capture(s, what, instead, where);
-}
-
-namespace detail {
-
-bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept;
-bool drain_outside_foreign_capture(stream_ref s) noexcept;
-
-// Reports misuse, which says what was not done.
-CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept {
-    bool is_foreign = false;
-    try {
-        rt::refuse_foreign_capture(s, what, instead);
-    } catch (misuse const& wrong) {
-        is_foreign = true;
-        report_error(wrong);
-    } catch (...) {
-        report_failure_of([] { throw; });
-    }
-    return is_foreign;
-}
-
-CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
-    bool is_over = false;
-    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
-        report_failure_of([&] {
-            is_over = cuota::detail::is_captured(s);
-            if (auto* const scope = cuota::detail::capture_of(s))
-                scope->fail(std::make_exception_ptr(
-                    misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
-        });
-    if (is_over) return cuota::detail::capture_of(s) == nullptr;
-    beside_capture const beside;
-    return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
-}
-
-}  // namespace detail
-
-CUOTA_INLINE bool drain(stream_ref s) noexcept {
-    return !detail::is_foreign_misuse(s, "work was not waited for", "end the capture before") &&
-           detail::drain_outside_foreign_capture(s);
-}
-
-CUOTA_INLINE bool is_kept_for_foreign_graph(stream_ref s) noexcept {
-    return detail::is_foreign_misuse(s, "memory was freed and stays allocated, because the graph may use it,",
-                                     "free it when the graph is no longer launched, or use a scoped_pool");
-}
-
-CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {
-    if (is_kept_for_foreign_graph(s)) return false;
-    (void)detail::drain_outside_foreign_capture(s);
-    return true;
-}
-
-CUOTA_INLINE void synchronize_or_drain(stream_ref s, place where) {
-    try {
-        s.synchronize(where);
-    } catch (...) {
-        drain(s);
-        throw;
-    }
-}
-
-}  // namespace cuota::inline v0::rt
 
 namespace cuota::inline v0 {
 

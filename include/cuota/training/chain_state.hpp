@@ -124,6 +124,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE record_store::record_store(std::vector<checkpoint_stage> const& stages,

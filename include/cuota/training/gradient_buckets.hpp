@@ -22,6 +22,7 @@
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/core/poll_pause.hpp>
 #include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/stream.hpp>
 #include <cuota/training/agreement.hpp>

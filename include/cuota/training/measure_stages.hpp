@@ -87,6 +87,8 @@ template <class T>
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE double seconds_between(time_mark const& from, time_mark const& to) {

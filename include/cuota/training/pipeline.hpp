@@ -93,6 +93,8 @@ private:
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE pipeline::pipeline(std::vector<checkpoint_stage> stages, std::vector<std::size_t> const& first,

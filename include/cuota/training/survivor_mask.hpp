@@ -162,6 +162,8 @@ struct scatter_survivor {
 
 #if CUOTA_DEFINE
 
+#include <cuota/runtime/drain.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t count_survivors(device_buffer<mask_word> const& mask,
