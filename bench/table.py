@@ -310,7 +310,7 @@ def rows_of_a_gpu():
         Row("pool: pair by each of two threads", threads("our_pool", 2), {
             "one thread": threads("our_pool", 1), "cudaMallocAsync, two": threads("runtime_async", 2)}, ("<=", 1.05, "one thread"), "ns"),
         Row("pool: pair, 16 threads together", threads("our_pool", 16, "real_time"), {
-            "cudaMallocAsync, 16": threads("runtime_async", 16, "real_time")}, ("<=", 0.333, "cudaMallocAsync, 16"), "ns"),  # time over pairs of all
+            "cudaMallocAsync, 16": threads("runtime_async", 16, "real_time")}, ("<=", 0.333, "cudaMallocAsync, 16"), "ns"),  # time divided by the pairs of all threads
         Row("device_buffer: made and ended, warm pool", cpu("buffer", "buffer_on_a_pool"), {
             "cudaMallocAsync": cpu("buffer", "raw_call_of_the_runtime")}, ("<=", 30, "ns"), "ns"),
         *(Row(f"loader: slots of {size} MiB", rate(f"loader/MiB:{size}"), {
