@@ -153,6 +153,7 @@ bool drain(event const& e) noexcept;
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 
