@@ -170,13 +170,13 @@ cuda: ## compile tests, examples, benchmarks and each header alone by nvcc, and 
 nvcc_reads = tests/by_nvcc.py --jobs=$(JOBS) --commands=build/$(1)/compile_commands.json
 no_gpu = grep -q 'no GPU on this machine' build/$(1).log
 not_run = echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'
-cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && tests/gpu/machine_code.py && \
+cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && tests/launched_kernels.py build/cuda && tests/gpu/machine_code.py && \
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
 	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; headers with definitions in place; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --headers=apart && tests/gpu/machine_code.py && $(not_run)
+	$(call nvcc_reads,nvcc) --sources --headers=apart && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real
 ARCH ?=
@@ -187,7 +187,7 @@ gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that
 	@$(SETUP)
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make gpu (no nvcc on this machine)'; exit; fi; \
-	$(call build,gpu) && packaging/gpu/pack build/gpu build/cuota-gpu
+	$(call build,gpu) && tests/launched_kernels.py build/gpu && packaging/gpu/pack build/gpu build/cuota-gpu
 
 # Each row of the table is a median of so many turns; ONLY, a regular expression, chooses rows. RMM, a folder that has PyPI's
 # librmm and rapids_logger, and RMM_SOURCE, the folder cpp of RMM's repository at that version, add rows beside RMM.
@@ -202,7 +202,9 @@ configure_release = -DCUOTA_BENCH_RMM=$(if $(RMM),ON -DCUOTA_RMM_ROOT=$(RMM) -DC
 .PHONY: bench
 bench: ## what cuota does, what its peers do in the same run, and what was to be reached: one table
 	@$(SETUP) bench
-	@$(call build,release,--target plan_trace $(patsubst %,--target bench-%,$(shell bench/table.py --programs $(beside_rmm) --only='$(ONLY)')))
+	@mkdir -p build; $(call configure,release)
+	@programs="$$(bench/table.py --programs $(beside_rmm) --only='$(ONLY)')"; \
+	    [ -z "$$programs" ] || cmake --build --preset release --parallel $(JOBS) $$(printf -- ' --target %s' $$programs)
 	@bench/table.py --build=build/release $(beside_rmm) --json=build/bench.json --turns=$(TURNS) --only='$(ONLY)'
 
 .PHONY: benchmarks

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from table import Compiler, including
+from compiling import Compiler, including
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOLERANCE = 0.05

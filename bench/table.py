@@ -28,7 +28,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
-SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "": 1}
+SCALE = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "GB/s": 1e9, "MB": 1e6, "": 1}
 
 # Of a program's benchmark one field: a time in ns, or a counter.
 Figure = collections.namedtuple("Figure", "program name field")
@@ -111,69 +111,6 @@ def value_of(runs, field):
     return statistics.median(run[field] for run in runs)
 
 
-# ---- The compiler's time.
-
-def seconds_of(command):
-    before = os.times()
-    subprocess.run(command, check=True, capture_output=True)
-    after = os.times()
-    return after.children_user - before.children_user + after.children_system - before.children_system
-
-
-class Compiler:
-    """The compiler of a build: how it reads one header as a program of that build would."""
-
-    def __init__(self, build):
-        self.build, self.found = build, None
-
-    @property
-    def cxx(self):
-        return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", (self.build / "CMakeCache.txt").read_text(), flags=re.M)[1]
-
-    @property
-    def includes(self):
-        """-I and -isystem of the benchmarks."""
-        if self.found is None:
-            commands = json.loads((self.build / "compile_commands.json").read_text())
-            words = iter(next(c["command"] for c in commands if c["file"].endswith("/bench/pool.cpp")).split())
-            self.found = []
-            for word in words:
-                if word in ("-I", "-isystem"):
-                    self.found += [word, next(words)]
-                elif word.startswith(("-I", "-isystem")):
-                    self.found.append(word)
-        return self.found
-
-    def command(self, *more):
-        return [self.cxx, "-std=c++20", *more, *self.includes]
-
-
-def including(folder, header):
-    """A file in the folder that includes the header, and nothing else."""
-    source = folder / "one.cpp"
-    source.write_text(f"#include <{header}>\n")
-    return source
-
-
-class ReadingTime:
-    """The compiler's time for one include: the processor's seconds of the compiler that the build has, reading alone."""
-
-    def __init__(self, build, turns):
-        self.compiler, self.turns = Compiler(build), turns
-
-    def of(self, header, *more, precompiled=False):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            line, source = self.compiler.command(*more), including(folder, header)
-            if precompiled:
-                first = folder / header
-                first.parent.mkdir(parents=True)
-                subprocess.run([*line, "-x", "c++-header", source, "-o", f"{first}.gch"], check=True, capture_output=True)
-                line.insert(1, f"-I{folder}")
-            command = [*line, "-fsyntax-only", source]
-            return statistics.median(seconds_of(command) for _ in range(self.turns)) * 1e9
-
-
 def minimalloc(build):
     folder = os.environ.get("CUOTA_MINIMALLOC")
     if not folder:
@@ -196,7 +133,9 @@ def no_gpu():
 
 
 def rows(build, turns):
-    reading = ReadingTime(build, turns)
+    import compiling  # run_gpu has this file alone
+
+    reading, compile = compiling.ReadingTime(build, turns), compiling.Programs(build, turns)
     separate = "-DCUOTA_SEPARATE=1"
     return [
         Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
@@ -238,6 +177,20 @@ def rows(build, turns):
             "thrust/device_vector.h": lambda: reading.of("thrust/device_vector.h"),
             "cuda/memory_resource": lambda: reading.of("cuda/memory_resource", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"),
             "all of it": lambda: reading.of("cuota/cuota.hpp")}, ("<=", 600, "ms"), "ms"),
+
+        Row("compile: first.cpp by nvcc, CMake's default", lambda: compile.seconds("nvcc", "first", separate), {
+            "a Thrust reduce": lambda: compile.seconds("nvcc", "thrust")}, ("<=", 0.4, "a Thrust reduce"), "s"),
+        Row("compile: first.cpp by nvcc, headers alone", lambda: compile.seconds("nvcc", "first"), {
+            "a Thrust reduce": lambda: compile.seconds("nvcc", "thrust")}, ("<=", 1.7, "a Thrust reduce"), "s"),
+        Row("compile: that, memory of the largest process", lambda: compile.memory("nvcc", "first"), {
+            "a Thrust reduce": lambda: compile.memory("nvcc", "thrust")}, ("<=", 1.25, "a Thrust reduce"), "MB"),
+        Row("compile: first.cpp by g++ -O2, headers alone", lambda: compile.seconds("g++", "first"), {
+            "spdlog, headers alone": lambda: compile.seconds("g++", "spdlog"),
+            "CMake's default": lambda: compile.seconds("g++", "first", separate)}, ("<=", 1.3, "spdlog, headers alone"), "s"),
+        Row("compile: a budget by g++ -O2, headers alone", lambda: compile.seconds("g++", "budget"), {
+            "CMake's default": lambda: compile.seconds("g++", "budget", separate)}, ("<=", 2, "s"), "s"),
+        Row("compile: the definitions by g++ -O2, once for a program", lambda: compile.parts(), {
+            "first.cpp, headers alone": lambda: compile.seconds("g++", "first")}, ("<=", 4, "first.cpp, headers alone"), "s"),
 
         Row("budget: charge and refund", cpu("guard", "charge_and_refund<budget>"), {
             "a lock": cpu("guard", "charge_and_refund<locks>"), "adds, then compares": cpu("guard", "charge_and_refund<adds_first>"),
@@ -382,7 +335,9 @@ def circumstances(asked):
     if asked.results:
         machine = asked.results / "machine.txt"
         return {"when": now, "machine": machine.read_text().splitlines() if machine.is_file() else []}
-    compiler = subprocess.run([Compiler(asked.build).cxx, "--version"], capture_output=True, text=True).stdout
+    import compiling
+
+    compiler = subprocess.run([compiling.Compiler(asked.build).cxx, "--version"], capture_output=True, text=True).stdout
     return {"when": now, "machine": platform.platform(), "processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0],
             "compiler": compiler.splitlines()[0],
             "version": re.search(r"^## \[?([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), flags=re.M)[1], "turns": asked.turns, "beside": versions(asked.build)}
@@ -398,7 +353,7 @@ def versions(build):
     if root := re.search(r"^CUOTA_RMM_ROOT:\w+=(.+)$", cache, flags=re.M):
         found["RMM"] = (pathlib.Path(root[1]) / "librmm/VERSION").read_text().strip()
     try:
-        listed = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n", "libmimalloc*", "libbenchmark-dev", "libc6"],
+        listed = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n", "libmimalloc*", "libbenchmark-dev", "libc6", "libspdlog-dev"],
                                 capture_output=True, text=True).stdout
         found.update(line.removeprefix("ii").split() for line in listed.splitlines() if line.startswith("ii"))
     except FileNotFoundError:
@@ -433,7 +388,7 @@ def main():
         for figure in row.figures():
             wanted[(figure.program, row.runs)].add(figure.name)
     if asked.programs:
-        print(*sorted({program for program, _ in wanted}))
+        print(*sorted({f"bench-{program}" for program, _ in wanted}), *["plan_trace"] * any("MiniMalloc" in row.name for row in chosen))
         return 0
     found, why_not = read_results(asked.results) if asked.results else {}, {}
     for (program, runs), names in sorted(wanted.items()) if asked.build else []:

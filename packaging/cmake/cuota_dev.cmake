@@ -18,7 +18,7 @@ target_compile_options(cuota-warnings INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=--param=ggc-min-heapsize=1000000>)
 
 add_library(cuota-dev INTERFACE)
-target_link_libraries(cuota-dev INTERFACE cuota::cuota cuota-warnings)
+target_link_libraries(cuota-dev INTERFACE cuota::headers cuota-warnings)
 if(CUOTA_SANITIZE)
   if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA)
     message(FATAL_ERROR "cuota: the sanitizers see only host code; use them with CUOTA_RUNTIME=SIMULATED")

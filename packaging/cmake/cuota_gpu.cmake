@@ -22,11 +22,12 @@ if(NOT CUOTA_RUNTIME_CHOSEN STREQUAL CUDA)
 endif()
 
 # As cuota_add_compiled makes cuota-compiled.
-add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL include/cuota/cuota.cpp)
+get_target_property(parts cuota-compiled SOURCES)
+add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL ${parts})
 set_target_properties(cuota-compiled-ndebug PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_definitions(cuota-compiled-ndebug INTERFACE CUOTA_SEPARATE=1)
-target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::cuota PRIVATE cuota-dev)
-cuota_link(cuota-compiled-ndebug)
+target_compile_options(cuota-compiled-ndebug PRIVATE --extended-lambda)
+target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::headers PRIVATE cuota-dev)
 
 add_executable(train-ndebug examples/train.cpp)
 target_link_libraries(train-ndebug PRIVATE cuota-dev)
@@ -70,7 +71,7 @@ endforeach()
 foreach(target IN LISTS benchmarks ITEMS train-ndebug cuota_pytorch)
   target_compile_options(${target} PRIVATE -O3 -DNDEBUG)
   get_target_property(libraries ${target} LINK_LIBRARIES)
-  list(FILTER libraries EXCLUDE REGEX "cuota::compiled")  # of cuota_link(... COMPILED): those have checks
+  list(FILTER libraries EXCLUDE REGEX "cuota::cuota")  # of cuota_link: that has checks
   set_property(TARGET ${target} PROPERTY LINK_LIBRARIES ${libraries} cuota-compiled-ndebug)
 endforeach()
 

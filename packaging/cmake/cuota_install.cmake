@@ -13,11 +13,11 @@ configure_package_config_file(packaging/cmake/cuota-config.cmake.in cuota-config
 write_basic_package_version_file(cuota-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 
 # INCLUDES DESTINATION is for users below CMake 3.23, which read no file sets.
-install(TARGETS cuota EXPORT cuota FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(TARGETS cuota-headers EXPORT cuota FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT cuota FILE cuota-targets.cmake NAMESPACE cuota:: DESTINATION ${folder})
 install(FILES include/cuota/cuota.cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuota)
-install(DIRECTORY include/cuota/simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuota FILES_MATCHING PATTERN "*.cpp")
+install(DIRECTORY include/cuota/parts include/cuota/simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cuota FILES_MATCHING PATTERN "*.cpp")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cuota-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cuota-config-version.cmake
   packaging/cmake/cuota_link.cmake DESTINATION ${folder})
 

@@ -3,17 +3,19 @@
 #
 # The same file serves the source tree and the installed package. It gives
 #
-#   cuota_link(<target> [COMPILED])   links a program with cuota and with one CUDA runtime:
+#   cuota_link(<target> [HEADER_ONLY])   links a program or a library with cuota and with one CUDA runtime:
 #
 #     CUOTA_RUNTIME=SIMULATED  the simulated runtime, cuota::simulator; needs no nvcc and no GPU
 #     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc, for the program's
 #                              CMAKE_CUDA_ARCHITECTURES
 #     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
 #
-#     COMPILED: with cuota::compiled, in place of having every file compile all of cuota that it uses
+#     HEADER_ONLY: with cuota::headers, in place of cuota::cuota
 #
-#   cuota::compiled        a static library: all of cuota's definitions, compiled once from cuota.cpp beside cuota.hpp, when
-#                          something links it. What links it compiles in a quarter of the time
+#   cuota::cuota           a static library: cuota's definitions, compiled once for the whole project when something links it.
+#                          What links it reads declarations only, and compiles in a tenth of the time
+#   cuota::headers         the headers alone: each file compiles all of cuota that it uses. A program may have targets of both
+#                          kinds
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
 #
 # Call cuota_link in the directory that made the target. A program that wants the shared runtime, or to keep its .cpp
@@ -90,20 +92,34 @@ function(cuota_add_simulator folder)
     UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)  # the same headers again take most of the compiler's time
   target_compile_options(cuota-simulator PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2> -fno-sanitize=all
     -fno-omit-frame-pointer)  # call_site.cpp walks its own frames
-  target_link_libraries(cuota-simulator PRIVATE cuota::cuota Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(cuota-simulator PRIVATE cuota::headers Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-# Defines cuota::compiled from the source <file>.
-function(cuota_add_compiled file)
+# Defines cuota::cuota from the sources in <folder>, which compile side by side. They suit NVIDIA's runtimes and the simulated one,
+# so whoever links the library chooses; nvcc compiles them where the project has it, because they have kernels. One copy of
+# the library's state serves all libraries of a program, so its symbols are visible whatever the project's preset is.
+function(cuota_add_compiled folder)
   if(TARGET cuota-compiled)
     return()
   endif()
-  add_library(cuota-compiled STATIC EXCLUDE_FROM_ALL ${file})
-  add_library(cuota::compiled ALIAS cuota-compiled)
-  set_target_properties(cuota-compiled PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  if(NOT sources)
+    message(FATAL_ERROR "cuota: no sources in ${folder}")
+  endif()
+  add_library(cuota-compiled STATIC EXCLUDE_FROM_ALL ${sources})
+  add_library(cuota::cuota ALIAS cuota-compiled)
+  set_target_properties(cuota-compiled PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF
+    CXX_VISIBILITY_PRESET default CUDA_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
+  if(CMAKE_CUDA_COMPILER AND NOT CUOTA_RUNTIME STREQUAL SIMULATED)
+    set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)
+  endif()
   target_compile_definitions(cuota-compiled INTERFACE CUOTA_SEPARATE=1)
-  target_link_libraries(cuota-compiled PUBLIC cuota::cuota)
-  cuota_link(cuota-compiled)
+  target_compile_options(cuota-compiled PRIVATE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>)
+  if(NOT CMAKE_PROJECT_NAME STREQUAL cuota)  # a project's warnings are about its own files
+    target_compile_options(cuota-compiled PRIVATE -w $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-w>)
+  endif()
+  target_link_libraries(cuota-compiled PUBLIC cuota::headers)
 endfunction()
 
 # Of a .cu file in a project without the language CMake says only that it "can not determine linker language".
@@ -124,12 +140,12 @@ function(cuota_check_languages target)
 endfunction()
 
 function(cuota_link target)
-  cmake_parse_arguments(PARSE_ARGV 1 how COMPILED "" "")
+  cmake_parse_arguments(PARSE_ARGV 1 how HEADER_ONLY "" "")
   if(how_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "cuota_link(${target}) takes COMPILED or nothing, not ${how_UNPARSED_ARGUMENTS}")
+    message(FATAL_ERROR "cuota_link(${target}) takes HEADER_ONLY or nothing, not ${how_UNPARSED_ARGUMENTS}")
   endif()
   cuota_check_languages(${target})
-  target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${how_COMPILED}>,cuota::compiled,cuota::cuota>)
+  target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${how_HEADER_ONLY}>,cuota::headers,cuota::cuota>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>)
   if(CUOTA_RUNTIME_CHOSEN STREQUAL SIMULATED)
     set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY None)

@@ -11,17 +11,20 @@ import subprocess
 
 import _lint
 
-# Definitions in place, as a plain include has them, and apart, as users of cuota::compiled read the headers.
+# Definitions in place, as a plain include has them, and apart, as users of CMake's cuota::cuota read the headers.
 FORMS = {"in place": [], "apart": ["-DCUOTA_SEPARATE=1"]}
 
 BEGINS = re.compile(r"[^\s#/]")  # the first declaration; comments and directives may stand before it
+
+
+DEFINITIONS = re.compile(r"CUOTA_(?:DEFINE|PART)_(\w+)")
 
 
 class Header:
     """What a header includes: before its first declaration, for its definitions, and of others' libraries."""
 
     def __init__(self, text):
-        self.first, self.for_definitions, self.foreign = [], [], []
+        self.first, self.for_definitions, self.foreign, self.part = [], [], [], None
         conditions, begun = [], False
         for line in _lint.code(text).splitlines():
             directive = re.match(r"\s*#\s*(if\w*|el\w+|endif|include)\b\s*(.*)", line)
@@ -36,12 +39,19 @@ class Header:
             elif word == "endif":
                 conditions.pop()
             elif name := re.match(r"<cuota/([^>]+)>", rest):
-                if conditions == ["CUOTA_DEFINE"]:
+                if part := self.defines(conditions):
+                    self.part = part
                     self.for_definitions.append(name[1])
                 elif not conditions and not begun:
                     self.first.append(name[1])
-            elif (name := re.match(r"<([^>]+)>", rest)) and conditions in ([], ["CUOTA_DEFINE"]):
+            elif (name := re.match(r"<([^>]+)>", rest)) and (not conditions or self.defines(conditions)):
                 self.foreign.append(name[1])
+
+    @staticmethod
+    def defines(conditions):
+        """The part of cuota.cpp that a line under these conditions is for, if it stands among definitions."""
+        found = DEFINITIONS.fullmatch(conditions[0]) if len(conditions) == 1 else None
+        return found and found[1].lower()
 
 
 class Headers:
@@ -50,13 +60,13 @@ class Headers:
         self.parts = {name: Header((root / "include/cuota" / name).read_text()) for name in _lint.headers(root)}
 
     def reached(self, names, form, seen=None):
-        """The names, and all that they include in this form."""
+        """The names, and all that they include in this form: "in place", "apart", or a part of cuota.cpp."""
         seen = set() if seen is None else seen
         for name in names:
             if name not in seen and name in self.parts:
                 seen.add(name)
                 part = self.parts[name]
-                self.reached(part.first + (part.for_definitions if form == "in place" else []), form, seen)
+                self.reached(part.first + (part.for_definitions if form in ("in place", part.part) else []), form, seen)
         return seen
 
     def chains(self, form):

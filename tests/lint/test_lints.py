@@ -56,6 +56,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"pool/x.hpp:1: only runtime/ calls CUDA \(cudaFree\)"),
     ("layers", "a driver call outside the door", add("include/cuota/interop/x.hpp", "inline void f() { ::cuMemCreate(); }"),
      r"interop/x.hpp:1: only runtime/ calls CUDA \(cuMemCreate\)"),
+    ("layers", "definitions of another part", add("include/cuota/data/x.hpp", "#if CUOTA_DEFINE_MEMORY\n#endif"),
+     r"data/x.hpp:1: definitions of data are of the part DATA, not MEMORY"),
     ("layers", "a folder without a rank", add("include/cuota/misc/x.hpp", ""), r"the folder misc has no rank"),
     ("kernel_layout", "an empty member that nvcc lays out in two ways",
      add("include/cuota/buffer/device_span.hpp", "struct x { [[no_unique_address]] detail::view_origin a; };"),
@@ -64,6 +66,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
      swap("include/cuota/pool/growing_range.hpp", "CUOTA_INLINE_IN_PLACE mapping_sizes page_range", "CUOTA_INLINE mapping_sizes page_range"),
      r"pool/growing_range.hpp:\d+: page_range::sizes is virtual"),
     ("umbrella", "a header missing from the umbrella", add("include/cuota/core/x.hpp", ""), r"includes core/x.hpp 0 times, not 1"),
+    ("umbrella", "definitions that no part has", swap("include/cuota/parts/memory.cpp", "#include <cuota/core/poll_pause.hpp>.*", ""),
+     r"parts/memory.cpp does not reach core/poll_pause.hpp"),
     ("umbrella", "a header included twice", add("include/cuota/cuota.hpp", "#include <cuota/version.hpp>"),
      r"includes version.hpp 2 times, not 1"),
     ("umbrella", "an include of nothing", add("include/cuota/cuota.hpp", "#include <cuota/core/gone.hpp>"),
@@ -105,7 +109,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
      add("include/cuota/core/bare.hpp", SPDX + "#pragma once\ninline std::string bare() { return {}; }"),
      r"core/bare.hpp does not compile alone(.|\n)*std::string"),
     ("headers", "a header that leans on what only its definitions include",
-     add("include/cuota/core/bare.hpp", SPDX + "#pragma once\n#include <cuota/core/config.hpp>\n#if CUOTA_DEFINE\n#include <string>\n"
+     add("include/cuota/core/bare.hpp", SPDX + "#pragma once\n#include <cuota/core/config.hpp>\n#if CUOTA_DEFINE_MEMORY\n#include <string>\n"
          "#endif\ninline std::string bare() { return {}; }"), r"core/bare.hpp does not compile alone, definitions apart(.|\n)*std::string"),
     ("headers", "a header without an include guard", add("include/cuota/core/bare.hpp", SPDX + "struct bare {};"),
      r"core/bare.hpp does not compile alone(.|\n)*redefinition"),

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every header is in its umbrella once: those of report/ and training/ in the one of that name, all others in cuota.hpp, but the
 interop, the simulator and the opt-in ones below. One that declares nothing outside of namespace detail is in none: whoever
-needs it includes it."""
+needs it includes it. What a header defines is in one file of parts/, the one that sets the macro of its definitions."""
 import collections
 import re
 
+import _headers
 import _lint
 
 OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs nlohmann's JSON",
@@ -15,13 +16,14 @@ OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs n
           "report/nvtx.hpp": "needs NVTX"}
 
 UMBRELLAS = ("cuota.hpp", "report.hpp", "training.hpp")
+PARTS = "memory", "data", "training", "report"
 NAMESPACE = re.compile(r"^namespace (.+?) *{", re.M)
 INCLUDE = re.compile(r"^\s*#\s*include\s*<cuota/([^>]+)>", re.M)
 
 
 def is_inside(text):
     """Whether a header has no names for programs: all are in namespace detail."""
-    opened = NAMESPACE.findall(text.partition("#if CUOTA_DEFINE\n")[0])
+    opened = NAMESPACE.findall(re.split(r"#if CUOTA_(?:DEFINE|PART)_", text)[0])
     return bool(opened) and all(re.search(r"::detail\b", name) for name in opened)
 
 
@@ -51,4 +53,14 @@ for umbrella in UMBRELLAS:
 needed = {name for text in texts.values() for name in INCLUDE.findall(text)}
 findings += [f"{name} is for other headers only, and none includes it" for name in sorted(inside - needed - OPT_IN.keys())]
 findings += [f"umbrella.py lists {name} as opt-in, which is not there" for name in OPT_IN if name not in public]
+headers = _headers.Headers(root, sorted(public))
+for part in PARTS:
+    source = root / "include" / "cuota" / "parts" / f"{part}.cpp"
+    if not source.is_file():
+        findings.append(f"parts/{part}.cpp is not there")
+        continue
+    reached = headers.reached(INCLUDE.findall(source.read_text()), part)
+    of_part = {name for name in public if re.search(rf"^#if CUOTA_(DEFINE|PART)_{part.upper()}$", texts[name], flags=re.M) and name not in OPT_IN
+               and name.split("/")[0] != "interop"}
+    findings += [f"parts/{part}.cpp does not reach {name}, which has definitions for it" for name in sorted(of_part - reached)]
 _lint.finish(findings)

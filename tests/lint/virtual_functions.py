@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """A virtual function that is declared in a class and defined below is CUOTA_INLINE_IN_PLACE, not CUOTA_INLINE. Compilers emit the
-virtual table of a class where its first such function is defined. If that is inline in cuota.cpp, cuota.cpp may lack the table, and
-other files expect it there."""
+virtual table of a class where its first such function is defined. If that is inline in the file with the definitions, this file may
+lack the table, and other files expect it there."""
 import re
 
 import _lint

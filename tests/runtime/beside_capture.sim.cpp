@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/graph.hpp>

@@ -143,7 +143,7 @@ template <class T>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/drain.hpp>
 

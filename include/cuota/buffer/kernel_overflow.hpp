@@ -69,7 +69,7 @@ CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0 {
 

@@ -157,7 +157,7 @@ struct leases_for_copies {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <string>
 

@@ -65,7 +65,7 @@ static_assert(sizeof(owned_block) <= 40);
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <exception>
 

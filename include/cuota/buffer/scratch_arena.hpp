@@ -130,7 +130,7 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_MEMORY
 
 #include <algorithm>
 

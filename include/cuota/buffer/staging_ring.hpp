@@ -37,7 +37,7 @@ enum class ring_filler {
 namespace detail {
 class ring_state;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::ring_state>;
 #endif
 
@@ -138,7 +138,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <string>
 

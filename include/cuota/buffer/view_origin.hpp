@@ -72,7 +72,7 @@ private:
 
 }  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 

@@ -100,7 +100,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
 

@@ -67,25 +67,57 @@
 #define CUOTA_VIEWS unchecked_views
 #endif
 
-/// CUOTA_SEPARATE: 1 in files that leave cuota's definitions to one file of the program, as what links CMake's cuota::compiled
-/// does. Such files compile in a fraction of the time. Default: 0, every file defines inline what it uses.
+/// CUOTA_SEPARATE: 1 in files that have cuota's declarations only, as what links CMake's cuota::cuota has. Such files compile in a
+/// fraction of the time; one other file of the program has the definitions. Default: 0, every file defines inline what it uses.
 /// CUOTA_IMPLEMENTATION: defined in that one file, before it includes cuota's headers: all that the program includes, or
 /// cuota/cuota.cpp, which is such a file.
 #if defined(CUOTA_IMPLEMENTATION)
 #undef CUOTA_SEPARATE
-#undef CUOTA_DEFINE
 #define CUOTA_SEPARATE 1
-#define CUOTA_DEFINE 1
 #elif !defined(CUOTA_SEPARATE)
 #define CUOTA_SEPARATE 0
 #endif
 
-/// CUOTA_DEFINE: 1 where the definitions at the end of each header are read.
-#if !CUOTA_SEPARATE
-#undef CUOTA_DEFINE
-#define CUOTA_DEFINE 1
-#elif !defined(CUOTA_DEFINE)
-#define CUOTA_DEFINE 0
+/// 1 in files that have the definitions of a part of the library: CUOTA_PART_MEMORY those of core/, runtime/, resource/, guard/, pool/
+/// and buffer/, the others those of the folder that they name. The files in cuota/parts/ set one each, and are cuota.cpp in four
+/// parts, which can be compiled side by side.
+#if defined(CUOTA_IMPLEMENTATION) || !CUOTA_SEPARATE
+#undef CUOTA_PART_MEMORY
+#undef CUOTA_PART_DATA
+#undef CUOTA_PART_TRAINING
+#undef CUOTA_PART_REPORT
+#define CUOTA_PART_MEMORY 1
+#define CUOTA_PART_DATA 1
+#define CUOTA_PART_TRAINING 1
+#define CUOTA_PART_REPORT 1
+#else
+#if !defined(CUOTA_PART_MEMORY)
+#define CUOTA_PART_MEMORY 0
+#endif
+#if !defined(CUOTA_PART_DATA)
+#define CUOTA_PART_DATA 0
+#endif
+#if !defined(CUOTA_PART_TRAINING)
+#define CUOTA_PART_TRAINING 0
+#endif
+#if !defined(CUOTA_PART_REPORT)
+#define CUOTA_PART_REPORT 0
+#endif
+#endif
+
+/// 1 where the definitions at the end of a header are read: in files that have its part, but not while nvcc compiles for the device,
+/// which takes twenty times as long with them. Headers whose definitions launch kernels ask for CUOTA_PART_MEMORY and its like
+/// instead: the device's code would lack those kernels.
+#if defined(__CUDA_ARCH__)
+#define CUOTA_DEFINE_MEMORY 0
+#define CUOTA_DEFINE_DATA 0
+#define CUOTA_DEFINE_TRAINING 0
+#define CUOTA_DEFINE_REPORT 0
+#else
+#define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
+#define CUOTA_DEFINE_DATA CUOTA_PART_DATA
+#define CUOTA_DEFINE_TRAINING CUOTA_PART_TRAINING
+#define CUOTA_DEFINE_REPORT CUOTA_PART_REPORT
 #endif
 
 /// CUOTA_INLINE stands before each of those definitions. It is `inline` in both forms, so that the compiler may inline one into
@@ -99,16 +131,16 @@
 
 /// CUOTA_INLINE_IN_PLACE stands before functions that may not be inline where definitions are apart: virtual functions, because the
 /// compiler emits a class's virtual table where the class's first one is defined, and members of templates that are declared
-/// `extern template`.
-#if CUOTA_SEPARATE
+/// `extern template`. Nor where they are not read.
+#if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else
 #define CUOTA_INLINE_IN_PLACE inline
 #endif
 
 /// CUOTA_ALWAYS_INLINE stands before declarations of those that programs call all the time: part of the caller, but where
-/// definitions are apart.
-#if CUOTA_SEPARATE
+/// definitions are apart or not read.
+#if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_ALWAYS_INLINE
 #else
 #define CUOTA_ALWAYS_INLINE [[gnu::always_inline]]
@@ -117,10 +149,10 @@
 #if CUOTA_SEPARATE
 namespace cuota::inline v0 {
 
-/// Defined in the file that defines CUOTA_IMPLEMENTATION, and used in all others: the linker reports this name when a program has no
-/// such file, and when it has two.
+/// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY, and used in all others: the linker reports this name
+/// when a program has no such file, and when it has two.
 extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 namespace detail {
 /// Makes every file refer to it.
 __attribute__((used)) inline int const* const definitions =

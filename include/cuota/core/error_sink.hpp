@@ -77,7 +77,7 @@ bool report_failure_of(Step&& step) noexcept {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
 #include <mutex>

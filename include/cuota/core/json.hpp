@@ -56,7 +56,7 @@ template <class Items, class ToJson>
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

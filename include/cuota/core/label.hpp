@@ -96,7 +96,7 @@ template <class T>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <mutex>
 #include <set>

@@ -126,7 +126,7 @@ void put_in_order(std::vector<next_step>& steps, next_step step);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -48,7 +48,7 @@ void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t 
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -260,7 +260,7 @@ CUOTA_INLINE_IN_PLACE shared<T> shared<T>::of(T& object) noexcept {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0 {
 

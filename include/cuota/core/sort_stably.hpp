@@ -51,7 +51,7 @@ void sort_stably(std::vector<T>& all, Less less = {}, Key key = {}) {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 

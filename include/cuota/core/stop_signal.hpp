@@ -35,7 +35,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <new>
 #include <stop_token>

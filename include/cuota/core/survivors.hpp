@@ -48,7 +48,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <string_view>

@@ -69,7 +69,7 @@ struct thread_record;
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <thread>
 

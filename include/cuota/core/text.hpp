@@ -72,7 +72,7 @@ inline constexpr std::size_t screen_columns = 110;
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

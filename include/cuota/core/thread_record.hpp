@@ -84,7 +84,7 @@ void see_section_end(thread_record const& other) noexcept;
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <mutex>
 

@@ -65,7 +65,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <bit>
 #include <cmath>

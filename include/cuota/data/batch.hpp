@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 namespace detail {
 class loader_engine;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_DATA
 extern template class shared<detail::loader_engine>;
 #endif
 
@@ -104,7 +104,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <cuota/core/error.hpp>
 #include <cuota/data/loader_engine.hpp>

@@ -56,7 +56,7 @@ private:
 };
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <cuota/data/raw_source.hpp>
 

@@ -93,7 +93,7 @@ template <class To, class From>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <algorithm>
 

@@ -47,7 +47,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 namespace cuota::inline v0::detail {
 

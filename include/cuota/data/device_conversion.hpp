@@ -47,7 +47,7 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_DATA
 
 namespace cuota::inline v0::detail {
 

@@ -93,7 +93,7 @@ struct device_transform {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 namespace cuota::inline v0 {
 

@@ -67,7 +67,7 @@ template <class Which, std::invocable<std::string const&> Open>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <algorithm>
 #include <filesystem>

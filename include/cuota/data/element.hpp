@@ -120,7 +120,9 @@ void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
+
+#include <algorithm>
 
 namespace cuota::inline v0 {
 

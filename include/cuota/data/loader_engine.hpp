@@ -184,7 +184,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <cuota/buffer/lease.hpp>
 

@@ -149,7 +149,7 @@ template <source S>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <algorithm>
 

@@ -39,7 +39,7 @@ struct loader_shape {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 namespace cuota::inline v0::detail {
 

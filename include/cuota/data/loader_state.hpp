@@ -32,7 +32,7 @@ struct loader_state {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <charconv>
 

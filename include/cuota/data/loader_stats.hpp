@@ -90,7 +90,7 @@ namespace detail {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <algorithm>
 #include <cmath>

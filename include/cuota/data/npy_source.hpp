@@ -122,7 +122,7 @@ private:
 };
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <charconv>
 

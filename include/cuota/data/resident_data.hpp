@@ -171,7 +171,7 @@ template <source S>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_DATA
 
 #include <algorithm>
 #include <cstring>

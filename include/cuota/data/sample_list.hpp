@@ -35,7 +35,7 @@ struct sample_list {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 namespace cuota::inline v0::detail {
 

@@ -114,7 +114,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 namespace cuota::inline v0 {
 

@@ -177,7 +177,7 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_DATA
 
 #include <array>
 

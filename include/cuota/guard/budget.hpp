@@ -23,7 +23,7 @@ namespace detail {
 class ledger;
 class prepayment;
 }  // namespace detail
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::ledger>;
 extern template class shared<detail::prepayment>;
 #endif
@@ -160,7 +160,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <vector>

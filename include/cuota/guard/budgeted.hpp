@@ -131,7 +131,7 @@ public:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <mutex>
 #include <unordered_map>

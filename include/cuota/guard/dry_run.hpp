@@ -159,7 +159,7 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <bit>
 

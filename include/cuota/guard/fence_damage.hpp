@@ -52,7 +52,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 

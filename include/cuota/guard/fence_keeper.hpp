@@ -156,7 +156,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_MEMORY
 
 #include <cuota/runtime/drain.hpp>
 

@@ -165,7 +165,7 @@ fenced(Upstream, fence_options) -> fenced<Upstream>;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0 {
 

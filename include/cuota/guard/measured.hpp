@@ -145,7 +145,7 @@ measured(Upstream) -> measured<Upstream>;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <mutex>

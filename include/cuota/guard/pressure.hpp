@@ -139,7 +139,7 @@ void charge(ledger& node, std::size_t bytes, charge_request const& request, Add 
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 namespace detail {
 class registered_cache;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::registered_cache>;
 #endif
 
@@ -55,7 +55,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <mutex>
 #include <utility>

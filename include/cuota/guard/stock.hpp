@@ -60,7 +60,7 @@ static_assert(sizeof(stock) == 64);
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

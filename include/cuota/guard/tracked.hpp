@@ -220,7 +220,7 @@ tracked(Upstream, tag) -> tracked<Upstream>;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <map>
 #include <optional>

@@ -62,7 +62,7 @@ struct watch_options {
 namespace detail {
 class watch_state;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::watch_state>;
 #endif
 
@@ -106,7 +106,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <array>

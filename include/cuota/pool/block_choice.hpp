@@ -57,7 +57,7 @@ enum class fit_slack { same_size_if_small, quarter };
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 namespace detail {
 class frame_state;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::frame_state>;
 #endif
 
@@ -96,7 +96,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/pool/frame_state.hpp>
 

@@ -83,7 +83,7 @@ void order_after(stream_ref s, stream_ref other) noexcept;
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/drain.hpp>
 

@@ -60,7 +60,7 @@ enum class growth_aim { least_missing, least_in_all };
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

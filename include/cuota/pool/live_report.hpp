@@ -51,7 +51,7 @@ template <class Which>
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -38,7 +38,7 @@ void save_plan(planned_step const& step, std::string const& path);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <array>

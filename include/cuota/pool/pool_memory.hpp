@@ -124,7 +124,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/text.hpp>
 #include <cuota/runtime/memory.hpp>

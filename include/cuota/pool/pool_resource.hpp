@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 namespace detail {
 class pool_state;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::pool_state>;
 #endif
 
@@ -72,7 +72,7 @@ private:
 /// The usual: what is taken through it may come and go at any time. `scoped_pool::resource()`.
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class pool_resource_for<lifespan::scratch>;
 extern template class pool_resource_for<lifespan::step>;
 extern template class pool_resource_for<lifespan::persistent>;
@@ -80,7 +80,7 @@ extern template class pool_resource_for<lifespan::persistent>;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/pool/pool_state.hpp>
 

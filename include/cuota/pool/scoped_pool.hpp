@@ -189,7 +189,7 @@ struct pool_access {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/pool/pool_state.hpp>
 #include <cuota/runtime/peer_access.hpp>

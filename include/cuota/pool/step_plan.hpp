@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 namespace detail {
 class step_state;
 }
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::step_state>;
 #endif
 
@@ -154,7 +154,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/pool/step_state.hpp>
 

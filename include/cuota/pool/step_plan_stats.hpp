@@ -49,7 +49,7 @@ struct step_plan_stats {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0 {
 

@@ -98,7 +98,7 @@ void check_snapshot(memory_snapshot const& all, place where = place::here());
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -104,7 +104,7 @@ void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_optio
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

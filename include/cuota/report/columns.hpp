@@ -59,7 +59,7 @@ namespace cuota::inline v0::detail::screen {
 
 }  // namespace cuota::inline v0::detail::screen
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::screen {
 

@@ -61,7 +61,7 @@ void find_in(memory_snapshot const& s, recording const* before, diagnosis_option
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

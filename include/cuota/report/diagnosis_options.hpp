@@ -69,7 +69,7 @@ void check(diagnosis_options const& o, place where);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

@@ -75,7 +75,7 @@ void sort_findings(std::vector<finding>& findings);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0 {
 

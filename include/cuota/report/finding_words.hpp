@@ -44,7 +44,7 @@ namespace cuota::inline v0::detail::diagnosis {
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

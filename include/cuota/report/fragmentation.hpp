@@ -116,7 +116,7 @@ void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::ve
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

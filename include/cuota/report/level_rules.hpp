@@ -88,7 +88,7 @@ void find_refusals(recording const& r, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

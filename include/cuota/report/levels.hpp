@@ -174,7 +174,7 @@ void add_extremes(std::vector<level_point>& to, std::span<level_point const> run
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0 {
 

@@ -110,7 +110,7 @@ void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_opt
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

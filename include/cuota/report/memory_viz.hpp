@@ -76,7 +76,7 @@ void write_memory_viz_pickle(std::ostream& out, recording const& r, memory_viz_o
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -64,7 +64,7 @@ void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<f
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

@@ -113,7 +113,7 @@ struct recorder_access {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -146,7 +146,7 @@ inline budget_tap::~budget_tap() = default;
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -98,7 +98,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -114,7 +114,7 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0 {
 

@@ -77,7 +77,7 @@ void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

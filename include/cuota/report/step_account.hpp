@@ -85,7 +85,7 @@ private:
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

@@ -53,7 +53,7 @@ void find_churn(recording const& r, step_account const& steps, diagnosis_options
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail::diagnosis {
 

@@ -56,7 +56,7 @@ inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false}
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -45,7 +45,7 @@ struct tag_total {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0 {
 

@@ -53,7 +53,7 @@ void write_timeline_file(std::string const& path, recording const& r, timeline_o
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -80,7 +80,7 @@ void write_timeline_svg(std::ostream& to, recording const& r, svg_options const&
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
 

@@ -163,7 +163,7 @@ static_assert(sizeof(any_resource) <= 16);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cstring>
 

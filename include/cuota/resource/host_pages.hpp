@@ -32,7 +32,7 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <thread>

@@ -39,7 +39,7 @@ public:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0 {
 

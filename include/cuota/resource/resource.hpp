@@ -168,7 +168,7 @@ std::optional<device_facts> facts_of(device where) noexcept;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::detail {
 

@@ -38,7 +38,7 @@ private:
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/call.hpp>

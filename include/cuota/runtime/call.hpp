@@ -45,7 +45,7 @@ bool give_back(char const* name, Call call) noexcept {
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/kernel_misuse.hpp>

@@ -49,7 +49,7 @@ void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, plac
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuda.h>
 

@@ -34,7 +34,7 @@ void synchronize_or_drain(stream_ref s, place where);
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <exception>
 #include <string>

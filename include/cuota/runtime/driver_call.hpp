@@ -7,7 +7,7 @@
 
 #include <cuota/core/config.hpp>
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuda.h>
 

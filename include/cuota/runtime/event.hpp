@@ -149,7 +149,7 @@ bool drain(event const& e) noexcept;
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>

@@ -194,7 +194,7 @@ void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <string>
 

@@ -38,7 +38,7 @@ class capture_session;
 class graph_use;
 
 }  // namespace detail
-#if !CUOTA_DEFINE
+#if !CUOTA_DEFINE_MEMORY
 extern template class shared<detail::graph_use>;
 #endif
 
@@ -137,7 +137,7 @@ template <std::invocable F>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <cstdint>

@@ -164,7 +164,7 @@ void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, 
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 #include <string>

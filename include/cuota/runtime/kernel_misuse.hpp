@@ -110,7 +110,7 @@ __device__ __noinline__ inline void stop_kernel(kernel_misuse* notebook,
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 namespace cuota::inline v0::rt {
 

@@ -26,7 +26,7 @@ void allow_reach(device from, device memory_of);
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/virtual_memory.hpp>
 

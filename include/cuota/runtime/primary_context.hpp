@@ -23,7 +23,7 @@ void pop_primary_context() noexcept;
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/driver_call.hpp>
 

@@ -194,7 +194,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>

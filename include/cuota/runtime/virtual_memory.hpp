@@ -73,7 +73,7 @@ void allow_access(device_set who, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_MEMORY
 
 #include <array>
 #include <type_traits>

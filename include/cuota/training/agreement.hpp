@@ -192,7 +192,7 @@ template <std::invocable Work>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0 {
 

@@ -79,7 +79,7 @@ void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, 
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 

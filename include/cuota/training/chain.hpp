@@ -85,7 +85,7 @@ void check_time(double time, std::string const& whose, place where);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 

@@ -67,7 +67,7 @@ void mark(std::optional<event>& e, stream_ref s);
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 

@@ -122,7 +122,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 #include <cuota/runtime/drain.hpp>
 

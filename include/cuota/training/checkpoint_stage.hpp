@@ -171,7 +171,7 @@ namespace detail {
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0 {
 

@@ -74,7 +74,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_TRAINING
 
 namespace cuota::inline v0::detail {
 

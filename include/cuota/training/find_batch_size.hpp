@@ -267,7 +267,7 @@ template <std::invocable<std::size_t> Try>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0 {
 

@@ -85,7 +85,7 @@ template <class T>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 #include <cuota/runtime/drain.hpp>
 

@@ -123,7 +123,7 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_TRAINING
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

@@ -91,7 +91,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 #include <cuota/runtime/drain.hpp>
 

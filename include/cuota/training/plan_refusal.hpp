@@ -22,7 +22,7 @@ namespace cuota::inline v0::detail {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 

@@ -349,7 +349,7 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 #include <algorithm>
 

@@ -62,7 +62,7 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0 {
 

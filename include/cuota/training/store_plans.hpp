@@ -45,7 +45,7 @@ void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 

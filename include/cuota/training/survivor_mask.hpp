@@ -160,7 +160,7 @@ struct scatter_survivor {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_DEFINE
+#if CUOTA_PART_TRAINING
 
 #include <cuota/runtime/drain.hpp>
 

@@ -80,7 +80,7 @@ void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::s
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_DEFINE
+#if CUOTA_DEFINE_TRAINING
 
 namespace cuota::inline v0::detail {
 
