@@ -50,11 +50,12 @@ lint: ## the project's own rules
 	@$(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
 .PHONY: alone
-alone: ## every test file compiled with what it includes itself: two minutes
+alone: ## every test file compiled with what it includes itself, every header with all definitions in place: five minutes
 	@$(SETUP)
 	@mkdir -p build; cmake --preset dev -B build/alone -DCUOTA_TEST_BATCH=1 > build/alone.log 2>&1 || { cat build/alone.log; exit 1; }
 	@cmake --build build/alone --parallel $(JOBS) --target cuota-test-odr --target tests/snippets/stamp
 	@tests/alone.py --commands=build/alone/compile_commands.json --jobs=$(JOBS)
+	@tests/lint/headers.py --commands=build/alone/compile_commands.json --forms='in place'
 
 .PHONY: packages
 packages: ## cuota in every way that others take it: plain, in one file, by CMake, Conan, vcpkg, pkg-config

@@ -59,7 +59,7 @@ def said_of_headers(chain, form):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch) / "headers.cu"
         source.write_text(_headers.source(chain))
-        return said_by_nvcc([*line, *_headers.FORMS[form], "-c", str(source), "-o", f"{source}.o"], scratch, device=False)
+        return said_by_nvcc([*line, *_headers.options_of(form), "-c", str(source), "-o", f"{source}.o"], scratch, device=False)
 
 
 def check_headers(job):

@@ -11,8 +11,19 @@ import subprocess
 
 import _lint
 
-# Definitions in place, as a plain include has them, and apart, as users of CMake's cuota::cuota read the headers.
-FORMS = {"in place": [], "apart": ["-DCUOTA_SEPARATE=1"]}
+# How headers are read: with declarations only ("apart"), as users of CMake's cuota::cuota read them; with the definitions of one part
+# of cuota.cpp besides, as that part is compiled; with all definitions ("in place"), as a plain include has them, which takes much
+# longer, and finds hardly anything that the others do not.
+PARTS = "memory", "data", "training", "report"
+FORMS = "apart", *PARTS, "in place"
+
+
+def options_of(form):
+    """The compiler's options for a form."""
+    if form == "in place":
+        return []
+    return ["-DCUOTA_SEPARATE=1", *[f"-DCUOTA_PART_{form.upper()}=1"] * (form in PARTS)]
+
 
 BEGINS = re.compile(r"[^\s#/]")  # the first declaration; comments and directives may stand before it
 
@@ -70,11 +81,12 @@ class Headers:
         return seen
 
     def chains(self, form):
-        """As few as possible: a matching of each header with the one before it."""
-        known = set(self.names)
-        whole = {name: self.reached([name], form) for name in self.names}
+        """As few as possible: a matching of each header with the one before it. Of a part, the headers that have definitions for it."""
+        names = [name for name in self.names if form not in PARTS or self.parts[name].part == form]
+        known = set(names)
+        whole = {name: self.reached([name], form) for name in names}
         before = {name: sorted(one for one in self.reached(self.parts[name].first, form) & known - {name} if name not in whole[one])
-                  for name in self.names}
+                  for name in names}
         after = {}
 
         def place(name, tried):
@@ -86,10 +98,10 @@ class Headers:
                         return True
             return False
 
-        for name in self.names:
+        for name in names:
             place(name, set())
         chains = []
-        for name in self.names:
+        for name in names:
             if name not in after.values():
                 chain = [name]
                 while chain[-1] in after:

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every public header compiles alone, included twice, with its definitions in place and apart, with the flags of tests/odr.cpp.
+"""Every public header compiles alone, included twice, with the flags of tests/odr.cpp: with its definitions apart, with those of its
+part of cuota.cpp, and with all of them in place.
 
-headers.py --commands=FILE [--stamps=FOLDER] [--system=FOLDER] [--only=HEADER] [ROOT]
+headers.py --commands=FILE [--forms=FORMS] [--stamps=FOLDER] [--system=FOLDER] [--only=HEADER] [ROOT]
+
+FORMS: those of lint/_headers.py, with commas; without it, all but "in place", which takes as long as they do together.
 
 Several headers share a file in a way that shows each alone: see _headers.py. With a stamp folder, a file is compiled again only
 when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name.
@@ -40,7 +43,7 @@ def compile_chain(chain, form, name):
         source.write_text(text)
     if fresh(stamp):
         return ""
-    run = subprocess.run([*line, *_headers.FORMS[form], f"-I{root}/include", "-MD", "-MT", "x", "-MF", new, "-fsyntax-only", source],
+    run = subprocess.run([*line, *_headers.options_of(form), f"-I{root}/include", "-MD", "-MT", "x", "-MF", new, "-fsyntax-only", source],
                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode:
         return run.stdout or "no reason given"
@@ -50,12 +53,13 @@ def compile_chain(chain, form, name):
 
 def check(job):
     chain, form = job
+    what = f"with the definitions of {form}" if form in _headers.PARTS else f"definitions {form}"
     name = f"{form}-{chain[-1]}".replace("/", "-").replace(" ", "-")
     if not compile_chain(chain, form, name):
         return []
     alone = {one: compile_chain([one], form, f"{name}-alone-{i}") for i, one in enumerate(chain)}
-    return [f"{one} does not compile alone, definitions {form}:\n{said}" for one, said in alone.items() if said] or [
-        f"{', '.join(chain)} compile alone, but not in this order, definitions {form}"]
+    return [f"{one} does not compile alone, {what}:\n{said}" for one, said in alone.items() if said] or [
+        f"{', '.join(chain)} compile alone, but not in this order, {what}"]
 
 
 root = _lint.root().resolve()
@@ -69,10 +73,11 @@ if not (stamps / "line").exists() or (stamps / "line").read_text() != repr(line)
     for old in stamps.glob("*.d"):
         old.unlink()
     (stamps / "line").write_text(repr(line))
+forms = _lint.option("forms").split(",") if _lint.option("forms") else [form for form in _headers.FORMS if form != "in place"]
 headers = _headers.Headers(root, list(_lint.headers(root)))
 lacking = headers.lacking(line, stamps)
 headers.names = [_lint.option("only")] if _lint.option("only") else [name for name in headers.names if name not in lacking]
-jobs = [(chain, form) for form in _headers.FORMS for chain in headers.chains(form)]
+jobs = [(chain, form) for form in forms for chain in headers.chains(form)]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     results = list(pool.map(check, sorted(jobs, key=lambda job: -len(job[0]))))
 print(f"{len(headers.names)} headers, in {len(jobs)} files", *(f"SKIPPED: {name} (no {library})" for name, library in lacking.items()), sep="\n")

@@ -16,7 +16,6 @@ OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs n
           "report/nvtx.hpp": "needs NVTX"}
 
 UMBRELLAS = ("cuota.hpp", "report.hpp", "training.hpp")
-PARTS = "memory", "data", "training", "report"
 NAMESPACE = re.compile(r"^namespace (.+?) *{", re.M)
 INCLUDE = re.compile(r"^\s*#\s*include\s*<cuota/([^>]+)>", re.M)
 
@@ -54,7 +53,7 @@ needed = {name for text in texts.values() for name in INCLUDE.findall(text)}
 findings += [f"{name} is for other headers only, and none includes it" for name in sorted(inside - needed - OPT_IN.keys())]
 findings += [f"umbrella.py lists {name} as opt-in, which is not there" for name in OPT_IN if name not in public]
 headers = _headers.Headers(root, sorted(public))
-for part in PARTS:
+for part in _headers.PARTS:
     source = root / "include" / "cuota" / "parts" / f"{part}.cpp"
     if not source.is_file():
         findings.append(f"parts/{part}.cpp is not there")

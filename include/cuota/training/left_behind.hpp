@@ -56,6 +56,7 @@ private:
 #include <functional>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/next_steps.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/guard/pressure.hpp>
