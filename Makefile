@@ -133,15 +133,18 @@ model: ## every order of the threads' steps in larger configurations: minutes
 	@$(call build,dev,--target test-model)
 	@build/dev/tests/test-model '[long]'
 
+# RULE, a word: only rules that have it.
+RULE ?=
+
 .PHONY: mutate
 mutate: ## take the simulator's rules, the ledger's steps, the loader's guards and training's rules out one by one; the tests that state them must fail
 	@$(SETUP)
 	@$(call build,dev,--target test-simulator --target test-model --target test-data --target test-training)
 	@$(call build,tsan,--target cuota-simulator)
-	@tests/data/mutation.py --commands=build/dev/compile_commands.json --tsan=build/tsan/compile_commands.json --jobs=$(JOBS)
-	@tests/training/mutation.py --commands=build/dev/compile_commands.json --jobs=$(JOBS)
-	@tests/model/mutation.py --commands=build/dev/compile_commands.json
-	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS)
+	@tests/data/mutation.py --commands=build/dev/compile_commands.json --tsan=build/tsan/compile_commands.json --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
+	@tests/training/mutation.py --commands=build/dev/compile_commands.json --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
+	@tests/model/mutation.py --commands=build/dev/compile_commands.json $(if $(RULE),'$(RULE)')
+	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
 
 # Inputs for each parser of tests/fuzz, of at most so many bytes: what a parser reads beyond that is more of the same. New
 # inputs are kept in build/fuzz/corpus, those that broke something in build/fuzz. A failure names the file: put it into
@@ -159,7 +162,7 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	@mkdir -p build; echo 'extern "C" int LLVMFuzzerTestOneInput(char const*, unsigned long) { return 0; }' \
 	    | clang++ -fsanitize=fuzzer -x c++ - -o build/has-libfuzzer 2> /dev/null \
 	    || { echo 'SKIPPED: make fuzz (no clang++ with libFuzzer)'; exit; }; \
-	$(SETUP) && { $(call build,fuzz,--target all-fuzz); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
+	$(SETUP) && { $(call build,fuzz,$(PARSERS:%=--target fuzz-%)); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
 cuda: ## compile tests, examples, benchmarks and each header alone by nvcc, and read the machine code of kernels; run the tests if there is a GPU
@@ -219,6 +222,15 @@ instructions: ## a gate without noise: callgrind counts the hot paths; UPDATE=1 
 	@$(call build,release,--target bench-instructions)
 	@bench/instructions.py --build=build/release $(if $(UPDATE),--update); \
 	    status=$$?; [ $$status = 77 ] && exit 0; exit $$status
+
+# What takes long and is no step of CI by itself. In full: the targets that this one calls.
+.PHONY: targets
+targets: ## one row of make bench, one rule of make mutate, moments of make stress and make fuzz, and make single and make docs: whether they work
+	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
+	@$(MAKE) mutate RULE='sizes have a sum'
+	@$(MAKE) stress STRESS=10000
+	@$(MAKE) fuzz RUNS=1000 PARSERS=text
+	@$(MAKE) single docs
 
 .PHONY: tidy
 tidy: ## clang-tidy over the whole library and the examples

@@ -87,9 +87,9 @@
 #undef CUOTA_PART_TRAINING
 #undef CUOTA_PART_REPORT
 #define CUOTA_PART_MEMORY 1
-#define CUOTA_PART_DATA 1
-#define CUOTA_PART_TRAINING 1
-#define CUOTA_PART_REPORT 1
+#define CUOTA_PART_DATA 1      ///< as CUOTA_PART_MEMORY says
+#define CUOTA_PART_TRAINING 1  ///< as CUOTA_PART_MEMORY says
+#define CUOTA_PART_REPORT 1    ///< as CUOTA_PART_MEMORY says
 #else
 #if !defined(CUOTA_PART_MEMORY)
 #define CUOTA_PART_MEMORY 0
@@ -106,18 +106,18 @@
 #endif
 
 /// 1 where the definitions at the end of a header are read: in files that have its part, but not while nvcc compiles for the device,
-/// which takes twenty times as long with them. Headers whose definitions launch kernels ask for CUOTA_PART_MEMORY and its like
-/// instead: the device's code would lack those kernels.
-#if defined(__CUDA_ARCH__)
+/// which takes ten times as long with them. Headers whose definitions launch kernels ask for CUOTA_PART_MEMORY and its like
+/// instead, because the device's code would lack those kernels.
+#if !defined(__CUDA_ARCH__)
+#define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
+#define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< as CUOTA_DEFINE_MEMORY says
+#define CUOTA_DEFINE_TRAINING CUOTA_PART_TRAINING  ///< as CUOTA_DEFINE_MEMORY says
+#define CUOTA_DEFINE_REPORT CUOTA_PART_REPORT      ///< as CUOTA_DEFINE_MEMORY says
+#else
 #define CUOTA_DEFINE_MEMORY 0
 #define CUOTA_DEFINE_DATA 0
 #define CUOTA_DEFINE_TRAINING 0
 #define CUOTA_DEFINE_REPORT 0
-#else
-#define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
-#define CUOTA_DEFINE_DATA CUOTA_PART_DATA
-#define CUOTA_DEFINE_TRAINING CUOTA_PART_TRAINING
-#define CUOTA_DEFINE_REPORT CUOTA_PART_REPORT
 #endif
 
 /// CUOTA_INLINE stands before each of those definitions. It is `inline` in both forms, so that the compiler may inline one into

@@ -11,7 +11,8 @@
 
 #include <cuota/core/config.hpp>
 
-#if CUOTA_PART_MEMORY || !defined(__GLIBCXX__) || !__has_include(<bits/chrono.h>) || !__has_include(<bits/std_mutex.h>)
+#if CUOTA_PART_MEMORY || !defined(__GLIBCXX__) ||                                                            \
+    !__has_include(<bits/chrono.h>) || !__has_include(<bits/std_mutex.h>)
 #include <algorithm>
 #include <chrono>
 #include <functional>

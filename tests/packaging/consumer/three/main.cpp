@@ -49,7 +49,10 @@ int main() {
     check(reported == 3, "each part's errors reach the program's sink");
     bool const has_device = devices() > 0;
     if (has_device) use_the_pool();
-    std::printf("%s on %s\n", failures == 0 ? "good" : "not good", !has_device ? "no device" : cuota::is_simulated() ? "the simulated device" : "a GPU");
+    std::printf("%s on %s\n", failures == 0 ? "good" : "not good",
+                !has_device             ? "no device"
+                : cuota::is_simulated() ? "the simulated device"
+                                        : "a GPU");
     cuota::set_error_sink({});
     return failures;
 }
