@@ -217,7 +217,7 @@ benchmarks: ## every benchmark, one after the other
 	@$(call build,release,--target bench)
 
 .PHONY: instructions
-instructions: ## a gate without noise: callgrind counts the hot paths; UPDATE=1 enters what it counts
+instructions: ## a gate without noise: callgrind counts the hot paths, and what the compiler makes of programs; UPDATE=1 enters what it counts
 	@$(SETUP) bench
 	@$(call build,release,--target bench-instructions)
 	@bench/instructions.py --build=build/release $(if $(UPDATE),--update); \

@@ -6,7 +6,8 @@
 instructions.py --build=FOLDER [--against=FILE] [--update]
 
 Callgrind counts what bench-instructions of that build runs, and what the compiler runs to read cuota.hpp where definitions are apart.
-A path that grew by more than 5 % fails, with the two figures, and so does one that is new or gone; one that shrank so much is named.
+Of programs with headers alone, which take the compiler too long under callgrind, what it makes is counted: functions and bytes of
+code, which is what takes its time, and the megabytes that it holds. A path that grew by more than 5 % fails, with the two figures, and so does one that is new or gone; one that shrank so much is named.
 --update writes the file. The figures are of one compiler and one processor's kind: under another it is SKIPPED, by name (status 77).
 What the compiler inlines is in them: text that a path does not run can move it.
 """
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from compiling import Compiler, including
+from compiling import PROGRAMS, Compiler, cost_of, including
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOLERANCE = 0.05
@@ -44,6 +45,19 @@ def counted_by_compiler(compiler, header):
             sys.exit(f"{compiler.cxx} ended with {done.returncode} at {header}:\n{done.stderr[-2000:]}")
         # The driver's and the compiler's own: the one reads no header, and takes a thousandth.
         return max(int(re.search(r"^(?:totals|summary): (\d+)$", path.read_text(), flags=re.M)[1]) for path in folder.glob("out.*"))
+
+
+def made_by_compiler(compiler, name):
+    """Functions, bytes of code and megabytes of memory to compile a program with headers alone."""
+    with tempfile.TemporaryDirectory() as where:
+        source = pathlib.Path(where) / "program.cpp"
+        source.write_text(PROGRAMS[name])
+        _, memory = cost_of([*compiler.command("-O2"), "--param=ggc-min-expand=100", "--param=ggc-min-heapsize=131072", "-c", source,
+                             "-o", source.with_suffix(".o")])
+        told = subprocess.run(["nm", "--print-size", source.with_suffix(".o")], capture_output=True, text=True, check=True).stdout
+        sizes = [int(size, 16) for size in re.findall(r"^\S+ (\S+) [tTwW] ", told, flags=re.M)]
+    return {f"compiling.{name}.functions": len(sizes), f"compiling.{name}.code_bytes": sum(sizes),
+            f"compiling.{name}.memory_MB": memory / 1e6}
 
 
 def counted(program, slower=""):
@@ -88,6 +102,8 @@ def main():
         if (n > now[name] * (1 + TOLERANCE)) != (name == next(iter(now))):
             sys.exit(f"this gate is blind: {name} was made slower and was not noticed, or the other way round")
     now["reading.cuota.hpp"] = counted_by_compiler(compiler, "cuota/cuota.hpp")
+    for name in ("first", "budget"):
+        now |= made_by_compiler(compiler, name)
 
     grown, other, shrunk = [], [], []
     width = max(map(len, now))
@@ -100,10 +116,10 @@ def main():
         elif n < before * (1 - TOLERANCE):
             shrunk.append(name)
         elif n > before * (1 + TOLERANCE):
-            grown.append(f"{name} took {before:.1f} instructions and takes {n:.1f}")
+            grown.append(f"{name} was {before:.1f} and is {n:.1f}")
     other += known.keys() - now.keys()
     if asked.update:
-        asked.against.write_text("\n".join([*head, "", "# Instructions an operation of each hot path; written by instructions.py --update, of",
+        asked.against.write_text("\n".join([*head, "", "# Instructions an operation of each hot path, and what the compiler takes; written by instructions.py --update, of",
                                             made_by, *(f"{name} {n:.1f}" for name, n in now.items())]) + "\n")
         return 0
     for line in grown:
