@@ -57,6 +57,9 @@ inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
+/// Hands the exception that is being handled to the sink.
+void report_handled() noexcept;
+
 }  // namespace detail
 
 /// Hands an error to the sink. For code that must not throw; it never does.
@@ -68,10 +71,7 @@ bool report_failure_of(Step&& step) noexcept {
     try {
         std::forward<Step>(step)();
         return true;
-    } catch (std::exception const& error) { detail::report(error, std::current_exception()); } catch (...) {
-        detail::report(std::runtime_error{"an exception that is not a std::exception"},
-                       std::current_exception());
-    }
+    } catch (...) { detail::report_handled(); }
     return false;
 }
 
@@ -149,6 +149,14 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
         if (sink) (*sink)(error);
         else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
     } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
+    }
+}
+
+CUOTA_INLINE void report_handled() noexcept {
+    try {
+        throw;
+    } catch (std::exception const& error) { report(error, std::current_exception()); } catch (...) {
+        report(std::runtime_error{"an exception that is not a std::exception"}, std::current_exception());
     }
 }
 

@@ -27,6 +27,13 @@ void check(cudaError_t code, char const* call, place where = {});
 /// again: of these codes CUDA documents that they leave "the process in an inconsistent state", or that there is no device.
 [[nodiscard]] bool is_for_good(cudaError_t code) noexcept;
 
+namespace detail {
+
+/// Hands the error of a call that gives something back to the error sink. True when the call is to be made once more.
+[[nodiscard]] bool is_worth_repeating(cudaError_t code, char const* call) noexcept;
+
+}  // namespace detail
+
 /// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
 /// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
 /// good, which may have taken it back all the same. True when it is known to be given back.
@@ -34,10 +41,7 @@ template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     cudaError_t code = call();
     if (code == cudaSuccess) return true;
-    if (code == cudaErrorCudartUnloading)
-        return false;  // the process ends and the driver takes everything back
-    report_failure_of([&] { throw error_of(code, name, {}); });
-    if (is_for_good(code)) return false;  // to ask again is of no use
+    if (!detail::is_worth_repeating(code, name)) return false;
     code = call();
     if (code != cudaSuccess) (void)cudaGetLastError();
     return code == cudaSuccess;
@@ -87,6 +91,13 @@ CUOTA_INLINE bool is_for_good(cudaError_t code) noexcept {
             return true;
         default: return false;
     }
+}
+
+CUOTA_INLINE bool detail::is_worth_repeating(cudaError_t code, char const* call) noexcept {
+    if (code == cudaErrorCudartUnloading)
+        return false;  // the process ends and the driver takes everything back
+    report_failure_of([&] { throw error_of(code, call, {}); });
+    return !is_for_good(code);
 }
 
 CUOTA_INLINE void check(cudaError_t code, char const* call, place where) {

@@ -29,15 +29,20 @@ static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaError
     return static_cast<cudaError_t>(code);
 }
 
-/// The driver's function of that name, as of that version; false when the driver is older. Throws: cuda_error.
-template <class Call>
-bool find_call(Call& call, char const* name, unsigned version) {
+/// The driver's function of that name, as of that version; null when the driver is older. Throws: cuda_error.
+[[nodiscard]] inline void* found_call(char const* name, unsigned version) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status{};
     check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
           "cudaGetDriverEntryPointByVersion");
-    call = reinterpret_cast<Call>(found);
-    return status == cudaDriverEntryPointSuccess && call;
+    return status == cudaDriverEntryPointSuccess ? found : nullptr;
+}
+
+/// The same, as a function of that type; false when the driver is older. Throws: cuda_error.
+template <class Call>
+bool find_call(Call& call, char const* name, unsigned version) {
+    call = reinterpret_cast<Call>(found_call(name, version));
+    return call != nullptr;
 }
 
 /// As rt::check, of a call of the driver. Throws: cuda_error.
