@@ -184,7 +184,7 @@ cudaError_t cudaInitDevice(int index, unsigned, unsigned flags) {
     return api(function::cudaInitDevice, [&](guard&) {
         auto* const d = find_device(index);
         if (!d) return the_machine().devices == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
-        if ((flags & ~cudaInitDeviceFlagsAreValid) != 0) return cudaErrorInvalidValue;
+        if ((flags & ~unsigned{cudaInitDeviceFlagsAreValid}) != 0) return cudaErrorInvalidValue;
         make_context(*d);
         return cudaSuccess;
     });
