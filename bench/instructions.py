@@ -7,7 +7,8 @@ instructions.py --build=FOLDER [--against=FILE] [--update]
 
 Callgrind counts what bench-instructions of that build runs, and what the compiler runs to read cuota.hpp where definitions are apart.
 Of programs with headers alone, which take the compiler too long under callgrind, what it makes is counted: functions and bytes of
-code, which is what takes its time, and the megabytes that it holds. A path that grew by more than 5 % fails, with the two figures, and so does one that is new or gone; one that shrank so much is named.
+code, which is what takes its time, and the megabytes that it holds. A path that grew by more than 5 % fails, with the two figures, and
+so does one that is new or gone; one that shrank so much is named.
 --update writes the file. The figures are of one compiler and one processor's kind: under another it is SKIPPED, by name (status 77).
 What the compiler inlines is in them: text that a path does not run can move it.
 """
@@ -119,8 +120,8 @@ def main():
             grown.append(f"{name} was {before:.1f} and is {n:.1f}")
     other += known.keys() - now.keys()
     if asked.update:
-        asked.against.write_text("\n".join([*head, "", "# Instructions an operation of each hot path, and what the compiler takes; written by instructions.py --update, of",
-                                            made_by, *(f"{name} {n:.1f}" for name, n in now.items())]) + "\n")
+        asked.against.write_text("\n".join([*head, "", "# Instructions an operation of each hot path, and what the compiler takes; written by "
+                                            "instructions.py --update, of", made_by, *(f"{name} {n:.1f}" for name, n in now.items())]) + "\n")
         return 0
     for line in grown:
         print(f"GREW BY MORE THAN {100 * TOLERANCE:.0f} %: {line}")
