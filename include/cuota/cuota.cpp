@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// All definitions, for a program whose other files are compiled with CUOTA_SEPARATE=1. Compile this file once, with the same NDEBUG,
-// CUOTA_CHECKED and CUOTA_SIMULATED_KERNELS as those, and by nvcc (-x cu) if the program is to run on a GPU; or the four files in
-// parts/, side by side, in place of it. CMake's cuota::cuota is those four as a static library.
+// All definitions of the library, for programs that compile their other files with CUOTA_SEPARATE=1. Compile this file once, with the
+// values of NDEBUG, CUOTA_CHECKED and CUOTA_SIMULATED_KERNELS that the other files have, and with nvcc (-x cu) when the program runs on
+// a GPU. The four files in parts/ can be compiled in its place, in parallel; CMake's cuota::cuota is a static library of those four.
 #define CUOTA_IMPLEMENTATION
 #include <cuota/cuota.hpp>
 #include <cuota/report.hpp>

@@ -10,7 +10,7 @@
 #                              CMAKE_CUDA_ARCHITECTURES
 #     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
 #
-#     HEADER_ONLY: with cuota::headers, in place of cuota::cuota
+#     HEADER_ONLY: links cuota::headers in place of cuota::cuota
 #
 #   cuota::cuota           a static library: cuota's definitions, compiled once for the whole project when something links it.
 #                          What links it reads declarations only, and compiles in a tenth of the time
@@ -95,9 +95,10 @@ function(cuota_add_simulator folder)
   target_link_libraries(cuota-simulator PRIVATE cuota::headers Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-# Defines cuota::cuota from the sources in <folder>, which compile side by side. They suit NVIDIA's runtimes and the simulated one,
-# so whoever links the library chooses; nvcc compiles them where the project has it, because they have kernels. One copy of
-# the library's state serves all libraries of a program, so its symbols are visible whatever the project's preset is.
+# Defines cuota::cuota from the sources in <folder>, which compile in parallel. The library works with NVIDIA's runtimes and with the
+# simulated one; the target that links it chooses. nvcc compiles the sources when the project has enabled CUDA, because they have
+# kernels. Symbols have default visibility whatever the project's preset is, so that all shared libraries of a program have one
+# copy of the library's state.
 function(cuota_add_compiled folder)
   if(TARGET cuota-compiled)
     return()

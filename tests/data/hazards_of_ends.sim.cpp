@@ -270,7 +270,8 @@ std::string output_of(std::string const& tag) {
 
 }  // namespace
 
-TEST_CASE("H17: a loader whose end finds CUDA gone leaves it alone, and the program ends as it would",
+TEST_CASE("H17: a loader that is destroyed after CUDA was unloaded makes no further call, and the program "
+          "exits normally",
           "[data][hazard]") {
     std::string const text = output_of("[at_exit]");
     INFO(text);
@@ -323,7 +324,7 @@ TEST_CASE("a program that ends with owners of all kinds in it, and CUDA before i
         [] { sim::fail_call(nullptr, 1, cudaErrorCudartUnloading, sim::fault_kind::until_cleared); });
 }
 
-TEST_CASE("H17: owners of all kinds that end after CUDA has say nothing", "[data][hazard]") {
+TEST_CASE("H17: owners that are destroyed after CUDA was unloaded report no error", "[data][hazard]") {
     std::string const text = output_of("[owners_at_exit]");
     INFO(text);
     CHECK(has(text, "the end\n"));

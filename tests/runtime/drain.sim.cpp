@@ -59,7 +59,7 @@ TEST_CASE(
     CHECK(rt::drain_to_free(s));
 }
 
-TEST_CASE("what a captured stream cannot do is refused, by who captures it",
+TEST_CASE("refusals on a captured stream tell the library's own capture from a foreign one",
           "[runtime][drain][foreign_capture]") {
     support::machine const machine;
     support::native_stream const s;

@@ -151,7 +151,7 @@ auto may_wait_for(gate& g, Call call) {
     return result.get();
 }
 
-/// Device memory, pinned memory, and a stream whose work begins when `closed` is opened.
+/// Device memory, pinned memory, and a stream that executes nothing before `closed` is opened.
 struct stopped_stream {
     static constexpr std::size_t size = 4000;  ///< bytes of each
 

@@ -29,8 +29,8 @@ void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stre
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Calls memory(s) where the use is not at home: what it returns has data() and bytes(), which the simulator checks against other
-    /// uses. When memory throws, no use has begun.
+    /// Calls memory(s) unless the use begins on the buffer's home stream. The result's data() and bytes() name the memory that is used,
+    /// so that the simulator can check the order of uses. When memory throws, no use has begun.
     template <std::invocable<stream_ref> Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {

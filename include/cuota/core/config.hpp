@@ -105,9 +105,9 @@
 #endif
 #endif
 
-/// 1 where the definitions at the end of a header are read: in files that have its part, but not while nvcc compiles for the device,
-/// which takes ten times as long with them. Headers whose definitions launch kernels ask for CUOTA_PART_MEMORY and its like
-/// instead, because the device's code would lack those kernels.
+/// 1 where the definitions at the end of a header are read: in files that have its part, except while nvcc compiles for the device,
+/// which takes five times as long with them. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its
+/// own part, instead; otherwise the device code would not contain those kernels.
 #if !defined(__CUDA_ARCH__)
 #define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
 #define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< as CUOTA_DEFINE_MEMORY says
@@ -131,7 +131,7 @@
 
 /// CUOTA_INLINE_IN_PLACE stands before functions that may not be inline where definitions are apart: virtual functions, because the
 /// compiler emits a class's virtual table where the class's first one is defined, and members of templates that are declared
-/// `extern template`. Nor where they are not read.
+/// `extern template`. It is also empty where definitions are not read.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else

@@ -57,7 +57,7 @@ inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
-/// Hands the exception that is being handled to the sink.
+/// Reports the exception that is being handled to the sink. Call it in a catch block.
 void report_handled() noexcept;
 
 }  // namespace detail

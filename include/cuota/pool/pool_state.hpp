@@ -125,7 +125,7 @@ private:
         } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
             if (scope)
                 scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
-            else report_failure_of([] { throw; });
+            else report_handled();
             return foreign != 0;  // the graph may use it, so it stays allocated
         }
         return true;

@@ -60,11 +60,12 @@ struct pool_options {
 /// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
 /// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
 /// of a pool that is nearly full the tightest, as if there were one stream only.
-/// Device memory grows by pages where the device has virtual memory: those that the request lacks beside what lies free, and a 64th
-/// of what the pool has, as far as that is a 1024th of what budget and device can still give. They are mapped several at a time,
-/// likewise up to a 1024th: 64 MiB while there are 64 GiB, page by page below 4 GiB, where none is added. When there are no more, mappings that lie free elsewhere in the pool are given
-/// back for them: what fits the free mappings together is served, wherever they lie. What pages cannot serve, as the last
-/// part of a cap that is no multiple of the page, a segment of the exact size does.
+/// Device memory grows by pages where the device has virtual memory: the pages that a request needs beside free ones, and up to a
+/// 64th of the pool's size more, at most one mapping. A mapping has several pages, at most a 1024th of what budget and device can
+/// still give: 64 MiB while that is 64 GiB; below 4 GiB it is one page, and no more than needed is mapped. When no page is left,
+/// mappings that are free elsewhere in the pool are unmapped for the request: what fits the free mappings together is served,
+/// wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of the page, a segment of the exact
+/// size does.
 /// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
 /// pool does not use it gives back when its budget is short, or when `trim` says so.
 ///

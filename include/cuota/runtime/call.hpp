@@ -29,7 +29,7 @@ void check(cudaError_t code, char const* call, place where = {});
 
 namespace detail {
 
-/// Hands the error of a call that gives something back to the error sink. True when the call is to be made once more.
+/// Reports the error of a release to the error sink. Returns true when the release should be tried once more.
 [[nodiscard]] bool is_worth_repeating(cudaError_t code, char const* call) noexcept;
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Waits of the host before memory is freed or used again, and the refusal of what captured streams cannot do.
+/// Host waits before memory is freed or reused, and errors for operations that are not allowed on captured streams.
 /// For the library's own memory and buffers; programs use stream_ref::synchronize.
 #pragma once
 
@@ -10,26 +10,27 @@
 
 namespace cuota::inline v0::rt {
 
-/// Throws misuse when this thread captures s by `capture`, before the call is made that would invalidate the capture: `what` was
-/// done in vain, and `instead` says what would do. Cost: a load, outside of captures.
+/// Throws misuse when this thread captures s with `capture`; called before a CUDA call that would invalidate the capture. The message
+/// begins with `what`, the operation, and ends with `instead`, the advice. Cost: a load, outside of captures.
 void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
 /// Throws misuse when s is part of a foreign capture (foreign_capture_of), likewise. Cost: a CUDA call.
 void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
-/// Both.
+/// Calls refuse_own_capture and refuse_foreign_capture.
 void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
 
-/// Waits on the host for a stream, where throwing is impossible: before memory goes that its work may use. True when
-/// its work is known to be over. What a capture has taken in is not waited for, and makes that fail; other work of a captured
-/// stream is over. A stream of a foreign capture is not waited for either, which is reported as misuse.
+/// Waits on the host for all work of s, where throwing is impossible, before memory is freed that this work may use. Returns true when
+/// the work is known to have completed. Work that `capture` has recorded cannot be waited for: the capture fails. A stream of a
+/// foreign capture is not waited for, which is reported as misuse. Errors go to the error sink. Threads: any.
 bool drain(stream_ref s) noexcept;
-/// True when memory that is freed on s must stay allocated: s is part of a foreign capture, whose graph may use the memory for longer
-/// than the library can know. This is reported as misuse.
+/// Returns true when s is part of a foreign capture. Memory that is freed on s must then stay allocated, because the graph may use it at
+/// every launch. This is reported as misuse. Threads: any.
 [[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
-/// As drain, before memory is freed that work of s may use. False when the memory must stay allocated.
+/// Waits for the work of s as drain does. Returns false, without a wait, when is_kept_for_foreign_graph: do not free the memory then.
 [[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
-/// Waits on the host for copies to or from host memory that may go with the error: none is under way then.
-/// Throws: cuda_error, also of the work.
+/// Waits on the host for the work of s. When that throws, it waits once more before it passes the error on, so that no copy is in
+/// progress while the caller's host memory is destroyed.
+/// Throws: cuda_error, also for an error of the work.
 void synchronize_or_drain(stream_ref s, place where);
 
 }  // namespace cuota::inline v0::rt
@@ -73,9 +74,7 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     } catch (misuse const& wrong) {
         is_foreign = true;
         report_error(wrong);
-    } catch (...) {
-        report_failure_of([] { throw; });
-    }
+    } catch (...) { cuota::detail::report_handled(); }
     return is_foreign;
 }
 
