@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include <cuota/core/error.hpp>
+
 #include "support/catch.hpp"
 
 namespace {
