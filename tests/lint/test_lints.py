@@ -65,6 +65,12 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("virtual_functions", "a virtual function that is inline where definitions are apart",
      swap("include/cuota/pool/growing_range.hpp", "CUOTA_INLINE_IN_PLACE mapping_sizes page_range", "CUOTA_INLINE mapping_sizes page_range"),
      r"pool/growing_range.hpp:\d+: page_range::sizes is virtual"),
+    ("virtual_functions", "a virtual function whose declaration is not inline",
+     swap("include/cuota/core/error.hpp", "CUOTA_INLINE_IN_PLACE char const. what", "char const* what"),
+     r"core/error.hpp:\d+: out_of_memory::what is virtual: its declaration(.|\n)*a file that includes the umbrellas and uses nothing emits \d+"),
+    ("virtual_functions", "a virtual destructor whose declaration is not inline",
+     swap("include/cuota/pool/pool_state.hpp", "CUOTA_INLINE_IN_PLACE ~pool_state.. override", "~pool_state()"),
+     r"a file that includes the umbrellas and uses nothing emits \d+ symbols"),
     ("umbrella", "a header missing from the umbrella", add("include/cuota/core/x.hpp", ""), r"includes core/x.hpp 0 times, not 1"),
     ("umbrella", "definitions that no part has", swap("include/cuota/parts/memory.cpp", "#include <cuota/core/poll_pause.hpp>.*", ""),
      r"parts/memory.cpp does not reach core/poll_pause.hpp"),
@@ -149,7 +155,7 @@ for lint, what, mutate, expected in CASES:
         shutil.copytree(root, top, ignore=shutil.ignore_patterns(*_lint.NOT_OURS))
         mutate(top)
         more = {"headers": [*commands, "--only=core/bare.hpp"], "other_compiler": [*commands, "--only=tests/odr.cpp"],
-                "tidy": [*commands, "--only=tests/bare.cpp"]}.get(lint, [])
+                "tidy": [*commands, "--only=tests/bare.cpp"], "virtual_functions": commands}.get(lint, [])
         run = subprocess.run([sys.executable, top / "tests" / "lint" / f"{lint}.py", *more, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode == 77:

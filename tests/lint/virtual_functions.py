@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual function that is declared in a class and defined below is CUOTA_INLINE_IN_PLACE, not CUOTA_INLINE. Compilers emit the
-virtual table of a class where its first such function is defined. If that is inline in the file with the definitions, this file may
-lack the table, and other files expect it there."""
+"""A virtual function that is declared in a class and defined below is CUOTA_INLINE_IN_PLACE in both places, not CUOTA_INLINE.
+Compilers emit the virtual table of a class where its first such function is defined, if the declaration is not inline. With a definition
+that is inline, the file with the definitions may lack the table, and other files expect it there. With a declaration that is not inline,
+every file that includes headers with definitions emits the table and all functions that it reaches: so a file that only includes the
+umbrellas must compile to an object file without a symbol.
+
+virtual_functions.py [--commands=FILE] [ROOT]
+"""
+import pathlib
 import re
+import subprocess
+import tempfile
 
 import _lint
 
@@ -15,21 +23,39 @@ DECLARED = re.compile(f"{CLASS}|{OVERRIDES}|{VIRTUAL}")
 
 
 def declared(text):
-    """Class and name of each virtual function that is declared without a body and is not pure."""
+    """Class, name and offset of each virtual function that is declared without a body and is not pure."""
     last = None
     for found in DECLARED.finditer(text):
         if found["opened"]:
             last = found["opened"]
         elif last:
-            yield last, found["overrides"] or found["virtual"]
+            yield last, found["overrides"] or found["virtual"], found.start("overrides" if found["overrides"] else "virtual")
+
+
+def emitted():
+    """The symbols of a file that includes the umbrellas, every definition with them, and uses nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "umbrellas.cpp"
+        source.write_text("".join(f"#include <cuota/{name}.hpp>\n" for name in ("cuota", "report", "training")))
+        subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O2", "-g0", "-c", source, "-o", source.with_suffix(".o")],
+                       check=True)
+        told = subprocess.run(["nm", "--demangle", "--defined-only", source.with_suffix(".o")], capture_output=True, text=True,
+                              check=True).stdout
+    return told.splitlines()
 
 
 root = _lint.root()
 findings = []
 for name in _lint.headers(root):
     text = _lint.code((root / "include" / "cuota" / name).read_text())
-    for of, function in declared(text):
+    for of, function, at in declared(text):
+        written = re.split(r"[;{}]|(?<!:):(?!:)", text[:at])[-1]
+        if "CUOTA_INLINE_IN_PLACE" not in written:
+            line = text.count("\n", 0, at) + 1
+            findings.append(f"include/cuota/{name}:{line}: {of}::{function} is virtual: its declaration is CUOTA_INLINE_IN_PLACE")
         for defined in re.finditer(rf"\bCUOTA_INLINE\s[^;{{}}]*?\b{of}::{re.escape(function)}\s*\(", text):
             line = text.count("\n", 0, defined.start()) + 1
             findings.append(f"include/cuota/{name}:{line}: {of}::{function} is virtual: CUOTA_INLINE_IN_PLACE")
+if _lint.option("commands") and (symbols := emitted()):
+    findings.append(f"a file that includes the umbrellas and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
 _lint.finish(findings)

@@ -19,7 +19,7 @@ namespace cuota::inline v0::detail {
 class captured_uses final : public graph_use {
 public:
     captured_uses(stream_uses& of, std::uint64_t capture);
-    ~captured_uses() { of_.drop(); }
+    ~captured_uses() override { of_.drop(); }
 
     /// Where a use on s is entered: that of the capture which takes it in, or the buffer's own.
     /// Throws: misuse when another thread captures s; cuda_error, std::bad_alloc.
@@ -27,8 +27,8 @@ public:
 
     void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
     void ended() noexcept override { std::exchange(inside_, nullptr)->end_in_capture(); }
-    void begin_launch(stream_ref s, place where) override;
-    void end_launch(stream_ref, bool) noexcept override;
+    CUOTA_INLINE_IN_PLACE void begin_launch(stream_ref s, place where) override;
+    CUOTA_INLINE_IN_PLACE void end_launch(stream_ref, bool) noexcept override;
 
 private:
     stream_uses& of_;

@@ -78,7 +78,7 @@ namespace cuota::inline v0::detail {
 /// Memory of any resource that was given back in a capture by a captured stream: the graph may use it, so it goes with that.
 class memory_in_graph final : public graph_use {
 public:
-    ~memory_in_graph();
+    CUOTA_INLINE_IN_PLACE ~memory_in_graph() override;
     /// Throws: std::bad_alloc; not kept then.
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
@@ -100,7 +100,7 @@ private:
     std::optional<stream_share> last_;  // that the graph was launched on
 };
 
-CUOTA_INLINE memory_in_graph::~memory_in_graph() {
+CUOTA_INLINE_IN_PLACE memory_in_graph::~memory_in_graph() {
     if (last_) wait_for_launches(*last_);
     for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
 }

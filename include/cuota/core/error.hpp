@@ -51,7 +51,7 @@ public:
     /// Bytes asked, held, limit, holders: as of the refusal. Lives as long as a copy of the error does.
     [[nodiscard]] refusal const& facts() const noexcept;
     /// refusal_text of the facts. Made by the first call, which costs microseconds: who only catches pays nothing.
-    [[nodiscard]] char const* what() const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE char const* what() const noexcept override;
 
 protected:
     /// For a type of its own: its name, and a text for when no host memory is left, both literals. Throws: std::bad_alloc.

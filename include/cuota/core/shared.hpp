@@ -176,7 +176,7 @@ namespace detail {
 /// Where a shared_value lives, and who knows how it ends.
 class shared_cell : public ref_counted {
 public:
-    virtual ~shared_cell();
+    CUOTA_INLINE_IN_PLACE virtual ~shared_cell();
 };
 
 template <class T>

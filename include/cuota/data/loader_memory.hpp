@@ -23,11 +23,11 @@ namespace cuota::inline v0::detail {
 class loader_stake final : public stakeholder {
 public:
     loader_stake(shared<loader_slots> slots, loader_part which, budget account);
-    ~loader_stake();
+    CUOTA_INLINE_IN_PLACE ~loader_stake() override;
 
-    std::size_t reclaim(std::size_t wanted) noexcept override;
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
-    [[nodiscard]] int priority() const noexcept override;
+    CUOTA_INLINE_IN_PLACE std::size_t reclaim(std::size_t wanted) noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE int priority() const noexcept override;
     [[nodiscard]] std::string title() const override { return slots_->title(); }
     void holdings(std::vector<holding>& into) const override { slots_->holdings(which_, into); }
     void tell(budget_observer& o) const noexcept override { slots_->tell(which_, o); }
@@ -73,7 +73,7 @@ CUOTA_INLINE loader_stake::loader_stake(shared<loader_slots> slots, loader_part 
     budget_access::node(account_).join(*this);
 }
 
-CUOTA_INLINE loader_stake::~loader_stake() { budget_access::node(account_).leave(*this); }
+CUOTA_INLINE_IN_PLACE loader_stake::~loader_stake() { budget_access::node(account_).leave(*this); }
 
 CUOTA_INLINE_IN_PLACE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
     return wanted == 0 ? 0 : slots_->give_back(which_);

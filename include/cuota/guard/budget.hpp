@@ -174,7 +174,7 @@ namespace cuota::inline v0::detail {
 class prepayment final : public stakeholder {
 public:
     prepayment(shared<ledger> from, label const& who);
-    ~prepayment() { end(); }
+    ~prepayment() override { end(); }
 
     /// Gives back what is not spent, now, though the account may be looking at this one just then.
     void end() noexcept;
@@ -185,7 +185,7 @@ public:
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
-    void holdings(std::vector<holding>& into) const override;
+    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
 private:
     shared<ledger> node_;

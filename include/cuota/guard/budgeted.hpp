@@ -27,7 +27,7 @@ namespace detail {
 class budgeted_books : public stakeholder {
 public:
     explicit budgeted_books(budget b);
-    ~budgeted_books();
+    CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
 
     /// Throws: budget_exceeded.
     void charge(std::size_t cost, charge_request const& request);
@@ -40,8 +40,8 @@ public:
     // Everything here is in use.
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
-    [[nodiscard]] std::string title() const override;
-    void holdings(std::vector<holding>& into) const override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
+    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
     [[nodiscard]] budget const& account() const noexcept { return budget_; }
 
@@ -157,7 +157,7 @@ CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, l
     join(budget_access::node(budget_), *this);
 }
 
-CUOTA_INLINE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
+CUOTA_INLINE_IN_PLACE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
 
 CUOTA_INLINE void budgeted_books::charge(std::size_t cost, charge_request const& request) {
     detail::charge(budget_access::node(budget_), cost, request);

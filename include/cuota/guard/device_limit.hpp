@@ -26,8 +26,8 @@ public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
                  std::chrono::nanoseconds good_for) noexcept;
 
-    bool look(ledger_node& root) noexcept override;
-    [[nodiscard]] bool is_stale() const noexcept override;
+    CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
     /// Less than any driver hands out at a time, so what a thread takes without looking is nobody else's by then.
     [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
 

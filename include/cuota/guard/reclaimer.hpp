@@ -70,13 +70,13 @@ public:
     using estimate = std::function<std::size_t(std::size_t)>;
 
     registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
-    ~registered_cache() { node_->leave(*this); }
+    ~registered_cache() override { node_->leave(*this); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
-    [[nodiscard]] std::string title() const override;
-    void holdings(std::vector<holding>& into) const override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
+    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
     /// No call of it is running in another thread afterwards, and none will.
     void end() noexcept;

@@ -32,7 +32,7 @@ namespace detail {
 class tracked_books : public ref_counted {
 public:
     explicit tracked_books(tag name) : live_{"tracked memory", name} {}
-    virtual ~tracked_books();
+    CUOTA_INLINE_IN_PLACE virtual ~tracked_books();
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 

@@ -135,9 +135,9 @@ public:
     /// After it nobody calls or is called, but for a caller that this call is made from.
     void end() noexcept;
 
-    [[nodiscard]] bool note(sight const& now) noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE bool note(sight const& now) noexcept override;
 
-    void deliver() noexcept override;
+    CUOTA_INLINE_IN_PLACE void deliver() noexcept override;
 
 private:
     [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept;

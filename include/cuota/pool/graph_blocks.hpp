@@ -85,7 +85,7 @@ template <class Pool>
 class pool_in_graph final : public graph_use {
 public:
     explicit pool_in_graph(Pool& pool) : pool_{shared<Pool>::of(pool)} {}
-    ~pool_in_graph() {
+    ~pool_in_graph() override {
         if (last_) wait_for_launches(*last_);
         pool_->end_of_graph(*this);
     }

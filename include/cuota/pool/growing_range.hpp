@@ -33,12 +33,13 @@ public:
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
     /// How large mappings are made while the account can still give `room` bytes.
-    [[nodiscard]] virtual mapping_sizes sizes(std::size_t room) const noexcept;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t room) const noexcept;
 
     /// Puts memory behind whole pages, from the first on, by mappings of these sizes, which are spent. False when there is
     /// too little. Then, and on a throw, what has come may not be used, but unmapped: the first `done` bytes.
-    [[nodiscard]] virtual bool map(std::byte* at, std::size_t bytes, mapping_sizes& sizes, label const& who,
-                                   std::size_t& done) = 0;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual bool map(std::byte* at, std::size_t bytes,
+                                                         mapping_sizes& sizes, label const& who,
+                                                         std::size_t& done) = 0;
     /// Releases the memory of whole mappings side by side, which no work may still use. False when that failed, which was
     /// reported: all is mapped as before.
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
@@ -65,11 +66,11 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return page_; }
-    [[nodiscard]] mapping_sizes sizes(std::size_t room) const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE mapping_sizes sizes(std::size_t room) const noexcept override;
 
-    [[nodiscard]] bool map(std::byte* at, std::size_t bytes, mapping_sizes& sizes, label const& who,
-                           std::size_t& done) override;
-    bool unmap(std::byte* at, std::size_t bytes) noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE bool map(std::byte* at, std::size_t bytes, mapping_sizes& sizes,
+                                                 label const& who, std::size_t& done) override;
+    CUOTA_INLINE_IN_PLACE bool unmap(std::byte* at, std::size_t bytes) noexcept override;
 
 private:
     device_pages(rt::physical_memory const& memory, device_set users, rt::address_range range,
@@ -98,8 +99,8 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
     [[nodiscard]] std::size_t page() const noexcept override { return page_bytes; }
-    [[nodiscard]] bool map(std::byte*, std::size_t bytes, mapping_sizes& sizes, label const&,
-                           std::size_t& done) override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE bool map(std::byte*, std::size_t bytes, mapping_sizes& sizes,
+                                                 label const&, std::size_t& done) override;
     bool unmap(std::byte*, std::size_t) noexcept override { return true; }
 
 private:

@@ -31,7 +31,7 @@ public:
     /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest. Kernels of the peers may reach it.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                sole<page_range> pages = {}, std::size_t alignment = granule, device_set peers = {});
-    ~pool_state();
+    CUOTA_INLINE_IN_PLACE ~pool_state() override;
 
     /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
@@ -60,7 +60,7 @@ public:
     std::size_t trim(std::size_t keep) noexcept { return release_.trim(keep); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
-    [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }
     [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks().largest_free(); }
@@ -158,7 +158,7 @@ CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::op
     memory_.node().join(*this);
 }
 
-CUOTA_INLINE pool_state::~pool_state() { memory_.node().leave(*this); }
+CUOTA_INLINE_IN_PLACE pool_state::~pool_state() { memory_.node().leave(*this); }
 
 CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                         label const& who, lifespan meant, bool keeps) {

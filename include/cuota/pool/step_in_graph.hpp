@@ -29,7 +29,7 @@ public:
     step_in_graph(State& of, std::span<std::uint64_t const> streams) : of_{shared<State>::of(of)} {
         of_->server().with_router([&](step_router& r) { r.slabs().order().begin_capture(streams); });
     }
-    ~step_in_graph() {
+    ~step_in_graph() override {
         of_->server().with_router([&](step_router&) {
             for (used const& u : slabs_) u.slab->let_go_of_graph();
         });

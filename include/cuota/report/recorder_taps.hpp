@@ -29,18 +29,19 @@ class recorder_taps;
 class pool_tap final : public pool_observer {
 public:
     pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept;
-    ~pool_tap() override;
+    CUOTA_INLINE_IN_PLACE ~pool_tap() override;
 
     [[nodiscard]] std::uint16_t id() const noexcept { return id_; }
 
     void allocated(observed_block const& b) noexcept override { put(event_kind::allocated, b); }
     void free_requested(observed_block const& b) noexcept override { put(event_kind::free_requested, b); }
     void free_completed(observed_block const& b) noexcept override { put(event_kind::free_completed, b); }
-    void segment_taken(void const* at, std::size_t bytes, place where) noexcept override;
-    void segment_returned(void const* at, std::size_t bytes) noexcept override;
+    CUOTA_INLINE_IN_PLACE void segment_taken(void const* at, std::size_t bytes,
+                                             place where) noexcept override;
+    CUOTA_INLINE_IN_PLACE void segment_returned(void const* at, std::size_t bytes) noexcept override;
     void step_begun(place where) noexcept override { put(event_kind::step_begun, nullptr, 0, where); }
     void step_ended() noexcept override { put(event_kind::step_ended, nullptr, 0, {}); }
-    void ended() noexcept override;
+    CUOTA_INLINE_IN_PLACE void ended() noexcept override;
 
 private:
     void put(event_kind kind, observed_block const& b) noexcept;
@@ -55,12 +56,13 @@ private:
 class budget_tap final : public budget_observer {
 public:
     explicit budget_tap(shared<recorder_taps> all) noexcept;
-    ~budget_tap() override;
+    CUOTA_INLINE_IN_PLACE ~budget_tap() override;
 
-    void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
-    void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept override;
-    void holds(ledger_node const& of, held_piece const& what) noexcept override;
-    void joined(ledger_node const& of, stakeholder& who) noexcept override;
+    CUOTA_INLINE_IN_PLACE void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
+    CUOTA_INLINE_IN_PLACE void reclaimed(ledger_node const& asked,
+                                         reclaimer_facts const& who) noexcept override;
+    CUOTA_INLINE_IN_PLACE void holds(ledger_node const& of, held_piece const& what) noexcept override;
+    CUOTA_INLINE_IN_PLACE void joined(ledger_node const& of, stakeholder& who) noexcept override;
 
 private:
     shared<recorder_taps> const all_;
