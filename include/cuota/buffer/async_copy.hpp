@@ -65,7 +65,7 @@ private:
     pending_copy(pinned_buffer<T>&& host, stream_ref s) : over_{s}, host_{std::move(host)} {}
 
     [[nodiscard]] event const& over(place where = {}) const {
-        if (!over_.get()) throw misuse{"a pending_copy was used after it was moved from", where};
+        if (!over_.get()) detail::throw_misuse(where, "a pending_copy was used after it was moved from");
         return over_;
     }
 
@@ -85,12 +85,10 @@ template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
     if (from.size() != to.size())
-        throw misuse{"a copy of " + std::to_string(from.size()) + " elements to a buffer of " +
-                         std::to_string(to.size()),
-                     where};
+        detail::throw_misuse(where, "a copy of {} elements to a buffer of {}", {from.size(), to.size()});
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
-        throw misuse{"a copy through a staging_ring whose slots have no bytes", where};
+        detail::throw_misuse(where, "a copy through a staging_ring whose slots have no bytes");
     lease<T> const target = detail::leases_for_copies::write(to, s, where);
     auto* const there = reinterpret_cast<std::byte*>(target.span().data());
     auto const here = std::as_bytes(from);

@@ -56,9 +56,9 @@ CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, boo
         return of;
     capture_scope* const scope = capture_of(s);
     if (!scope)
-        throw misuse{
-            "a buffer was borrowed on a stream that another thread captures: borrow it in that thread",
-            where};
+        throw_misuse(
+            where,
+            "a buffer was borrowed on a stream that another thread captures: borrow it in that thread");
     auto& mine = scope->use_of<captured_uses>(&of, [&] {
         return shared<captured_uses>::adopt(new captured_uses{of, scope->number()});
     });
@@ -71,9 +71,10 @@ CUOTA_INLINE_IN_PLACE void captured_uses::begin_launch(stream_ref s, place where
     is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
     if (is_mine_) return;  // nobody else uses it any more
     if (of_.has_ended())
-        throw misuse{"a graph was launched that uses a buffer which has ended, captured at " +
-                         place_text(where_) + ": it must live as long as the graph is launched",
-                     where};
+        throw_misuse(where,
+                     "a graph was launched that uses a buffer which has ended, captured at {}: it must live "
+                     "as long as the graph is launched",
+                     {where_});
     number_ = of_.begin(s, writes_, where);
 }
 

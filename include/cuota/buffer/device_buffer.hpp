@@ -336,23 +336,19 @@ private:
     }
     void check_part(std::size_t offset, std::size_t count, place where) const {
         if (offset > size() || count > size() - offset)
-            throw misuse{"elements " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
-                             std::to_string(count) + " are outside a buffer of " + std::to_string(size()),
-                         where};
+            detail::throw_misuse(where, "elements {} to {} + {} are outside a buffer of {}",
+                                 {offset, offset, count, size()});
     }
     static void check_apart(copied_part part, place where) {
         std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;
         if (apart < part.count)
-            throw misuse{"a copy of " + std::to_string(part.count) + " elements from " +
-                             std::to_string(part.from) + " to " + std::to_string(part.to) +
-                             " of one buffer overlaps itself",
-                         where};
+            detail::throw_misuse(where, "a copy of {} elements from {} to {} of one buffer overlaps itself",
+                                 {part.count, part.from, part.to});
     }
     void check_count(std::size_t count, place where) const {
         if (count != size())
-            throw misuse{"a copy of " + std::to_string(count) + " elements and a buffer of " +
-                             std::to_string(size()) + " do not match",
-                         where};
+            detail::throw_misuse(where, "a copy of {} elements and a buffer of {} do not match",
+                                 {count, size()});
     }
 
     detail::owned_block block_;

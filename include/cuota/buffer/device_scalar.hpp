@@ -72,9 +72,8 @@ public:
     void set_async(T const& value, staging_ring& ring, stream_ref s, place where = place::here()) {
         (void)there(where);
         if (ring.slot_bytes() < sizeof(T))
-            throw misuse{"a value of " + bytes_text(sizeof(T)) + " and slots of " +
-                             bytes_text(ring.slot_bytes()),
-                         where};
+            detail::throw_misuse(where, "a value of {} and slots of {}",
+                                 {detail::as_bytes(sizeof(T)), detail::as_bytes(ring.slot_bytes())});
         upload(std::span{&value, 1}, one_, ring, s, where);
     }
 
@@ -100,7 +99,7 @@ public:
 
 private:
     [[nodiscard]] device_buffer<T> const& there(place where) const {
-        if (is_empty()) throw misuse{"a device_scalar was used after it was moved from", where};
+        if (is_empty()) detail::throw_misuse(where, "a device_scalar was used after it was moved from");
         return one_;
     }
 

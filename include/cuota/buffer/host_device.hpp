@@ -55,9 +55,9 @@ public:
           name_{name} {
         (void)detail::bytes_of(count_, label_for<T>(name_, where));
         if (device_memory_.kind() == memory_kind::pinned)
-            throw misuse{"the device's side of a host_device was to be made of host memory", where};
+            detail::throw_misuse(where, "the device's side of a host_device was to be made of host memory");
         if (host_memory_.kind() == memory_kind::device)
-            throw misuse{"the host's side of a host_device was to be made of device memory", where};
+            detail::throw_misuse(where, "the host's side of a host_device was to be made of device memory");
     }
 
     /// Takes both sides' memory; no CUDA call. The other one has no elements then, and keeps its resources.

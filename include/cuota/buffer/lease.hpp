@@ -177,12 +177,10 @@ namespace cuota::inline v0::detail {
     auto const other = rt::out_of_reach(user, at);
     if (!other) return;
     std::string const memory = "device " + std::to_string(other->ordinal());
-    throw misuse{std::string{what} + " in memory of " + memory + " was borrowed for a stream of device " +
-                     std::to_string(user.ordinal()) +
-                     ", whose kernels cannot reach it: allow that (`peers` of its pool), or copy the "
-                     "elements on a stream of " +
-                     memory,
-                 where};
+    throw_misuse(where,
+                 "{} in memory of {} was borrowed for a stream of device {}, whose kernels cannot reach it: "
+                 "allow that (`peers` of its pool), or copy the elements on a stream of {}",
+                 {what, memory, user.ordinal(), memory});
 }
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)

@@ -149,7 +149,7 @@ CUOTA_INLINE owned_block::~owned_block() {
 [[gnu::noinline]] CUOTA_INLINE void owned_block::take(stream_ref home, any_resource const& memory,
                                                       label who) {
     if (memory.kind() == memory_kind::pinned)
-        throw misuse{"a device_buffer was to be made of host memory", who.where};
+        throw_misuse(who.where, "a device_buffer was to be made of host memory");
     if (memory.is_kept_by_blocks()) {
         keep_nothing(home, memory);
         at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);

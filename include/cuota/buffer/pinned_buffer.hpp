@@ -48,7 +48,7 @@ public:
                            place where = place::here())
         : memory_{std::move(memory)} {
         if (memory_.kind() == memory_kind::device)
-            throw misuse{"a pinned_buffer was to be made of device memory", where};
+            detail::throw_misuse(where, "a pinned_buffer was to be made of device memory");
         label const who = label_for<T>(name, where);
         data_ = static_cast<T*>(memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who));
         count_ = count;
@@ -129,9 +129,8 @@ private:
 
     void check_count(std::size_t count, place where) const {
         if (count != count_)
-            throw misuse{"a copy between " + std::to_string(count_) + " pinned elements and " +
-                             std::to_string(count) + " on the device",
-                         where};
+            detail::throw_misuse(where, "a copy between {} pinned elements and {} on the device",
+                                 {count_, count});
     }
 
     T* data_ = nullptr;

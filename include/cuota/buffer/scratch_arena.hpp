@@ -178,7 +178,7 @@ CUOTA_INLINE void scratch_arena::check(stream_ref s, place where) const {
 
 CUOTA_INLINE std::size_t scratch_arena::bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
                                                        place where) {
-    if (parts == 0) throw misuse{"a scratch_arena of no parts", where};
+    if (parts == 0) detail::throw_misuse(where, "a scratch_arena of no parts");
     return detail::bytes_of(parts, {name, where, "parts", part_bytes});
 }
 

@@ -220,11 +220,12 @@ CUOTA_INLINE bool staging_ring::is_pinned() const noexcept { return state_->is_p
 CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
                                                                       std::size_t bytes, place where) && {
     fill_lease const mine = std::move(*this);  // back in the ring at the end, behind its copy or without one
-    if (!mine.ring_) throw misuse{"a fill_lease was submitted after it was submitted or moved from", where};
+    if (!mine.ring_)
+        detail::throw_misuse(where, "a fill_lease was submitted after it was submitted or moved from");
     if (bytes > mine.bytes().size() || bytes > to.size())
-        throw misuse{"a copy of " + bytes_text(bytes) + " from a slot of " + bytes_text(mine.bytes().size()) +
-                         " to a target of " + bytes_text(to.size()),
-                     where};
+        detail::throw_misuse(
+            where, "a copy of {} from a slot of {} to a target of {}",
+            {detail::as_bytes(bytes), detail::as_bytes(mine.bytes().size()), detail::as_bytes(to.size())});
     std::uint64_t const copy = mine.ring_->copy(mine.slot_, to.data(), bytes, s, where);
     return {mine.ring_, mine.slot_, copy};
 }

@@ -210,9 +210,8 @@ private:
         }
         if (is_last) delete this;
         else if (was_borrowed)
-            report_failure_of([&] {
-                throw misuse{"a buffer ended while it is still borrowed", borrowed_at};
-            });
+            report_failure_of(
+                [&] { throw_misuse(borrowed_at, "a buffer ended while it is still borrowed"); });
     }
 
     stream_ref const home_;  // the buffer has a share of it
@@ -273,12 +272,12 @@ CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
 
 CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
     std::scoped_lock const lock{guard_};
-    std::string const since = std::string{"a buffer was "} + done + " while it is still borrowed " +
-                              (to_write ? "to write since " : "since ");
+    std::string const since = message("a buffer was {} while it is still borrowed {}",
+                                      {done, to_write ? "to write since " : "since "});
     if (auto const open = slots_.open(); open && (!to_write || open->writes))
-        throw misuse{since + place_text(open->where), where};
+        throw_misuse(where, "{}{}", {since, open->where});
     for (open_use const& use : uses_)
-        if (!to_write || use.writes) throw misuse{since + place_text(use.where), where};
+        if (!to_write || use.writes) throw_misuse(where, "{}{}", {since, use.where});
 }
 
 CUOTA_INLINE void stream_uses::end_on_host() noexcept {
@@ -445,10 +444,9 @@ CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, pl
 }
 
 CUOTA_INLINE void stream_uses::refuse(bool writes, place where, bool other_writes, place since) {
-    throw misuse{std::string{"a buffer was borrowed to "} + (writes ? "write" : "read") +
-                     " on one stream while it is borrowed to " + (other_writes ? "write" : "read") +
-                     " on another since " + place_text(since),
-                 where};
+    throw_misuse(where,
+                 "a buffer was borrowed to {} on one stream while it is borrowed to {} on another since {}",
+                 {writes ? "write" : "read", other_writes ? "write" : "read", since});
 }
 
 CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) {
@@ -470,8 +468,8 @@ CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
     if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
-            throw misuse{"a buffer was to be used on a stream that would have to wait for the buffer's home "
-                         "stream, which others capture: end the capture before"};
+            throw_misuse({}, "a buffer was to be used on a stream that would have to wait for the buffer's "
+                             "home stream, which others capture: end the capture before");
         is_home_marked_ = mark_outside_capture(home_, [&] {
             if (last) last->record_in(home_, foreign);
             else last.emplace(home_);

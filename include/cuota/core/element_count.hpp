@@ -41,7 +41,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void element_count::refuse(long long count, place where) {
-    throw misuse{"a count of " + std::to_string(count) + " elements", where};
+    detail::throw_misuse(where, "a count of {} elements", {count});
 }
 
 }  // namespace cuota::inline v0

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/message.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -106,6 +109,20 @@ private:
     shared_value<facts const> facts_;
 };
 
+namespace detail {
+
+/// Throws: a misuse with message(pattern, values). One call, where `throw misuse{...}` at each place would compile to an allocation, the
+/// message and what destroys both.
+[[noreturn, gnu::cold]] void throw_misuse(place where, char const* pattern,
+                                          std::initializer_list<message_value> values = {});
+
+/// Throws: a data_error of that file and offset, in bytes, with message(pattern, values).
+[[noreturn, gnu::cold]] void throw_data_error(std::string_view file, std::uint64_t offset,
+                                              char const* pattern,
+                                              std::initializer_list<message_value> values = {});
+
+}  // namespace detail
+
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE_MEMORY
@@ -196,5 +213,19 @@ CUOTA_INLINE data_error::data_error(std::string file, std::uint64_t offset, std:
       facts_{shared_value<facts const>::make(facts{std::move(file), std::move(why), offset})} {}
 
 }  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void throw_misuse(place where, char const* pattern,
+                               std::initializer_list<message_value> values) {
+    throw misuse{message(pattern, values), where};
+}
+
+CUOTA_INLINE void throw_data_error(std::string_view file, std::uint64_t offset, char const* pattern,
+                                   std::initializer_list<message_value> values) {
+    throw data_error{std::string{file}, offset, message(pattern, values)};
+}
+
+}  // namespace cuota::inline v0::detail
 
 #endif

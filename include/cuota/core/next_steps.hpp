@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/message.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/text.hpp>
 
@@ -60,22 +60,11 @@ namespace detail {
 // A line of a screen, behind its heading.
 inline constexpr std::size_t step_columns = screen_columns - 12;
 
-// "weights (train.cpp:10)": with bytes, between name and place, where several stand in a row.
-[[nodiscard]] std::string holder_text(holding const& h, bool with_bytes);
+// Appends "weights (train.cpp:10)": with bytes, between name and place, where several stand in a row.
+void append_holder(std::string& text, holding const& h, bool with_bytes);
 
-// The begin, then "a, b and c" or "a, b and 3 more": as many as a line has room for.
-template <class ItemText>
-[[nodiscard]] std::string listed(std::string begin, std::size_t count, std::size_t most, ItemText item) {
-    for (std::size_t i = 0; i != count; ++i) {
-        bool const is_last = i + 1 == count;
-        std::string const next = (i == 0 ? "" : is_last ? " and " : ", ") + item(i);
-        std::size_t const for_the_rest = is_last ? 0 : 20;
-        if (i != 0 && begin.size() + next.size() + for_the_rest > most)
-            return begin + " and " + count_text(count - i) + " more";
-        begin += next;
-    }
-    return begin;
-}
+// Appends "a, b and c" or "a, b and 3 more": as many as a line of `most` bytes has room for.
+void append_list(std::string& text, std::vector<std::string> const& items, std::size_t most);
 
 // What is missing where the most is missing.
 [[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
@@ -85,18 +74,14 @@ template <class ItemText>
 
 [[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
 
-// To be asked for literally, so it is told to the last unit.
-[[nodiscard]] std::string exact_text(label const& request, std::size_t bytes, std::size_t count);
-
-[[nodiscard]] std::optional<next_step> step_ask(refusal const& r);
+// Appends what is to be asked for literally, so it is told to the last unit.
+void append_exact(std::string& text, label const& request, std::size_t bytes, std::size_t count);
 
 // One that covers the rest alone, the smallest of those; else the largest, and the same for what is missing then.
 // `users` in the order of refusal::holders, and enough of them.
 [[nodiscard]] std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing);
 
-[[nodiscard]] std::string why_release_is_in_vain(refusal const& r, std::size_t missing);
-
-[[nodiscard]] std::optional<next_step> step_release(refusal const& r);
+void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing);
 
 // "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B"
 [[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
@@ -104,12 +89,14 @@ template <class ItemText>
 // Empty when limits are all that is in the way.
 [[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
 
-[[nodiscard]] std::optional<next_step> step_raise(refusal const& r);
-
-[[nodiscard]] std::optional<next_step> step_free_device(refusal const& r);
+// Each fills in the step of its kind, or returns false where there is nothing to do of it.
+[[nodiscard]] bool step_ask(refusal const& r, next_step& step);
+[[nodiscard]] bool step_release(refusal const& r, next_step& step);
+[[nodiscard]] bool step_raise(refusal const& r, next_step& step);
+[[nodiscard]] bool step_free_device(refusal const& r, next_step& step);
 
 // What suffices first, and then what changes the smaller share; else in the order of the kinds, in which they come.
-void put_in_order(std::vector<next_step>& steps, next_step step);
+[[nodiscard]] bool is_better(next_step const& a, next_step const& b) noexcept;
 
 }  // namespace detail
 
@@ -128,12 +115,25 @@ void put_in_order(std::vector<next_step>& steps, next_step step);
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cstring>
+
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::string holder_text(holding const& h, bool with_bytes) {
-    std::string const place = shown(h.where, 20);
-    return (h.name.is_empty() ? "untagged" : shown(h.name.text(), 24)) +
-           (with_bytes ? ' ' + bytes_text(h.bytes) : "") + (place.empty() ? "" : " (" + place + ')');
+CUOTA_INLINE void append_holder(std::string& text, holding const& h, bool with_bytes) {
+    text += h.name.is_empty() ? "untagged" : shown(h.name.text(), 24);
+    if (with_bytes) append_message(text, " {}", {as_bytes(h.bytes)});
+    if (h.where.line != 0) append_message(text, " ({})", {as_place(h.where, 20)});
+}
+
+CUOTA_INLINE void append_list(std::string& text, std::vector<std::string> const& items, std::size_t most) {
+    for (std::size_t i = 0; i != items.size(); ++i) {
+        bool const is_last = i + 1 == items.size();
+        char const* const before = i == 0 ? "" : is_last ? " and " : ", ";
+        std::size_t const for_the_rest = is_last ? 0 : 20;
+        if (i != 0 && text.size() + std::strlen(before) + items[i].size() + for_the_rest > most)
+            return append_message(text, " and {} more", {as_count(items.size() - i)});
+        append_message(text, "{}{}", {before, items[i]});
+    }
 }
 
 CUOTA_INLINE std::size_t lacking(refusal const& r) noexcept {
@@ -154,37 +154,45 @@ CUOTA_INLINE double share(std::size_t part, std::size_t whole) noexcept {
     return static_cast<double>(part) / (whole == 0 ? 1.0 : static_cast<double>(whole));
 }
 
-CUOTA_INLINE std::string exact_text(label const& request, std::size_t bytes, std::size_t count) {
-    if (request.unit_bytes == 1 && bytes < 1024) return bytes_text(bytes);
-    bool const has_no_name = std::string_view{request.unit} == "elements";
-    return count_text(count) + ' ' + shown(request.unit, 24) +
-           (has_no_name ? " of " + bytes_text(request.unit_bytes) : "") + " (" + bytes_text(bytes) + ')';
+CUOTA_INLINE void append_exact(std::string& text, label const& request, std::size_t bytes,
+                               std::size_t count) {
+    if (request.unit_bytes == 1 && bytes < 1024) return as_bytes(bytes).append_to(text);
+    append_message(text, "{} {}", {as_count(count), as_name(request.unit, 24)});
+    if (std::string_view{request.unit} == "elements")  // they have no name of their own
+        append_message(text, " of {}", {as_bytes(request.unit_bytes)});
+    append_message(text, " ({})", {as_bytes(bytes)});
 }
 
-CUOTA_INLINE std::optional<next_step> step_ask(refusal const& r) {
+CUOTA_INLINE bool step_ask(refusal const& r, next_step& step) {
     bool const is_known = r.would_fit != 0 || r.refuser() || r.device;  // nobody counts pinned memory
     std::size_t const bytes = fitting(r);
-    if (!is_known) return std::nullopt;
-    if (lacking(r) == 0 && bytes >= r.charged)
-        return next_step{.kind = step_kind::ask_again,
-                         .suffices = true,
-                         .bytes = bytes,
-                         .text = "ask again: " + bytes_text(bytes) +
-                                 " are free by now, if perhaps not in one piece"};
-    if (bytes >= r.asked) return std::nullopt;
+    if (!is_known) return false;
+    if (lacking(r) == 0 && bytes >= r.charged) {
+        step.kind = step_kind::ask_again;
+        step.suffices = true;
+        step.bytes = bytes;
+        append_message(step.text, "ask again: {} are free by now, if perhaps not in one piece",
+                       {as_bytes(bytes)});
+        return true;
+    }
+    if (bytes >= r.asked) return false;
     std::size_t const unit = r.request.unit_bytes == 0 ? 1 : r.request.unit_bytes;
     std::size_t const count = bytes / unit;
-    std::string const text =
-        count != 0  ? "ask for what would fit: " + exact_text(r.request, count * unit, count)
-        : unit == 1 ? "ask for less: not even 1 B would fit"
-                    : "ask for less: one of the " + shown(r.request.unit, 24) + " takes " + bytes_text(unit) +
-                          ", and " + bytes_text(bytes) + " would fit";
-    return next_step{.kind = step_kind::ask_less,
-                     .suffices = count != 0,
-                     .change = share(r.asked - bytes, r.asked),
-                     .bytes = count * unit,
-                     .count = count,
-                     .text = text};
+    step.kind = step_kind::ask_less;
+    step.suffices = count != 0;
+    step.change = share(r.asked - bytes, r.asked);
+    step.bytes = count * unit;
+    step.count = count;
+    if (count != 0) {
+        step.text = "ask for what would fit: ";
+        append_exact(step.text, r.request, count * unit, count);
+    } else if (unit == 1) {
+        step.text = "ask for less: not even 1 B would fit";
+    } else {
+        append_message(step.text, "ask for less: one of the {} takes {}, and {} would fit",
+                       {as_name(r.request.unit, 24), as_bytes(unit), as_bytes(bytes)});
+    }
+    return true;
 }
 
 CUOTA_INLINE std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing) {
@@ -198,22 +206,25 @@ CUOTA_INLINE std::vector<holding> fewest_that_cover(std::vector<holding> const& 
     return chosen;
 }
 
-CUOTA_INLINE std::string why_release_is_in_vain(refusal const& r, std::size_t missing) {
+CUOTA_INLINE void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing) {
     for (budget_facts const& b : r.budgets)
-        if (r.charged > b.limit)
-            return "the request alone is " + bytes_text(r.charged - b.limit) + " over " +
-                   (&b == r.refuser() ? "its limit" : "the limit of " + shown(b.name, 24));
-    bool const is_device = r.missing_on_device() != 0 && r.missing_on_device() == lacking(r);
-    return bytes_text(missing) + " would still be missing" +
-           (is_device ? " on device " + std::to_string(r.device->ordinal) : "");
+        if (r.charged > b.limit) {
+            append_message(text, "the request alone is {} over ", {as_bytes(r.charged - b.limit)});
+            if (&b == r.refuser()) text += "its limit";
+            else append_message(text, "the limit of {}", {as_name(b.name, 24)});
+            return;
+        }
+    append_message(text, "{} would still be missing", {as_bytes(missing)});
+    if (r.missing_on_device() != 0 && r.missing_on_device() == lacking(r))
+        append_message(text, " on device {}", {r.device->ordinal});
 }
 
-CUOTA_INLINE std::optional<next_step> step_release(refusal const& r) {
+CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     budget_facts const* const at = r.refuser();
     // Caches give theirs as soon as that is enough.
     std::size_t const missing = lacking(r) - (r.reclaimable < lacking(r) ? r.reclaimable : lacking(r));
-    if (!at || at->held == 0 || missing == 0) return std::nullopt;
-    if (r.budgets.back().has_ended) return std::nullopt;  // what is released goes to its parent
+    if (!at || at->held == 0 || missing == 0) return false;
+    if (r.budgets.back().has_ended) return false;  // what is released goes to its parent
 
     // What lies free in a pool is nobody's to release; it follows when all of its neighbours are gone.
     std::vector<holding> users;
@@ -228,98 +239,103 @@ CUOTA_INLINE std::optional<next_step> step_release(refusal const& r) {
     std::size_t reach = r.holders.empty() || named > at->held ? at->held : named;
     if (r.missing_on_device() == missing && r.device && r.device->ours < reach) reach = r.device->ours;
 
-    next_step step{.kind = step_kind::release, .suffices = missing <= reach};
+    step.kind = step_kind::release;
+    step.suffices = missing <= reach;
     if (!step.suffices) {
         step.holders = std::move(users);
         step.bytes = reach;
-        step.text = "release all " + bytes_text(at->held) + " that " + shown(at->name, 24) +
-                    " holds: " + why_release_is_in_vain(r, missing - reach);
+        append_message(step.text,
+                       "release all {} that {} holds: ", {as_bytes(at->held), as_name(at->name, 24)});
+        append_why_release_is_in_vain(step.text, r, missing - reach);
     } else if (users.empty()) {
         step.bytes = missing;
-        step.text = "release " + bytes_text(missing) + " of what " + shown(at->name, 24) + " holds";
+        append_message(step.text, "release {} of what {} holds", {as_bytes(missing), as_name(at->name, 24)});
     } else {
         step.holders = in_use < missing ? std::move(users) : fewest_that_cover(users, missing);
-        for (holding const& h : step.holders) step.bytes = saturating_add(step.bytes, h.bytes);
-        bool const several = step.holders.size() != 1;
-        step.text = listed("release " + bytes_text(step.bytes) + ": ", step.holders.size(), step_columns,
-                           [&](std::size_t i) { return holder_text(step.holders[i], several); });
+        std::vector<std::string> whose(step.holders.size());
+        for (std::size_t i = 0; i != whose.size(); ++i) {
+            step.bytes = saturating_add(step.bytes, step.holders[i].bytes);
+            append_holder(whose[i], step.holders[i], whose.size() != 1);
+        }
+        append_message(step.text, "release {}: ", {as_bytes(step.bytes)});
+        append_list(step.text, whose, step_columns);
     }
     step.change = share(step.bytes, at->held);
-    return step;
+    return true;
 }
 
 CUOTA_INLINE std::string raise_text(std::vector<raised_limit> const& limits) {
     std::size_t plain = 0;
-    for (raised_limit const& l : limits) plain += l.grow_by == 0;
-    return listed(plain == 0   ? ""
-                  : plain == 1 ? "raise the limit of "
-                               : "raise the limits of ",
-                  limits.size(), step_columns, [&](std::size_t i) {
-                      raised_limit const& l = limits[i];
-                      if (l.grow_by == 0) return shown(l.budget, 28) + " to " + at_least_text(l.limit);
-                      return "grow the reservation " + shown(l.budget, 28) + " by " +
-                             at_least_text(l.grow_by);
-                  });
+    std::vector<std::string> changes(limits.size());
+    for (std::size_t i = 0; i != limits.size(); ++i) {
+        raised_limit const& l = limits[i];
+        plain += l.grow_by == 0;
+        if (l.grow_by == 0)
+            append_message(changes[i], "{} to {}", {as_name(l.budget, 28), at_least(l.limit)});
+        else
+            append_message(changes[i], "grow the reservation {} by {}",
+                           {as_name(l.budget, 28), at_least(l.grow_by)});
+    }
+    std::string text = plain == 0 ? "" : plain == 1 ? "raise the limit of " : "raise the limits of ";
+    append_list(text, changes, step_columns);
+    return text;
 }
 
 CUOTA_INLINE std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits) {
     for (raised_limit const& l : limits) {
-        std::string const grow = "grow the reservation " + shown(l.budget, 28);
-        if (r.budgets[l.level].has_ended) return grow + ": it has ended";
+        message_value const name = as_name(l.budget, 28);
+        if (r.budgets[l.level].has_ended) return message("grow the reservation {}: it has ended", {name});
         if (l.grow_by > r.room_to_grow)
-            return grow + " by " + at_least_text(l.grow_by) + ": its parent has " +
-                   bytes_text(r.room_to_grow) + " to give";
+            return message("grow the reservation {} by {}: its parent has {} to give",
+                           {name, at_least(l.grow_by), as_bytes(r.room_to_grow)});
     }
-    if (r.missing_on_device() == 0) return {};
-    return (limits[0].grow_by == 0 ? "raise limits" : "grow the reservation " + shown(limits[0].budget, 28)) +
-           ": device " + std::to_string(r.device->ordinal) + " has " + bytes_text(r.device->free) +
-           " free, " + bytes_text(r.missing_on_device()) + " less than it takes";
+    std::string text;
+    if (r.missing_on_device() == 0) return text;
+    if (limits[0].grow_by == 0) text = "raise limits";
+    else append_message(text, "grow the reservation {}", {as_name(limits[0].budget, 28)});
+    append_message(text, ": device {} has {} free, {} less than it takes",
+                   {r.device->ordinal, as_bytes(r.device->free), as_bytes(r.missing_on_device())});
+    return text;
 }
 
-CUOTA_INLINE std::optional<next_step> step_raise(refusal const& r) {
-    next_step step{.kind = step_kind::raise_limits};
+CUOTA_INLINE bool step_raise(refusal const& r, next_step& step) {
+    step.kind = step_kind::raise_limits;
     for (std::size_t level = 0; level != r.budgets.size(); ++level) {
         budget_facts const& b = r.budgets[level];
         std::size_t const missing = b.missing_for(r.charged);
         auto const limit = checked_add(b.held, r.charged);
         if (missing == 0) continue;
-        if (!limit || r.charged == unlimited) return std::nullopt;  // no limit can say that
+        if (!limit || r.charged == unlimited) return false;  // no limit can say that
         step.limits.push_back({b.name, level, *limit, b.is_prepaid ? missing : 0});
         step.change += share(missing, b.limit);
         if (missing > step.bytes) step.bytes = missing;
     }
-    if (step.limits.empty()) return std::nullopt;
+    if (step.limits.empty()) return false;
     step.text = why_raise_is_in_vain(r, step.limits);
     step.suffices = step.text.empty();
     if (step.suffices) step.text = raise_text(step.limits);
-    return step;
+    return true;
 }
 
-CUOTA_INLINE std::optional<next_step> step_free_device(refusal const& r) {
+CUOTA_INLINE bool step_free_device(refusal const& r, next_step& step) {
     std::size_t const missing = r.missing_on_device();
-    if (missing == 0) return std::nullopt;
+    if (missing == 0) return false;
     for (budget_facts const& b : r.budgets)
-        if (b.missing_for(r.charged) != 0) return std::nullopt;  // said with the limits
+        if (b.missing_for(r.charged) != 0) return false;  // said with the limits
     device_facts const& d = *r.device;
-    std::string const name = "device " + std::to_string(d.ordinal);
-    bool const can_do = r.charged <= d.total;
-    return next_step{.kind = step_kind::free_device,
-                     .suffices = can_do,
-                     .change = share(missing, d.total),
-                     .bytes = missing,
-                     .text = can_do ? "free " + bytes_text(missing) + " of " + name + ": " +
-                                          bytes_text(d.elsewhere()) + " are held outside cuota, " +
-                                          bytes_text(d.ours) + " by this process"
-                                    : "free all of " + name + ": it has " + bytes_text(d.total)};
+    step.kind = step_kind::free_device;
+    step.suffices = r.charged <= d.total;
+    step.change = share(missing, d.total);
+    step.bytes = missing;
+    if (step.suffices)
+        append_message(step.text, "free {} of device {}: {} are held outside cuota, {} by this process",
+                       {as_bytes(missing), d.ordinal, as_bytes(d.elsewhere()), as_bytes(d.ours)});
+    else append_message(step.text, "free all of device {}: it has {}", {d.ordinal, as_bytes(d.total)});
+    return true;
 }
 
-CUOTA_INLINE void put_in_order(std::vector<next_step>& steps, next_step step) {
-    auto const is_better = [](next_step const& a, next_step const& b) {
-        return a.suffices != b.suffices ? a.suffices : a.suffices && a.change < b.change;
-    };
-    auto at = steps.begin();
-    while (at != steps.end() && !is_better(step, *at)) ++at;
-    steps.insert(at, std::move(step));
+CUOTA_INLINE bool is_better(next_step const& a, next_step const& b) noexcept {
+    return a.suffices != b.suffices ? a.suffices : a.suffices && a.change < b.change;
 }
 
 }  // namespace cuota::inline v0::detail
@@ -328,9 +344,14 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<next_step> next_steps(refusal const& r) {
     std::vector<next_step> steps;
-    for (auto* const make :
-         {detail::step_ask, detail::step_release, detail::step_raise, detail::step_free_device})
-        if (auto step = make(r)) detail::put_in_order(steps, std::move(*step));
+    for (auto* const fill_in :
+         {detail::step_ask, detail::step_release, detail::step_raise, detail::step_free_device}) {
+        next_step step;
+        if (!fill_in(r, step)) continue;
+        auto at = steps.begin();
+        while (at != steps.end() && !detail::is_better(step, *at)) ++at;
+        steps.insert(at, std::move(step));
+    }
     return steps;
 }
 

@@ -44,21 +44,22 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) {
     auto const n = [](std::uint64_t number) { return std::to_string(number); };
     auto const& [a, b, c, d] = of.asked;
-    std::string const of_span = "a device_span of " + n(of.has[0]) + ' ' + unit;
-    std::string const of_matrix = "a device_matrix of " + n(of.has[0]) + " x " + n(of.has[1]) + ' ' + unit;
+    std::string const of_span = message("a device_span of {} {}", {n(of.has[0]), unit});
+    std::string const of_matrix =
+        message("a device_matrix of {} x {} {}", {n(of.has[0]), n(of.has[1]), unit});
     using enum out_of_bounds::part;
     switch (of.what) {
-        case element: return "index " + n(a) + " is outside " + of_span;
-        case subspan: return n(b) + " elements from index " + n(a) + " are outside " + of_span;
-        case cell: return "element (" + n(a) + ", " + n(b) + ") is outside " + of_matrix;
-        case row: return "row " + n(a) + " is outside " + of_matrix;
+        case element: return message("index {} is outside {}", {n(a), of_span});
+        case subspan: return message("{} elements from index {} are outside {}", {n(b), n(a), of_span});
+        case cell: return message("element ({}, {}) is outside {}", {n(a), n(b), of_matrix});
+        case row: return message("row {} is outside {}", {n(a), of_matrix});
         case submatrix:
-            return n(c) + " x " + n(d) + " elements from (" + n(a) + ", " + n(b) + ") are outside " +
-                   of_matrix;
+            return message("{} x {} elements from ({}, {}) are outside {}",
+                           {n(c), n(d), n(a), n(b), of_matrix});
         case matrix: break;
     }
     std::string const pitch = c == b ? "" : " at a pitch of " + n(c);
-    return n(a) + " x " + n(b) + " elements" + pitch + " do not make a matrix of " + of_span;
+    return message("{} x {} elements{} do not make a matrix of {}", {n(a), n(b), pitch, of_span});
 }
 
 CUOTA_INLINE std::string lease_text(tag name, place leased) {

@@ -12,6 +12,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/message.hpp>
 #include <cuota/core/next_steps.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/text.hpp>
@@ -20,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] std::string kind_of(budget_facts const& b);
+[[nodiscard]] char const* kind_of(budget_facts const& b) noexcept;
 
 // Where a headline gives way when it is too long: first names, then what can be read below.
 struct headline_room {
@@ -31,6 +32,10 @@ struct headline_room {
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r, headline_room room);
 
+// Appends " at train.cpp:17 for weights", as far as that is known.
+void append_request(std::string& text, label const& request, std::size_t most_of_place,
+                    std::size_t most_of_name);
+
 // Nothing was asked for here: it is refused because another was, and the first line says why.
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
@@ -39,14 +44,14 @@ struct headline_room {
 
 [[nodiscard]] std::string budget_name(budget_facts const& b, std::size_t most);
 
-[[nodiscard]] std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most);
+void append_budget(std::string& text, budget_facts const& b, std::size_t width, std::size_t most);
 
-[[nodiscard]] std::string device_line(device_facts const& d, std::size_t width);
+void append_device(std::string& text, device_facts const& d, std::size_t width);
 
 // Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
 
-[[nodiscard]] std::string budget_lines(refusal const& r);
+void append_budgets(std::string& text, refusal const& r);
 
 // "2 others 7 B": those from index `first` on; empty when there are none.
 [[nodiscard]] std::string others_text(std::vector<holding> const& holders, std::size_t first);
@@ -58,7 +63,7 @@ struct headline_room {
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
 
-[[nodiscard]] std::string steps_lines(refusal const& r);
+void append_steps(std::string& text, refusal const& r);
 
 }  // namespace detail
 
@@ -74,22 +79,35 @@ struct headline_room {
 #if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::string kind_of(budget_facts const& b) { return b.is_prepaid ? "reservation " : "budget "; }
+CUOTA_INLINE char const* kind_of(budget_facts const& b) noexcept {
+    return b.is_prepaid ? "reservation " : "budget ";
+}
+
+CUOTA_INLINE void append_request(std::string& text, label const& request, std::size_t most_of_place,
+                                 std::size_t most_of_name) {
+    if (request.where.line != 0)
+        append_message(text, " at {}", {as_place(request.where, static_cast<std::uint32_t>(most_of_place))});
+    if (!request.name.is_empty())
+        append_message(text, " for {}", {as_name(request.name.text(), most_of_name)});
+}
 
 CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_room room) {
-    std::string const place = shown(r.request.where, room.name);
+    std::string const asked =
+        r.asked == unlimited ? "more than any address space holds" : bytes_text(r.asked);
     std::string const charged = bytes_text(r.charged);
-    std::string text = std::string{"cuota::"} + type + ": " +
-                       (r.asked == unlimited ? "more than any address space holds" : bytes_text(r.asked)) +
-                       " refused" + (place.empty() ? "" : " at " + place);
-    if (!r.request.name.is_empty()) text += " for " + shown(r.request.name.text(), room.name);
-    if (r.missing() != 0) text += " by " + kind_of(*r.refuser()) + shown(r.refuser()->name, room.name);
-    if (room.with_charge && r.asked != unlimited && charged != bytes_text(r.asked))
-        text += ", at a charge of " + charged;
-    return text + (room.with_promise ? ", before anything was allocated" : "");
+    std::string text = message("cuota::{}: {} refused", {type, asked});
+    append_request(text, r.request, room.name, room.name);
+    if (r.missing() != 0)
+        append_message(text, " by {}{}", {kind_of(*r.refuser()), as_name(r.refuser()->name, room.name)});
+    if (room.with_charge && r.asked != unlimited && charged != asked)
+        append_message(text, ", at a charge of {}", {charged});
+    if (room.with_promise) text += ", before anything was allocated";
+    return text;
 }
 
 CUOTA_INLINE bool is_for_another(refusal const& r) {
@@ -97,10 +115,11 @@ CUOTA_INLINE bool is_for_another(refusal const& r) {
 }
 
 CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
-    std::string const place = shown(r.request.where, 28);
-    std::string text = std::string{"cuota::"} + type + ": refused" + (place.empty() ? "" : " at " + place) +
-                       (r.request.name.is_empty() ? "" : " for " + shown(r.request.name.text(), 16)) + ": ";
-    return text + shown(r.cause, screen_columns - text.size());
+    std::string text = message("cuota::{}: refused", {type});
+    append_request(text, r.request, 28, 16);
+    text += ": ";
+    append_message(text, "{}", {as_name(r.cause, screen_columns - text.size())});
+    return text;
 }
 
 CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
@@ -114,25 +133,30 @@ CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
 }
 
 CUOTA_INLINE std::string budget_name(budget_facts const& b, std::size_t most) {
-    std::string const kind = kind_of(b);
-    return kind + shown(b.name, most - kind.size() - 2);
+    char const* const kind = kind_of(b);
+    return message("{}{}", {kind, as_name(b.name, most - std::strlen(kind) - 2)});
 }
 
-CUOTA_INLINE std::string budget_line(budget_facts const& b, std::size_t width, std::size_t most) {
+CUOTA_INLINE void append_budget(std::string& text, budget_facts const& b, std::size_t width,
+                                std::size_t most) {
     bool const is_bounded = b.limit != unlimited;
-    return padded(budget_name(b, most), width) + "limit " +
-           padded(is_bounded ? bytes_text(b.limit) : "none", 12) + "held " + padded(bytes_text(b.held), 12) +
-           "free " + padded(is_bounded ? bytes_text(b.free()) : "any", 12) + "peak " + bytes_text(b.peak);
+    append_message(text, "{}limit {}held {}free {}peak {}",
+                   {message_value{budget_name(b, most)}.padded_to(width),
+                    (is_bounded ? as_bytes(b.limit) : message_value{"none"}).padded_to(12),
+                    as_bytes(b.held).padded_to(12),
+                    (is_bounded ? as_bytes(b.free()) : message_value{"any"}).padded_to(12),
+                    as_bytes(b.peak)});
 }
 
-CUOTA_INLINE std::string device_line(device_facts const& d, std::size_t width) {
-    std::string const figures = "total " + padded(bytes_text(d.total), 12) + "free " +
-                                padded(bytes_text(d.free), 12) + "elsewhere " + bytes_text(d.elsewhere()) +
-                                (d.overhead == 0 ? "" : " (at the start " + bytes_text(d.overhead) + ')');
-    std::string const begin = "device " + std::to_string(d.ordinal) + " (";
+CUOTA_INLINE void append_device(std::string& text, device_facts const& d, std::size_t width) {
+    std::string figures =
+        message("total {}free {}elsewhere {}",
+                {as_bytes(d.total).padded_to(12), as_bytes(d.free).padded_to(12), as_bytes(d.elsewhere())});
+    if (d.overhead != 0) append_message(figures, " (at the start {})", {as_bytes(d.overhead)});
+    std::string name = message("device {} (", {d.ordinal});
     std::size_t const room = screen_columns - 2 - figures.size();
-    std::size_t const for_name = std::min<std::size_t>(32, room - begin.size() - 3);
-    return padded(begin + shown(d.name, for_name) + ')', std::min(width, room)) + figures;
+    append_message(name, "{})", {as_name(d.name, std::min<std::size_t>(32, room - name.size() - 3))});
+    append_message(text, "{}{}", {message_value{name}.padded_to(std::min(width, room)), figures});
 }
 
 CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
@@ -146,7 +170,7 @@ CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
     return levels;
 }
 
-CUOTA_INLINE std::string budget_lines(refusal const& r) {
+CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     constexpr std::size_t figures = 69;
     bool const is_marked = r.budgets.size() > 1 && r.missing() != 0;
     std::size_t const most = screen_columns - figures - (is_marked ? 13 : 0);
@@ -155,18 +179,20 @@ CUOTA_INLINE std::string budget_lines(refusal const& r) {
     for (std::size_t const i : levels)
         if (std::size_t const own = columns_of(budget_name(r.budgets[i], most)) + 2; own > width) width = own;
 
-    std::string text;
     std::size_t next = 0;
     bool is_told = false;
     for (std::size_t const i : levels) {
         if (i != next && !std::exchange(is_told, true))
-            text += "\n  ... and " + count_text(r.budgets.size() - levels.size()) + " more on the way to " +
-                    shown(r.budgets.back().name, 60);
-        text += "\n  " + budget_line(r.budgets[i], width, most) +
-                (is_marked && i == r.refused_by ? "   <- refused" : "");
+            append_message(text, "\n  ... and {} more on the way to {}",
+                           {as_count(r.budgets.size() - levels.size()), as_name(r.budgets.back().name, 60)});
+        text += "\n  ";
+        append_budget(text, r.budgets[i], width, most);
+        if (is_marked && i == r.refused_by) text += "   <- refused";
         next = i + 1;
     }
-    return r.device ? text + "\n  " + device_line(*r.device, width) : text;
+    if (!r.device) return;
+    text += "\n  ";
+    append_device(text, *r.device, width);
 }
 
 CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::size_t first) {
@@ -174,7 +200,7 @@ CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::s
     std::size_t bytes = 0;
     for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
     std::size_t const count = holders.size() - first;
-    return "   " + count_text(count) + (count == 1 ? " other " : " others ") + bytes_text(bytes);
+    return message("   {}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
 }
 
 CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
@@ -182,56 +208,64 @@ CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
     std::string text;
     std::size_t i = 0;
     for (; i != holders.size() && i != named; ++i) {
-        std::string const next = (i == 0 ? "" : "   ") + holder_text(holders[i], true);
-        std::size_t const for_others = others_text(holders, i + 1).size();
-        if (i != 0 && text.size() + next.size() + for_others > step_columns) break;
-        text += next;
+        std::size_t const before = text.size();
+        if (i != 0) text += "   ";
+        append_holder(text, holders[i], true);
+        if (i != 0 && text.size() + others_text(holders, i + 1).size() > step_columns) {
+            text.resize(before);
+            break;
+        }
     }
-    return text + others_text(holders, i);
+    return text += others_text(holders, i);
 }
 
 CUOTA_INLINE std::string nothing_to_give_text(std::vector<holding> const& holders) {
     std::size_t free = 0;
     for (holding const& h : holders)
         if (h.is_cached) free = saturating_add(free, h.bytes);
-    return free == 0 ? "0 B: no pool or cache here has anything to give"
-                     : "0 B: the " + bytes_text(free) + " free in pools are held there by live blocks";
+    if (free == 0) return "0 B: no pool or cache here has anything to give";
+    return message("0 B: the {} free in pools are held there by live blocks", {as_bytes(free)});
 }
 
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     constexpr std::size_t most = step_columns - 35;  // the largest free block follows
-    std::vector<reclaimer_facts> const asked = r.reclaimers.value_or(std::vector<reclaimer_facts>{});
-    std::vector<reclaimer_facts> gave;
-    for (reclaimer_facts const& who : asked)
-        if (who.given != 0) gave.push_back(who);
-    if (r.reclaimed != 0)
-        return listed(bytes_text(r.reclaimed) + (gave.empty() ? "" : ": "), gave.size(), most,
-                      [&](std::size_t i) {
-                          return shown(gave[i].name, 24) + " gave " + bytes_text(gave[i].given) + " of " +
-                                 bytes_text(gave[i].asked);
-                      });
+    std::vector<std::string> whose;
+    std::string text;
+    if (r.reclaimed != 0) {
+        if (r.reclaimers)
+            for (reclaimer_facts const& who : *r.reclaimers)
+                if (who.given != 0)
+                    whose.push_back(message("{} gave {} of {}", {as_name(who.name, 24), as_bytes(who.given),
+                                                                 as_bytes(who.asked)}));
+        text = bytes_text(r.reclaimed);
+        if (!whose.empty()) text += ": ";
+        append_list(text, whose, most);
+        return text;
+    }
     // What no cache could make room for is not asked of any.
     if (r.refuser() && r.charged > r.refuser()->limit) return "0 B: it would not fit an empty budget";
     if (!r.reclaimers) return "0 B: nothing cached could be given back";
-    if (asked.empty()) return nothing_to_give_text(r.holders);
-    if (r.reclaimable != 0)
-        return listed("0 B: not enough, the " + bytes_text(r.reclaimable) + " of ", asked.size(), most,
-                      [&](std::size_t i) { return shown(asked[i].name, 24); });
-    return listed("0 B: ", asked.size(), most - 20, [&](std::size_t i) { return shown(asked[i].name, 24); }) +
-           " had nothing to give";
+    if (r.reclaimers->empty()) return nothing_to_give_text(r.holders);
+    for (reclaimer_facts const& who : *r.reclaimers) whose.push_back(shown(who.name, 24));
+    text = "0 B: ";
+    if (r.reclaimable != 0) append_message(text, "not enough, the {} of ", {as_bytes(r.reclaimable)});
+    append_list(text, whose, r.reclaimable != 0 ? most : most - 20);
+    if (r.reclaimable == 0) text += " had nothing to give";
+    return text;
 }
 
-CUOTA_INLINE std::string steps_lines(refusal const& r) {
-    std::string text;
+CUOTA_INLINE void append_steps(std::string& text, refusal const& r) {
     std::vector<next_step> const steps = next_steps(r);
     std::size_t useful = 0;
     for (next_step const& s : steps) useful += s.suffices;
-    for (std::size_t i = 0; i != steps.size(); ++i) {
-        char const* const alternative = i != 0 ? "or        " : useful == 1 ? "next      " : "either    ";
-        text += (steps[i].suffices ? std::string{"\n  "} + alternative : "\n  in vain   ") +
-                cut(steps[i].text, step_columns);
+    for (next_step const& s : steps) {
+        bool const is_first = &s == steps.data();
+        char const* const heading = !s.suffices   ? "in vain   "
+                                    : !is_first   ? "or        "
+                                    : useful == 1 ? "next      "
+                                                  : "either    ";
+        append_message(text, "\n  {}{}", {heading, cut(s.text, step_columns)});
     }
-    return text;
 }
 
 }  // namespace cuota::inline v0::detail
@@ -241,16 +275,23 @@ namespace cuota::inline v0 {
 CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
     std::string text = detail::headline(type, r);
     auto const add = [&](char const* heading, std::string line) {
-        text += heading + detail::cut(std::move(line), detail::step_columns);
+        detail::append_message(text, "\n  {}{}",
+                               {heading, detail::cut(std::move(line), detail::step_columns)});
     };
-    bool const is_told = detail::is_for_another(r) && text.ends_with(detail::printable(r.cause));
-    if (!r.cause.empty() && !is_told) add("\n  because   ", detail::printable(r.cause));
-    text += detail::budget_lines(r);
-    if (!r.holders.empty()) add("\n  held by   ", detail::holders_text(r.holders));
-    std::string const largest =
-        r.largest_free == 0 ? "" : "; largest free block " + bytes_text(r.largest_free);
-    if (r.refuser()) add("\n  reclaimed ", detail::reclaimed_text(r) + largest);
-    return text + detail::steps_lines(r);
+    if (!r.cause.empty()) {
+        std::string cause = detail::printable(r.cause);
+        if (!detail::is_for_another(r) || !text.ends_with(cause)) add("because   ", std::move(cause));
+    }
+    detail::append_budgets(text, r);
+    if (!r.holders.empty()) add("held by   ", detail::holders_text(r.holders));
+    if (r.refuser()) {
+        std::string reclaimed = detail::reclaimed_text(r);
+        if (r.largest_free != 0)
+            detail::append_message(reclaimed, "; largest free block {}", {detail::as_bytes(r.largest_free)});
+        add("reclaimed ", std::move(reclaimed));
+    }
+    detail::append_steps(text, r);
+    return text;
 }
 
 }  // namespace cuota::inline v0

@@ -93,7 +93,7 @@ CUOTA_INLINE std::string survivors::text() const {
         }
     }
     if (rest.count == 0) return text;
-    return text + ", and " + std::to_string(rest.count) + " more of " + bytes_text(rest.bytes);
+    return message("{}, and {} more of {}", {text, rest.count, as_bytes(rest.bytes)});
 }
 
 CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t bytes) {
@@ -108,9 +108,9 @@ CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t b
 CUOTA_INLINE std::string survivors::line(group const& g) {
     std::string text = g.name.is_empty() ? "untagged" : g.name.text();
     text += ' ';
-    if (g.count > 1 && g.each != 0) text += std::to_string(g.count) + " x ";
+    if (g.count > 1 && g.each != 0) append_message(text, "{} x ", {g.count});
     text += bytes_text(g.each != 0 ? g.each : g.bytes);
-    if (g.each == 0) text += " in " + std::to_string(g.count);
+    if (g.each == 0) append_message(text, " in {}", {g.count});
     std::string notes = place_text(g.where);
     if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
     return notes.empty() ? text : text + " (" + notes + ')';

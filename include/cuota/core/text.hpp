@@ -59,7 +59,13 @@ inline constexpr std::size_t screen_columns = 110;
     return columns;
 }
 
-/// In columns where the text allows it; never run into what follows.
+/// The spaces to put behind a text in a column of that width: two at least, so that it never runs into what follows.
+[[nodiscard]] constexpr std::size_t padding(std::string_view text, std::size_t width) noexcept {
+    std::size_t const columns = columns_of(text);
+    return columns + 2 < width ? width - columns : 2;
+}
+
+/// With its padding.
 [[nodiscard]] std::string padded(std::string text, std::size_t width);
 
 /// As bytes_text, but never less than the bytes are: for a limit that has to be enough.
@@ -104,8 +110,7 @@ CUOTA_INLINE std::string shown(std::string_view name, std::size_t most) { return
 CUOTA_INLINE std::string shown(place where, std::size_t most) { return shown(place_text(where), most); }
 
 CUOTA_INLINE std::string padded(std::string text, std::size_t width) {
-    std::size_t const columns = columns_of(text);
-    return text.append(columns + 2 < width ? width - columns : 2, ' ');
+    return text.append(padding(text, width), ' ');
 }
 
 CUOTA_INLINE std::string at_least_text(std::size_t bytes) {

@@ -36,7 +36,7 @@
 namespace cuota::inline v0::detail {
 
 [[nodiscard]] inline std::string column_text(std::string_view name) {
-    return "column \"" + shown(name, 64) + '"';
+    return message("column \"{}\"", {as_name(name, 64)});
 }
 
 /// Where a table comes from. What is wrong with it is a data_error when that is a file, else the program's misuse.
@@ -45,8 +45,8 @@ struct arrow_origin {
     bool is_file;
 
     [[noreturn]] void refuse(std::string const& why) const {
-        if (is_file) throw data_error{name, 0, why};
-        throw misuse{name + ": " + why};
+        if (is_file) throw_data_error(name, 0, "{}", {why});
+        throw_misuse({}, "{}: {}", {name, why});
     }
     void expect(arrow::Status const& status) const {
         if (!status.ok()) refuse(shown(status.ToString(), 400));
@@ -134,7 +134,7 @@ struct arrow_layout {
             origin.refuse("there are " + std::to_string(found.size()) + " columns of the name of " +
                           column_text(name));
         if (std::ranges::find(result, found[0]) != result.end())
-            throw misuse{origin.name + ": " + column_text(name) + " is named twice"};
+            throw_misuse({}, "{}: {} is named twice", {origin.name, column_text(name)});
         result.push_back(found[0]);
     }
     if (result.empty()) origin.refuse("there is no column");

@@ -142,7 +142,7 @@ CUOTA_INLINE std::span<std::uint64_t const> batch::row_offsets(std::size_t field
 CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
     check_alive(where);
     if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-        throw misuse{"a batch was used on the legacy default stream; make a stream", where};
+        detail::throw_misuse(where, "a batch was used on the legacy default stream; make a stream");
     rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch", where);
     engine_->use(slot_, s);
 }
@@ -167,7 +167,7 @@ CUOTA_INLINE batch::batch(shared<detail::loader_engine> engine, std::uint32_t sl
     : engine_{std::move(engine)}, slot_{slot}, index_{index} {}
 
 CUOTA_INLINE void batch::check_alive(place where) const {
-    if (!engine_) throw misuse{"a batch was used after it was moved from", where};
+    if (!engine_) detail::throw_misuse(where, "a batch was used after it was moved from");
     engine_->expect_usable(where);
 }
 

@@ -216,7 +216,7 @@ CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, stop
       progress_{engine_->shows_progress() ? stderr : nullptr} {}
 
 CUOTA_INLINE detail::loader_engine& epoch_range::checked_engine() const {
-    if (!engine_) throw misuse{"an epoch was used after it was moved from"};
+    if (!engine_) detail::throw_misuse({}, "an epoch was used after it was moved from");
     engine_->expect_usable({});
     return *engine_;
 }
@@ -244,9 +244,10 @@ CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, stop_signal s
 
 CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, stop_signal stop, place where) & {
     if (from.order != checked_engine(where).order_id())
-        throw misuse{"a loader of " + engine_->name() +
-                         " was to go on where another was: its sampler or its number of samples is another",
-                     where};
+        detail::throw_misuse(
+            where,
+            "a loader of {} was to go on where another was: its sampler or its number of samples is another",
+            {engine_->name()});
     engine_->start_epoch(from.epoch, from.position, where);
     return epoch_range{engine_, std::move(stop)};
 }
@@ -272,7 +273,7 @@ CUOTA_INLINE std::span<field const> batch_loader::fields(place where) const {
 }
 
 CUOTA_INLINE detail::loader_engine& batch_loader::checked_engine(place where) const {
-    if (!engine_) throw misuse{"a loader was used after it was closed or moved from", where};
+    if (!engine_) detail::throw_misuse(where, "a loader was used after it was closed or moved from");
     engine_->expect_usable(where);
     return *engine_;
 }

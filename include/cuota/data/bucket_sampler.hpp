@@ -135,8 +135,8 @@ CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std:
 
 CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
     if (n != shared_->lengths.size())
-        throw misuse{"a bucket_sampler has " + std::to_string(shared_->lengths.size()) + " lengths for " +
-                     std::to_string(n) + " samples"};
+        detail::throw_misuse({}, "a bucket_sampler has {} lengths for {} samples",
+                             {shared_->lengths.size(), n});
     return n;
 }
 
@@ -164,8 +164,8 @@ CUOTA_INLINE bucket_sampler::facts::facts(std::uint64_t seed_, std::vector<std::
       bucket{bucket_},
       fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
     if (bucket == 0 || bucket > window_)
-        throw misuse{"a bucket_sampler was given buckets of " + std::to_string(bucket) +
-                     " samples in windows of " + std::to_string(window_)};
+        detail::throw_misuse({}, "a bucket_sampler was given buckets of {} samples in windows of {}",
+                             {bucket, window_});
     for (std::uint64_t const length : lengths) fingerprint = detail::fingerprint_of({fingerprint, length});
     auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
     sorted_.reserve(most);

@@ -106,14 +106,14 @@ CUOTA_INLINE std::vector<std::optional<conversion>> convert_fields(std::vector<f
     for (conversion const& c : wanted) {
         auto const found =
             std::find_if(fields.begin(), fields.end(), [&](field const& f) { return f.name == c.field; });
-        if (found == fields.end()) throw misuse{whose + " has no field " + c.field + " to convert"};
+        if (found == fields.end()) throw_misuse({}, "{} has no field {} to convert", {whose, c.field});
         std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
-        if (step) throw misuse{whose + ": field " + c.field + " is to be converted twice"};
+        if (step) throw_misuse({}, "{}: field {} is to be converted twice", {whose, c.field});
         bool const can_be = c.to == element_type::f16 || c.to == element_type::bf16 ||
                             c.to == element_type::f32 || c.to == element_type::f64;
         if (!can_be)
-            throw misuse{whose + ": field " + field_text(*found) + " cannot be converted to " +
-                         element_name(c.to) + "; f16, bf16, f32 and f64 can be had"};
+            throw_misuse({}, "{}: field {} cannot be converted to {}; f16, bf16, f32 and f64 can be had",
+                         {whose, field_text(*found), element_name(c.to)});
         step = c;
         found->type = c.to;
     }

@@ -61,7 +61,7 @@ template <class Which, std::invocable<std::string const&> Open>
     };
     std::vector<std::remove_cvref_t<std::invoke_result_t<Open&, std::string const&>>> parts;
     for (std::string const& path : detail::paths_in(folder, is_wanted)) parts.push_back(open(path));
-    if (parts.empty()) throw data_error{folder, 0, "the folder has no file that is asked for"};
+    if (parts.empty()) detail::throw_data_error(folder, 0, "the folder has no file that is asked for");
     return concat_source{std::move(parts)};
 }
 
@@ -86,7 +86,7 @@ CUOTA_INLINE std::vector<std::string> names_in(std::string const& folder) {
         if (name.starts_with('.') || at->is_directory(ignored)) continue;
         names.push_back(std::move(name));
     }
-    if (failed) throw data_error{folder, 0, "cannot be listed: " + failed.message()};
+    if (failed) throw_data_error(folder, 0, "cannot be listed: {}", {failed.message()});
     std::sort(names.begin(), names.end());
     return names;
 }

@@ -133,12 +133,12 @@ CUOTA_INLINE std::size_t field::count() const {
 }
 
 CUOTA_INLINE std::size_t field::or_misuse(std::optional<std::size_t> product) const {
-    if (!product) throw misuse{"field " + name + ": one sample is larger than any address space"};
+    if (!product) detail::throw_misuse({}, "field {}: one sample is larger than any address space", {name});
     return *product;
 }
 
 CUOTA_INLINE std::string field_text(field const& f) {
-    std::string text = f.name + ' ' + element_name(f.type);
+    std::string text = detail::message("{} {}", {f.name, element_name(f.type)});
     if (f.shape.empty() && !f.is_ragged) return text;
     text += f.is_ragged ? "[*" : "[";
     char const* separator = f.is_ragged ? ", " : "";
@@ -165,7 +165,7 @@ CUOTA_INLINE std::size_t ragged_count(std::span<field const> fields) noexcept {
 
 CUOTA_INLINE void expect_no_ragged(std::span<field const> fields, std::string const& what) {
     for (field const& f : fields)
-        if (f.is_ragged) throw misuse{what + " cannot have a ragged field, as " + field_text(f) + " is"};
+        if (f.is_ragged) throw_misuse({}, "{} cannot have a ragged field, as {} is", {what, field_text(f)});
 }
 
 }  // namespace cuota::inline v0::detail

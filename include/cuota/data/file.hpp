@@ -87,7 +87,7 @@ private:
             auto const got = read(state_->descriptor.get(), static_cast<off_t>(offset));
             if (got >= 0) return static_cast<std::size_t>(got);
             if (errno != EINTR)
-                throw data_error{name(), offset, "cannot be read: " + detail::errno_text(errno)};
+                detail::throw_data_error(name(), offset, "cannot be read: {}", {detail::errno_text(errno)});
         }
     }
 
@@ -170,15 +170,16 @@ CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
     for (;;) {
         if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)
             return detail::unique_descriptor{descriptor};
-        if (errno != EINTR) throw data_error{path, 0, "cannot be opened: " + detail::errno_text(errno)};
+        if (errno != EINTR)
+            detail::throw_data_error(path, 0, "cannot be opened: {}", {detail::errno_text(errno)});
     }
 }
 
 CUOTA_INLINE std::uint64_t file::regular_size(int descriptor, std::string const& name) {
     struct stat facts {};
     if (::fstat(descriptor, &facts) != 0)
-        throw data_error{name, 0, "cannot be asked for its size: " + detail::errno_text(errno)};
-    if (!S_ISREG(facts.st_mode)) throw data_error{name, 0, "is not a regular file"};
+        detail::throw_data_error(name, 0, "cannot be asked for its size: {}", {detail::errno_text(errno)});
+    if (!S_ISREG(facts.st_mode)) detail::throw_data_error(name, 0, "is not a regular file");
     return static_cast<std::uint64_t>(facts.st_size);
 }
 

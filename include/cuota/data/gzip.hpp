@@ -33,8 +33,8 @@ inline unique_descriptor temporary_file() {
     char const* const folder = std::getenv("TMPDIR");
     std::string path = std::string{folder != nullptr && *folder != '\0' ? folder : "/tmp"} + "/cuota-XXXXXX";
     unique_descriptor descriptor{::mkostemp(path.data(), O_CLOEXEC)};
-    if (!descriptor) throw data_error{path, 0, "cannot be created: " + errno_text(errno)};
-    if (::unlink(path.c_str()) != 0) throw data_error{path, 0, "cannot be unlinked: " + errno_text(errno)};
+    if (!descriptor) throw_data_error(path, 0, "cannot be created: {}", {errno_text(errno)});
+    if (::unlink(path.c_str()) != 0) throw_data_error(path, 0, "cannot be unlinked: {}", {errno_text(errno)});
     return descriptor;
 }
 

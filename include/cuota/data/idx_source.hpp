@@ -98,14 +98,12 @@ CUOTA_INLINE detail::array_layout idx_source::layout_of(file const& from) {
     std::array<std::byte, 4> start{};
     from.read_exact(0, start);
     if (start[0] != std::byte{0} || start[1] != std::byte{0})
-        throw data_error{from.name(), 0, "is not an IDX file"};
+        detail::throw_data_error(from.name(), 0, "is not an IDX file");
     auto const type = element_of_code(start[2]);
-    if (!type) throw data_error{from.name(), 2, "an element type that IDX does not have"};
+    if (!type) detail::throw_data_error(from.name(), 2, "an element type that IDX does not have");
     std::size_t const rank = std::to_integer<std::size_t>(start[3]);
     if (rank == 0 || rank > detail::max_rank)
-        throw data_error{from.name(), 3,
-                         std::to_string(rank) + " dimensions; 1 to " + std::to_string(detail::max_rank) +
-                             " are read"};
+        detail::throw_data_error(from.name(), 3, "{} dimensions; 1 to {} are read", {rank, detail::max_rank});
 
     std::array<std::byte, 4 * detail::max_rank> extents{};
     from.read_exact(4, std::span{extents}.first(4 * rank));

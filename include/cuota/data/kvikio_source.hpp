@@ -89,12 +89,13 @@ private:
 
         static kvikio::FileHandle open(raw_source const& from) {
             if (from.fields().size() != 1)
-                throw misuse{from.name() + ": a kvikio_source is of one field, not of " +
-                             fields_text(from.fields())};
+                detail::throw_misuse({}, "{}: a kvikio_source is of one field, not of {}",
+                                     {from.name(), fields_text(from.fields())});
             try {
                 return kvikio::FileHandle{from.name(), "r"};
             } catch (std::exception const& why) {
-                throw data_error{from.name(), 0, "KvikIO cannot open it: " + detail::shown(why.what(), 400)};
+                detail::throw_data_error(from.name(), 0, "KvikIO cannot open it: {}",
+                                         {detail::as_name(why.what(), 400)});
             }
         }
 

@@ -219,7 +219,8 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
         std::scoped_lock const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
-            throw misuse{"the loader of " + name() + " ended before its epoch, of which more was asked for"};
+            throw_misuse({}, "the loader of {} ended before its epoch, of which more was asked for",
+                         {name()});
         } catch (...) { line_.fail(std::current_exception()); }
     }
     arrived_.notify_all();
@@ -227,32 +228,31 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
 
 CUOTA_INLINE void loader_engine::expect_usable(place where) const {
     if (!is_in_its_process())
-        throw misuse{"a loader of process " + std::to_string(process_) +
-                         " was used in its child, which has none of its threads: make loaders after the fork",
-                     where};
+        throw_misuse(where,
+                     "a loader of process {} was used in its child, which has none of its threads: make "
+                     "loaders after the fork",
+                     {process_});
     if (stage_.is_transforming_here())
-        throw misuse{"a loader of " + name() + " was used by its own device_transform", where};
+        throw_misuse(where, "a loader of {} was used by its own device_transform", {name()});
 }
 
 CUOTA_INLINE void loader_engine::expect_unused(place where) const {
     std::scoped_lock const lock{guard_};
-    if (line_.is_open()) throw misuse{"a loader of " + name() + " was closed while an epoch goes on", where};
+    if (line_.is_open()) throw_misuse(where, "a loader of {} was closed while an epoch goes on", {name()});
     if (std::size_t const alive = line_.held(); alive != 0)
-        throw misuse{"a loader of " + name() + " was closed while " + std::to_string(alive) +
-                         (alive == 1 ? " batch is alive" : " batches are alive"),
-                     where};
+        throw_misuse(where, "a loader of {} was closed while {}{}",
+                     {name(), alive, alive == 1 ? " batch is alive" : " batches are alive"});
 }
 
 CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
     std::uint64_t const positions = memory_->shape().positions;
     if (position > positions)
-        throw misuse{"an epoch of " + name() + " was to go on from position " + std::to_string(position) +
-                         " of " + std::to_string(positions),
-                     where};
+        throw_misuse(where, "an epoch of {} was to go on from position {} of {}",
+                     {name(), position, positions});
     {
         std::scoped_lock const lock{guard_};
         if (line_.is_open())
-            throw misuse{"an epoch of " + name() + " was started while another is still going on", where};
+            throw_misuse(where, "an epoch of {} was started while another is still going on", {name()});
         line_.open();
     }
     try {
@@ -300,9 +300,10 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
         return next;
     }
     if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
-    throw misuse{
-        "the next batch of " + name() + " was asked for while all " + std::to_string(plan().device_slots) +
-        " device slots are held by batches that still live: end one first, or ask for more device_slots"};
+    throw_misuse({},
+                 "the next batch of {} was asked for while all {} device slots are held by batches that "
+                 "still live: end one first, or ask for more device_slots",
+                 {name(), plan().device_slots});
 }
 
 CUOTA_INLINE loader_state loader_engine::state() const {

@@ -158,17 +158,18 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void check_transform(std::string const& name, std::span<field const> fields,
                                   device_transform const& wanted) {
     if (!wanted.run)
-        throw misuse{"a loader of " + name + " was given a device_transform that has nothing to run"};
+        throw_misuse({}, "a loader of {} was given a device_transform that has nothing to run", {name});
     expect_no_ragged(wanted.fields, "what a device_transform makes");
     expect_no_ragged(wanted.scratch, "the scratch of a device_transform");
     if (!wanted.takes.empty() && !std::ranges::equal(wanted.takes, fields))
-        throw misuse{"a loader of " + name + ", which has " + fields_text(fields) +
-                     ", was given a device_transform of " + fields_text(wanted.takes)};
+        throw_misuse({}, "a loader of {}, which has {}, was given a device_transform of {}",
+                     {name, fields_text(fields), fields_text(wanted.takes)});
 }
 
 CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options const& options) {
     if (options.sampler && options.seed)
-        throw misuse{"a loader of " + name + " was given a seed and a sampler; give the seed to the sampler"};
+        throw_misuse({}, "a loader of {} was given a seed and a sampler; give the seed to the sampler",
+                     {name});
     if (options.sampler) return *options.sampler;
     if (options.seed) return shuffle_sampler{*options.seed};
     return {};
@@ -177,11 +178,11 @@ CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options cons
 CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows) {
     auto const ragged = std::ranges::find_if(fields, &field::is_ragged);
     if (ragged != fields.end() && rows == 0)
-        throw misuse{"a loader of " + name + ", whose " + field_text(*ragged) +
-                     " is ragged, was given no `rows`: the most in a batch"};
+        throw_misuse({}, "a loader of {}, whose {} is ragged, was given no `rows`: the most in a batch",
+                     {name, field_text(*ragged)});
     if (ragged == fields.end() && rows != 0)
-        throw misuse{"a loader of " + name + ", which has no ragged field, was given batches of at most " +
-                     std::to_string(rows) + " rows"};
+        throw_misuse({}, "a loader of {}, which has no ragged field, was given batches of at most {} rows",
+                     {name, rows});
 }
 
 CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
@@ -194,9 +195,9 @@ CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t 
 
 CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                   std::span<field const> fields, loader_options const& options) {
-    if (options.batch == 0) throw misuse{"a loader of " + name + " was given a batch of 0 samples"};
-    if (options.workers == 0) throw misuse{"a loader of " + name + " was given 0 workers"};
-    if (options.device_slots == 0) throw misuse{"a loader of " + name + " was given 0 device slots"};
+    if (options.batch == 0) throw_misuse({}, "a loader of {} was given a batch of 0 samples", {name});
+    if (options.workers == 0) throw_misuse({}, "a loader of {} was given 0 workers", {name});
+    if (options.device_slots == 0) throw_misuse({}, "a loader of {} was given 0 device slots", {name});
     if (options.transform) check_transform(name, fields, *options.transform);
     check_rows(name, fields, options.rows);
 
@@ -250,10 +251,10 @@ CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t po
     bool const by_samples = options.batch == automatic_batch;
     if (!by_rows && !by_samples) return options;
     if (by_rows && by_samples)
-        throw misuse{"a loader of " + name + " was to choose its samples and its rows: give one of them"};
+        throw_misuse({}, "a loader of {} was to choose its samples and its rows: give one of them", {name});
     if (!options.device && !options.pinned)
-        throw misuse{"a loader of " + name +
-                     " was to choose its batch by what fits, and was given no budget"};
+        throw_misuse({}, "a loader of {} was to choose its batch by what fits, and was given no budget",
+                     {name});
     auto const room_of = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
     bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
     loader_room const room{room_of(options.device), room_of(options.pinned),

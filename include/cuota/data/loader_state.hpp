@@ -39,8 +39,7 @@ struct loader_state {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string loader_state::text() const {
-    return "cuota-loader-state 1 epoch " + std::to_string(epoch) + " position " + std::to_string(position) +
-           " order " + std::to_string(order);
+    return detail::message("cuota-loader-state 1 epoch {} position {} order {}", {epoch, position, order});
 }
 
 CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where) {
@@ -60,7 +59,7 @@ CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where
     bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) && take(" position ") &&
                           number(state.position) && take(" order ") && number(state.order) && rest.empty();
     if (!is_state)
-        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loader", where};
+        detail::throw_misuse(where, "\"{}\" is not the state of a loader", {std::string{text.substr(0, 80)}});
     return state;
 }
 

@@ -155,20 +155,24 @@ CUOTA_INLINE std::string stats_text(loader_stats const& s) {
     std::string const progress = s.all_batches
                                      ? " of " + std::to_string(*s.all_batches) + " batches, "
                                      : " batches, " + detail::percent_text(s.covered) + " of the samples, ";
-    std::string text = "epoch " + std::to_string(s.epoch) + ": " + std::to_string(s.batches) + progress +
-                       detail::rate_text(s.batches_per_second()) + " a second (" +
-                       bytes_text(static_cast<std::size_t>(bytes_a_second)) + "/s)";
+    std::string text =
+        detail::message("epoch {}: {}{}{} a second ({}/s)",
+                        {s.epoch, s.batches, progress, detail::rate_text(s.batches_per_second()),
+                         detail::as_bytes(static_cast<std::size_t>(bytes_a_second))});
     if (!s.is_pinned) text += "; the slots are not pinned, so that copies hold up who enqueues them";
     loader_stage const slowest = s.bottleneck();
     if (slowest == loader_stage::none) return text;
-    text += "; " + std::to_string(s.workers) + (s.workers == 1 ? " worker reads " : " workers read ") +
-            detail::percent_text(s.share_of_workers(s.drawing + s.reading)) + " of the time and " +
-            (s.workers == 1 ? "waits " : "wait ") +
-            detail::percent_text(s.share_of_workers(s.waiting_for_slots)) + " for the device, ";
-    if (s.copying) text += "the link is busy " + detail::percent_text(s.share(*s.copying)) + ", ";
-    text += "the program waits " + detail::percent_text(s.share(s.waiting_for_batches)) + " for batches: ";
-    text += std::string{stage_name(slowest)} + " is what the others wait for (" +
-            detail::advice_for(slowest) + ')';
+    detail::append_message(text, "; {}{}{} of the time and {}{} for the device, ",
+                           {s.workers, s.workers == 1 ? " worker reads " : " workers read ",
+                            detail::percent_text(s.share_of_workers(s.drawing + s.reading)),
+                            s.workers == 1 ? "waits " : "wait ",
+                            detail::percent_text(s.share_of_workers(s.waiting_for_slots))});
+    if (s.copying)
+        detail::append_message(text, "the link is busy {}, ", {detail::percent_text(s.share(*s.copying))});
+    detail::append_message(
+        text, "the program waits {} for batches: ", {detail::percent_text(s.share(s.waiting_for_batches))});
+    detail::append_message(text, "{} is what the others wait for ({})",
+                           {stage_name(slowest), detail::advice_for(slowest)});
     return text;
 }
 

@@ -310,9 +310,9 @@ CUOTA_INLINE unsigned npy_source::version_of(file const& from) {
     std::array<char, 8> start{};
     from.read_exact(0, std::as_writable_bytes(std::span{start}));
     if (!std::string_view{start.data(), start.size()}.starts_with("\x93NUMPY"))
-        throw data_error{from.name(), 0, "is not a .npy file"};
+        detail::throw_data_error(from.name(), 0, "is not a .npy file");
     if (start[6] < 1 || start[6] > 3 || start[7] != 0)
-        throw data_error{from.name(), 6, "a version of .npy other than 1.0, 2.0 and 3.0"};
+        detail::throw_data_error(from.name(), 6, "a version of .npy other than 1.0, 2.0 and 3.0");
     return static_cast<unsigned>(start[6]);
 }
 
@@ -321,9 +321,8 @@ CUOTA_INLINE std::size_t npy_source::header_bytes(file const& from, std::size_t 
     from.read_exact(8, std::span{number}.first(begin - 8));
     std::size_t const bytes = std::bit_cast<std::uint32_t>(number);
     if (bytes <= max_header) return bytes;
-    throw data_error{from.name(), 8,
-                     "a header of " + std::to_string(bytes) + " bytes; at most " +
-                         std::to_string(max_header) + " are read"};
+    detail::throw_data_error(from.name(), 8, "a header of {} bytes; at most {} are read",
+                             {bytes, max_header});
 }
 
 }  // namespace cuota::inline v0

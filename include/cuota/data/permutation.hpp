@@ -104,11 +104,11 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void keyed_permutation::refuse_size(std::uint64_t n) {
-    throw misuse{"a permutation of " + std::to_string(n) + " positions; at most 2^63 are possible"};
+    detail::throw_misuse({}, "a permutation of {} positions; at most 2^63 are possible", {n});
 }
 
 CUOTA_INLINE void keyed_permutation::refuse(std::uint64_t position) const {
-    throw misuse{"position " + std::to_string(position) + " of a permutation of " + std::to_string(n_)};
+    detail::throw_misuse({}, "position {} of a permutation of {}", {position, n_});
 }
 
 }  // namespace cuota::inline v0

@@ -78,16 +78,16 @@ CUOTA_INLINE std::string progress_text(loader_stats const& s) {
                             ? static_cast<double>(s.batches) / static_cast<double>(*s.all_batches)
                             : (s.all_batches ? 1.0 : s.covered);
     auto const filled = std::min(width, static_cast<std::size_t>(done * width));
-    std::string text = "epoch " + std::to_string(s.epoch) + " [" + std::string(filled, '#') +
-                       std::string(width - filled, '.') + "] " + std::to_string(s.batches) +
-                       (s.all_batches ? '/' + std::to_string(*s.all_batches) : "");
+    std::string text = detail::message(
+        "epoch {} [{}{}] {}{}", {s.epoch, std::string(filled, '#'), std::string(width - filled, '.'),
+                                 s.batches, s.all_batches ? '/' + std::to_string(*s.all_batches) : ""});
     if (double const rate = s.batches_per_second(); rate > 0) {
         double const to_come = done > 0 ? static_cast<double>(s.batches) * (1 / done - 1) : 0;
         auto const left = static_cast<std::uint64_t>(std::min(to_come / rate, 1e12));
         char time[32];
         (void)std::snprintf(time, sizeof time, ", %llu:%02u left", static_cast<unsigned long long>(left / 60),
                             static_cast<unsigned>(left % 60));
-        text += ' ' + detail::rate_text(rate) + "/s" + (to_come > 0 ? time : "");
+        detail::append_message(text, " {}/s{}", {detail::rate_text(rate), to_come > 0 ? time : ""});
     }
     if (loader_stage const slowest = s.bottleneck(); slowest != loader_stage::none)
         text += std::string{"; slowest: "} + stage_name(slowest);
@@ -104,7 +104,8 @@ CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
       next_{other.next_} {}
 
 CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
-    std::string const text = "\r" + progress_text(facts) + "\x1b[K";  // and clears what stood behind it
+    std::string const text =
+        detail::message("\r{}\x1b[K", {progress_text(facts)});  // and clears what stood behind it
     (void)std::fputs(text.c_str(), to_);
     (void)std::fflush(to_);
     is_shown_ = true;

@@ -75,7 +75,7 @@ public:
     ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
         : state_{shared_value<state const>::make(std::move(rows), std::move(offsets))} {
         std::string const complaint = state_->complaint();
-        if (!complaint.empty()) throw misuse{state_->name + ": " + complaint};
+        if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {state_->name, complaint});
     }
     /// Offsets that are the samples of another source, which has one field: whole numbers of any type.
     template <source Offsets>
@@ -83,7 +83,7 @@ public:
         : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
         if (!complaint.empty())
-            throw data_error{std::string{offsets.name()}, 0, complaint + " of " + state_->name};
+            detail::throw_data_error(std::string{offsets.name()}, 0, "{} of {}", {complaint, state_->name});
     }
 
     /// Samples: one less than there are offsets.
@@ -206,9 +206,8 @@ private:
             from.gather(std::span<std::uint64_t const>{samples}.first(now), room);
             for (std::size_t i = 0; i != now; ++i) {
                 if (std::cmp_less(values[i], 0))
-                    throw data_error{std::string{from.name()}, 0,
-                                     "offset " + std::to_string(done + i) + " is " +
-                                         std::to_string(values[i]) + ", below 0"};
+                    detail::throw_data_error(std::string{from.name()}, 0, "offset {} is {}, below 0",
+                                             {done + i, values[i]});
                 numbers[done + i] = static_cast<std::uint64_t>(values[i]);
             }
             done += now;
@@ -239,18 +238,16 @@ CUOTA_INLINE void expect_offsets(std::span<field const> fields, std::string cons
 }
 
 CUOTA_INLINE void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted) {
-    throw misuse{name + ": " + fields_text(fields) + " are no offsets, which are " + wanted};
+    throw_misuse({}, "{}: {} are no offsets, which are {}", {name, fields_text(fields), wanted});
 }
 
 CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows) {
     if (offsets.empty()) return "no offsets: there is one more than there are samples";
     auto const down = std::is_sorted_until(offsets.begin(), offsets.end());
     if (down != offsets.end())
-        return "offset " + std::to_string(down - offsets.begin()) + " is " + std::to_string(*down) +
-               ", below the one before it";
+        return message("offset {} is {}, below the one before it", {down - offsets.begin(), *down});
     if (offsets.back() > rows)
-        return "the last offset is " + std::to_string(offsets.back()) + ", beyond the " +
-               std::to_string(rows) + " rows";
+        return message("the last offset is {}, beyond the {} rows", {offsets.back(), rows});
     return {};
 }
 

@@ -122,9 +122,8 @@ void raw_source::read(std::uint64_t offset, Where where_to) const {
         from_.read_exact(offset, where_to);
     } catch (data_error const& error) {
         std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
-        throw data_error{name(), error.offset(),
-                         "sample " + std::to_string(at / layout_->record) +
-                             " cannot be read: " + error.why()};
+        detail::throw_data_error(name(), error.offset(), "sample {} cannot be read: {}",
+                                 {at / layout_->record, error.why()});
     }
 }
 
@@ -162,26 +161,25 @@ CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_l
     std::size_t sum = 0;
     for (field const& f : layout.fields) {
         auto const next = checked_add(sum, f.bytes());
-        if (!next) throw misuse{name + ": one record is larger than any address space"};
-        if (f.bytes() == 0) throw misuse{name + ": field " + field_text(f) + " is empty"};
+        if (!next) detail::throw_misuse({}, "{}: one record is larger than any address space", {name});
+        if (f.bytes() == 0) detail::throw_misuse({}, "{}: field {} is empty", {name, field_text(f)});
         sum = *next;
     }
-    if (sum == 0) throw misuse{name + ": a raw source needs a field"};
+    if (sum == 0) detail::throw_misuse({}, "{}: a raw source needs a field", {name});
     if (layout.record != 0 && layout.record != sum)
-        throw misuse{name + ": a record is said to take " + std::to_string(layout.record) +
-                     " bytes; its fields take " + std::to_string(sum)};
+        detail::throw_misuse({}, "{}: a record is said to take {} bytes; its fields take {}",
+                             {name, layout.record, sum});
     return sum;
 }
 
 CUOTA_INLINE std::uint64_t raw_source::count_records(file const& from, raw_layout const& layout) {
     if (from.size() < layout.header)
-        throw data_error{from.name(), from.size(),
-                         "the file ends inside its header of " + std::to_string(layout.header) + " bytes"};
+        detail::throw_data_error(from.name(), from.size(), "the file ends inside its header of {} bytes",
+                                 {layout.header});
     std::uint64_t const body = from.size() - layout.header;
     if (std::uint64_t const rest = body % layout.record; rest != 0)
-        throw data_error{from.name(), from.size() - rest,
-                         "the last record has " + std::to_string(rest) + " of its " +
-                             std::to_string(layout.record) + " bytes"};
+        detail::throw_data_error(from.name(), from.size() - rest, "the last record has {} of its {} bytes",
+                                 {rest, layout.record});
     return body / layout.record;
 }
 

@@ -158,9 +158,9 @@ struct cached_loader {
 template <source S>
 [[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how, place where = place::here()) {
     if (!how.device)
-        throw misuse{"data of " + std::string{from.name()} +
-                         " was to be kept on the device if it fits, and there is no budget for it to fit",
-                     where};
+        detail::throw_misuse(
+            where, "data of {} was to be kept on the device if it fits, and there is no budget for it to fit",
+            {from.name()});
     bool const is_ragged = detail::ragged_count(from.fields()) != 0;  // those are streamed
     if (!is_ragged && resident_data::bytes_for(from, how) <= how.device->room()) try {
             resident_data const data{from, how, where};
@@ -253,9 +253,8 @@ CUOTA_INLINE std::size_t resident_data::sample_bytes() const noexcept { return s
 
 CUOTA_INLINE batch_loader resident_data::loader(loader_options how, place where) const {
     if (device const here = device::current(); here != state_->where)
-        throw misuse{"the data of " + name() + " is on device " + std::to_string(state_->where.ordinal()) +
-                         ", and was to be loaded on device " + std::to_string(here.ordinal()),
-                     where};
+        detail::throw_misuse(where, "the data of {} is on device {}, and was to be loaded on device {}",
+                             {name(), state_->where.ordinal(), here.ordinal()});
     how.transform = gathered(state_, state_->fields, name(), std::move(how.transform));
     return {detail::sample_numbers(name(), size()), how, where};
 }

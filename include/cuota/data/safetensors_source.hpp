@@ -49,7 +49,7 @@ struct tensor_layout {
 };
 
 [[nodiscard]] inline std::string tensor_text(std::string_view name) {
-    return "tensor \"" + shown(name, 64) + '"';
+    return message("tensor \"{}\"", {as_name(name, 64)});
 }
 
 /// Walks through a text and leaves behind how far it was read: a parser of JSON tells where only when it fails.
@@ -212,15 +212,15 @@ private:
         std::uint64_t covered = 0;
         for (tensor_layout const& each : tensors_) {
             if (each.begin != covered)
-                throw data_error{from_.name(), data + std::min(covered, each.begin),
-                                 tensor_text(each.name) + " begins at byte " + std::to_string(each.begin) +
-                                     " of the data; the tensors before it end at " + std::to_string(covered)};
+                throw_data_error(from_.name(), data + std::min(covered, each.begin),
+                                 "{} begins at byte {} of the data; the tensors before it end at {}",
+                                 {tensor_text(each.name), each.begin, covered});
             covered = each.end;
         }
         if (covered != data_bytes_)
-            throw data_error{from_.name(), data + covered,
-                             "the tensors end at byte " + std::to_string(covered) +
-                                 " of the data; the file holds " + std::to_string(data_bytes_)};
+            throw_data_error(from_.name(), data + covered,
+                             "the tensors end at byte {} of the data; the file holds {}",
+                             {covered, data_bytes_});
     }
 
     [[nodiscard]] data_error refuse(std::string const& why) const {
@@ -319,7 +319,8 @@ private:
         std::string const text = header_of(from);
         auto tensors = detail::tensor_table{from, text}.read();
         for (auto& each : tensors) each.begin += detail::tensor_table::begin + text.size();
-        if (tensors.empty()) throw data_error{from.name(), detail::tensor_table::begin, "there is no tensor"};
+        if (tensors.empty())
+            detail::throw_data_error(from.name(), detail::tensor_table::begin, "there is no tensor");
         return tensors;
     }
 
@@ -329,28 +330,28 @@ private:
         auto const bytes = std::bit_cast<std::uint64_t>(number);
         std::uint64_t const held = from.size() - number.size();
         if (bytes > std::min(held, max_header))  // before anything is allocated for it
-            throw data_error{from.name(), 0,
-                             "a header of " + std::to_string(bytes) + " bytes; " +
-                                 (bytes > max_header ? "at most " + std::to_string(max_header) + " are read"
-                                                     : "the file holds " + std::to_string(held))};
+            detail::throw_data_error(from.name(), 0, "a header of {} bytes; {}",
+                                     {bytes, bytes > max_header
+                                                 ? "at most " + std::to_string(max_header) + " are read"
+                                                 : "the file holds " + std::to_string(held)});
         std::string text(bytes, '\0');
         from.read_exact(number.size(), std::as_writable_bytes(std::span{text}));
         if (!text.starts_with('{'))
-            throw data_error{from.name(), number.size(), "the header does not begin with '{'"};
+            detail::throw_data_error(from.name(), number.size(), "the header does not begin with '{'");
         return text;
     }
 
     std::vector<detail::tensor_layout> chosen(std::vector<detail::tensor_layout> const& tensors,
                                               std::vector<std::string> const& names) const {
-        if (names.empty()) throw misuse{name() + ": a source needs a tensor; none is named"};
+        if (names.empty()) detail::throw_misuse({}, "{}: a source needs a tensor; none is named", {name()});
         std::vector<detail::tensor_layout> result;
         for (std::string const& wanted : names) {
             if (std::ranges::find(result, wanted, &detail::tensor_layout::name) != result.end())
-                throw misuse{name() + ": " + detail::tensor_text(wanted) + " is named twice"};
+                detail::throw_misuse({}, "{}: {} is named twice", {name(), detail::tensor_text(wanted)});
             auto const found = std::ranges::find(tensors, wanted, &detail::tensor_layout::name);
             if (found == tensors.end())
-                throw data_error{name(), detail::tensor_table::begin,
-                                 "there is no " + detail::tensor_text(wanted)};
+                detail::throw_data_error(name(), detail::tensor_table::begin, "there is no {}",
+                                         {detail::tensor_text(wanted)});
             result.push_back(*found);
         }
         return result;
@@ -383,10 +384,9 @@ private:
             from_.read_exact(where.begin + sample * where.sample, to);
         } catch (data_error const& error) {
             std::uint64_t const at = std::max(error.offset(), where.begin) - where.begin;
-            throw data_error{name(), error.offset(),
-                             "sample " + std::to_string(at / where.sample) + " of " +
-                                 detail::tensor_text(known_->fields[k].name) +
-                                 " cannot be read: " + error.why()};
+            detail::throw_data_error(
+                name(), error.offset(), "sample {} of {} cannot be read: {}",
+                {at / where.sample, detail::tensor_text(known_->fields[k].name), error.why()});
         }
     }
 

@@ -87,9 +87,8 @@ struct slot_contents {
     [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
         field const& f = field_at(k, what, where);
         if (!std::is_same_v<std::remove_const_t<T>, std::byte> && element_of<T>() != f.type)
-            throw misuse{"field " + field_text(f) + " of " + what + " was viewed as " +
-                             element_name(element_of<T>()),
-                         where};
+            throw_misuse(where, "field {} of {} was viewed as {}",
+                         {field_text(f), what, element_name(element_of<T>())});
         return span_of<T>(places().field_at(k), where);
     }
 
@@ -143,7 +142,7 @@ CUOTA_INLINE slot_layout slot_layout::of(std::span<field const> fields, std::siz
 
 CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> bytes,
                                                    std::string const& name) {
-    if (!bytes) throw misuse{"a batch of " + name + " would be larger than any address space"};
+    if (!bytes) detail::throw_misuse({}, "a batch of {} would be larger than any address space", {name});
     return *bytes;
 }
 
@@ -195,17 +194,13 @@ CUOTA_INLINE device_span<std::uint64_t const> slot_contents::row_offsets(std::si
 CUOTA_INLINE std::size_t slot_contents::ragged_at(std::size_t k, char const* what, place where) const {
     field const& f = field_at(k, what, where);
     if (!f.is_ragged)
-        throw misuse{"the row offsets of " + field_text(f) + " of " + what +
-                         " were asked for, which is not ragged",
-                     where};
+        throw_misuse(where, "the row offsets of {} of {} were asked for, which is not ragged",
+                     {field_text(f), what});
     return ragged_count(fields.first(k));
 }
 
 CUOTA_INLINE field const& slot_contents::field_at(std::size_t k, char const* what, place where) const {
-    if (k >= fields.size())
-        throw misuse{"field " + std::to_string(k) + " of " + what + " that has " +
-                         std::to_string(fields.size()),
-                     where};
+    if (k >= fields.size()) throw_misuse(where, "field {} of {} that has {}", {k, what, fields.size()});
     return fields[k];
 }
 

@@ -96,13 +96,11 @@ template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
     if (out.size() != fields.size())
-        return "it has " + std::to_string(fields.size()) + " fields; a gather gave room for " +
-               std::to_string(out.size());
+        return message("it has {} fields; a gather gave room for {}", {fields.size(), out.size()});
     for (std::size_t k = 0; k != fields.size(); ++k)
         if (auto const wanted = checked_mul(fields[k].bytes(), rows(k)); wanted != out[k].size())
-            return std::to_string(samples) + " samples of " + field_text(fields[k]) + " take " +
-                   std::to_string(wanted.value_or(unlimited)) + " bytes; a gather gave room for " +
-                   std::to_string(out[k].size());
+            return message("{} samples of {} take {} bytes; a gather gave room for {}",
+                           {samples, field_text(fields[k]), wanted.value_or(unlimited), out[k].size()});
     return {};
 }
 
@@ -140,7 +138,7 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
         if (complaint.empty() && sample >= size)
             complaint = "it has " + std::to_string(size) + " samples; the length of sample " +
                         std::to_string(sample) + " was asked for";
-    if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
+    if (!complaint.empty()) throw_misuse({}, "{}: {}", {from.name(), complaint});
 }
 
 /// How many of the samples, from the first on, follow each other in the source. There is one.
@@ -155,7 +153,7 @@ template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
     std::string const complaint = detail::gather_complaint(from, samples, out);
-    if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
+    if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {from.name(), complaint});
 }
 
 /// Checks the arguments of gather_runs of a source without ragged fields, in the same way.
@@ -172,7 +170,7 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
     }
     auto const rows = [&](std::size_t) { return samples; };
     if (complaint.empty()) complaint = detail::room_complaint(from.fields(), samples, rows, out);
-    if (!complaint.empty()) throw misuse{std::string{from.name()} + ": " + complaint};
+    if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {from.name(), complaint});
 }
 
 }  // namespace cuota::inline v0
@@ -197,7 +195,7 @@ CUOTA_INLINE std::uint64_t rows_of(void const* from, lengths_call ask, std::size
 }
 
 CUOTA_INLINE std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
-    return "it has " + std::to_string(size) + " samples; a gather asked for sample " + std::to_string(sample);
+    return message("it has {} samples; a gather asked for sample {}", {size, sample});
 }
 
 CUOTA_INLINE std::size_t run_length(std::span<std::uint64_t const> samples) noexcept {

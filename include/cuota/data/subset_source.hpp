@@ -55,17 +55,15 @@ public:
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
         if (first > size || count > size - first)
-            throw misuse{"a subset of " + std::to_string(count) + " samples from sample " +
-                         std::to_string(first) + " of " + std::string{whole_.name()} + ", which has " +
-                         std::to_string(size)};
+            detail::throw_misuse({}, "a subset of {} samples from sample {} of {}, which has {}",
+                                 {count, first, whole_.name(), size});
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count
     [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the source's
     /// "images.npy[100, 250)".
     [[nodiscard]] std::string name() const {
-        return std::string{whole_.name()} + '[' + std::to_string(first_) + ", " +
-               std::to_string(first_ + count_) + ')';
+        return detail::message("{}[{}, {})", {whole_.name(), first_, first_ + count_});
     }
 
     /// As a source. Throws: misuse, what the source throws.

@@ -106,9 +106,8 @@ private:
         void add(S const& next) {
             std::uint64_t const size = sources.first.size();
             if (std::uint64_t const other = next.size(); other != size)
-                throw data_error{next.name(), 0,
-                                 std::to_string(other) + " samples, to go with the " + std::to_string(size) +
-                                     " of " + std::string{sources.first.name()}};
+                detail::throw_data_error(next.name(), 0, "{} samples, to go with the {} of {}",
+                                         {other, size, sources.first.name()});
             for (field const& f : std::span<field const>{next.fields()}) fields.push_back(f);
             name += (name.empty() ? "" : " + ") + std::string{next.name()};
         }

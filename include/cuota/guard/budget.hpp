@@ -206,7 +206,7 @@ CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& p
 CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
                                       std::chrono::nanoseconds good_for) {
     if (!(share >= 0.0 && share <= 1.0))
-        throw misuse{"budget::of_device: a share of " + std::to_string(share) + " is not between 0 and 1"};
+        detail::throw_misuse({}, "budget::of_device: a share of {} is not between 0 and 1", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
@@ -219,7 +219,7 @@ CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t ke
 CUOTA_INLINE std::size_t budget::learn_overhead() {
     if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
         return driver->learn_overhead();
-    throw misuse{"budget " + name() + ": learn_overhead is for a budget of a device"};
+    detail::throw_misuse({}, "budget {}: learn_overhead is for a budget of a device", {name()});
 }
 
 CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
@@ -232,9 +232,8 @@ CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
     if (node_->try_refund(bytes)) [[likely]]
         return;
     report_failure_of([&] {
-        throw misuse{"budget " + name() + ": refund of " + bytes_text(bytes) + " when only " +
-                         bytes_text(node_->charged_here()) + " of charges are left to refund",
-                     where};
+        detail::throw_misuse(where, "budget {}: refund of {} when only {} of charges are left to refund",
+                             {name(), detail::as_bytes(bytes), detail::as_bytes(node_->charged_here())});
     });
 }
 
@@ -311,9 +310,9 @@ CUOTA_INLINE void reservation::grow(std::size_t more, place where) { state().fun
 CUOTA_INLINE void reservation::shrink(std::size_t less, place where) {
     budget const prepaid = as_budget();
     if (!state().node()->try_unfund(less))
-        throw misuse{"a reservation of " + bytes_text(prepaid.limit()) + " cannot shrink by " +
-                         bytes_text(less) + ": " + bytes_text(prepaid.held()) + " of it are in use",
-                     where};
+        detail::throw_misuse(
+            where, "a reservation of {} cannot shrink by {}: {} of it are in use",
+            {detail::as_bytes(prepaid.limit()), detail::as_bytes(less), detail::as_bytes(prepaid.held())});
 }
 
 CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who)
@@ -322,7 +321,7 @@ CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::s
 }
 
 CUOTA_INLINE detail::prepayment& reservation::state() const {
-    if (!state_) throw misuse{"a reservation was used after it was moved from"};
+    if (!state_) detail::throw_misuse({}, "a reservation was used after it was moved from");
     return *state_;
 }
 

@@ -187,13 +187,13 @@ CUOTA_INLINE_IN_PLACE void budgeted_books::holdings(std::vector<holding>& into) 
 CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t bytes, std::string const& of) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw misuse{"budget " + of +
-                     ": a pointer was given back that it does not hold (given back twice, or another's)"};
+        throw_misuse(
+            {}, "budget {}: a pointer was given back that it does not hold (given back twice, or another's)",
+            {of});
     entry const& e = found->second;
     if (e.asked != bytes)
-        throw misuse{"budget " + of + ": " + bytes_text(bytes) + " were given back of an allocation of " +
-                         bytes_text(e.asked),
-                     e.held.where};
+        throw_misuse(e.held.where, "budget {}: {} were given back of an allocation of {}",
+                     {of, as_bytes(bytes), as_bytes(e.asked)});
     std::size_t const cost = e.held.bytes;
     live.erase(found);
     return cost;

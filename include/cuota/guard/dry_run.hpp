@@ -135,7 +135,8 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
                                                 Run&& run, std::size_t granule = device_memory::granule(),
                                                 place where = place::here()) {
     if (smallest == 0 || smallest > largest)
-        throw misuse{"there is no batch from " + count_text(smallest) + " to " + count_text(largest), where};
+        detail::throw_misuse(where, "there is no batch from {} to {}",
+                             {detail::as_count(smallest), detail::as_count(largest)});
     auto const peak_of = [&](std::size_t batch) {
         try {
             return dry_run([&](auto& memory) { run(batch, memory); }, granule).peak;
@@ -198,7 +199,7 @@ CUOTA_INLINE void addresses_only::state::refuse(std::size_t bytes, label const& 
 
 CUOTA_INLINE std::size_t addresses_only::checked(std::size_t granule, place where) {
     if (is_power_of_two(granule)) return granule;
-    throw misuse{"a granule of " + bytes_text(granule) + " is no power of two", where};
+    detail::throw_misuse(where, "a granule of {} is no power of two", {detail::as_bytes(granule)});
 }
 
 }  // namespace cuota::inline v0

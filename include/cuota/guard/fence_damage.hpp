@@ -59,10 +59,10 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string fence_damage::text() const {
-    std::string text = detail::survivors::line_of(name, where, bytes) + ": " + count_text(count) +
-                       (count == 1 ? " byte" : " bytes") + " written " +
-                       (offset < 0 ? "in front of its begin" : "behind its end") + ", from offset " +
-                       std::to_string(offset) + ':';
+    std::string text = detail::message("{}: {}{} written {}, from offset {}:",
+                                       {detail::survivors::line_of(name, where, bytes),
+                                        detail::as_count(count), count == 1 ? " byte" : " bytes",
+                                        offset < 0 ? "in front of its begin" : "behind its end", offset});
     for (unsigned char const byte : found) {
         constexpr char const* digits = "0123456789abcdef";
         text += {' ', digits[byte >> 4], digits[byte & 15]};
@@ -80,7 +80,8 @@ CUOTA_INLINE std::string fence_broken::text_of(std::vector<fence_damage> const& 
     std::string text;
     for (std::size_t i = 0; i != std::min(found.size(), shown); ++i)
         text += (i == 0 ? "" : "; ") + found[i].text();
-    if (found.size() > shown) text += "; and " + count_text(found.size() - shown) + " more blocks";
+    if (found.size() > shown)
+        detail::append_message(text, "; and {} more blocks", {detail::as_count(found.size() - shown)});
     return text;
 }
 

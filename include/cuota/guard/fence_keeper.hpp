@@ -207,7 +207,7 @@ void on_stream_of(call_order const& order, void const* at, F f) {
 
 CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
     : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
-    if (wanted.zone == 0) throw misuse{live_.title() + ": a fence has one byte or more", where};
+    if (wanted.zone == 0) throw_misuse(where, "{}: a fence has one byte or more", {live_.title()});
 }
 
 CUOTA_INLINE fence_keeper::~fence_keeper() {
@@ -249,10 +249,8 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
     bool const is_seen = report_failure_of([&] {
         on_stream_of(order, f.at, [&](stream_ref s) {
             if (s.is_capturing())
-                throw misuse{live_.title() +
-                                 ": given back into a capture, so its fences were not looked at: " +
-                                 survivors::line_of(f.name, {}, f.bytes),
-                             f.where};
+                throw_misuse(f.where, "{}: given back into a capture, so its fences were not looked at: {}",
+                             {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
             at_home(f, s, [&](stream_ref own) {
                 look_at(f, own);
                 f.done->record(own);
@@ -309,7 +307,7 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
         if (found.empty()) throw;
     }
     throw_if_any(std::move(found), where);
-    if (!is_known) throw misuse{live_.title() + ": there is no block to look at at that address", where};
+    if (!is_known) throw_misuse(where, "{}: there is no block to look at at that address", {live_.title()});
 }
 
 CUOTA_INLINE void fence_keeper::look_at(fence const& f, stream_ref s) const {

@@ -34,7 +34,7 @@ public:
         if (bytes == 0) return order.take(upstream_, bytes, alignment, who);
         keeper_.report_known();
         if (order.stream() && order.stream()->is_capturing())
-            throw misuse{keeper_.live().title() + ": fences cannot be put up in a capture", who.where};
+            throw_misuse(who.where, "{}: fences cannot be put up in a capture", {keeper_.live().title()});
         tracker::reservation room = keeper_.live().reserve(who.where);
         fence_keeper::lease f = keeper_.acquire(bytes, alignment, who);
         void* const base = take(order, *f, who);

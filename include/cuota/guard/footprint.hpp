@@ -270,12 +270,12 @@ CUOTA_INLINE bool footprint::fits_in(std::size_t room, std::size_t bytes) noexce
 
 CUOTA_INLINE std::size_t footprint::checked(std::size_t granule, place where) {
     if (is_power_of_two(granule)) return granule;
-    throw misuse{"a footprint cannot round to " + bytes_text(granule) + ": a granule is a power of two",
-                 where};
+    detail::throw_misuse(where, "a footprint cannot round to {}: a granule is a power of two",
+                         {detail::as_bytes(granule)});
 }
 
 CUOTA_INLINE std::size_t footprint::no_batch(place where) const {
-    if (grows()) throw misuse{"a footprint grows with the batch, and no batch was named", where};
+    if (grows()) detail::throw_misuse(where, "a footprint grows with the batch, and no batch was named");
     return 0;
 }
 
@@ -305,9 +305,10 @@ CUOTA_INLINE std::string planned_text(std::size_t bytes) {
 }
 
 CUOTA_INLINE std::string shape_text(footprint::part const& p) {
-    return (p.copies == 1 ? "" : count_text(p.copies) + " x ") + count_text(p.count) + ' ' + p.unit +
-           (std::string_view{p.unit} == "elements" ? " of " + bytes_text(p.unit_bytes) : "") +
-           (p.per_sample ? " per sample" : "");
+    return message("{}{} {}{}{}",
+                   {p.copies == 1 ? "" : count_text(p.copies) + " x ", as_count(p.count), p.unit,
+                    std::string_view{p.unit} == "elements" ? " of " + bytes_text(p.unit_bytes) : "",
+                    p.per_sample ? " per sample" : ""});
 }
 
 CUOTA_INLINE std::string rest_text(char const* joint, std::size_t parts) {
@@ -331,8 +332,11 @@ CUOTA_INLINE std::string batch_fit::text() const {
     if (!fixed_part_fits()) return "not even the fixed part fits: " + of_room;
     if (is_any()) return "any batch fits: " + of_room;
     std::string const next = " would take " + detail::planned_text(next_bytes);
-    if (batch == 0) return "no sample fits: the fixed part takes " + of_room + ", and a batch of 1" + next;
-    return "a batch of " + count_text(batch) + " fits: " + of_room + ", and " + count_text(batch + 1) + next;
+    if (batch == 0)
+        return detail::message("no sample fits: the fixed part takes {}, and a batch of 1{}",
+                               {of_room, next});
+    return detail::message("a batch of {} fits: {}, and {}{}",
+                           {detail::as_count(batch), of_room, detail::as_count(batch + 1), next});
 }
 
 CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
@@ -341,12 +345,15 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     std::size_t width = 0;
     for (part const& p : shown)
         width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
-    std::string text = "footprint" + (grows() ? " at a batch of " + count_text(batch) : "") + ": " +
-                       detail::planned_text(total);
+    std::string text =
+        detail::message("footprint{}: {}",
+                        {grows() ? " at a batch of " + count_text(batch) : "", detail::planned_text(total)});
     for (part const& p : shown)
-        text += "\n  " + detail::padded(detail::tag_text(p.name), width) +
-                detail::padded(detail::planned_text(p.bytes(batch)), 12) +
-                detail::padded(detail::share_text(p.bytes(batch), total), 10) + detail::shape_text(p);
+        detail::append_message(text, "\n  {}{}{}{}",
+                               {detail::padded(detail::tag_text(p.name), width),
+                                detail::padded(detail::planned_text(p.bytes(batch)), 12),
+                                detail::padded(detail::share_text(p.bytes(batch), total), 10),
+                                detail::shape_text(p)});
     return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
 }
 
@@ -355,14 +362,16 @@ CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fi
     std::vector<part> const shown = largest(2, batch);
     std::string text;
     for (part const& p : shown)
-        text += (text.empty() ? "" : " + ") + detail::tag_text(p.name) + ' ' +
-                detail::planned_text(p.bytes(batch));
+        detail::append_message(
+            text, "{}{} {}",
+            {text.empty() ? "" : " + ", detail::tag_text(p.name), detail::planned_text(p.bytes(batch))});
     text += detail::rest_text(" + ", parts_.size() - shown.size());
     if (!grows()) return text;
-    text += " at a batch of " + count_text(batch);
+    detail::append_message(text, " at a batch of {}", {detail::as_count(batch)});
     if (!fit.fixed_part_fits()) return text + "; not even the fixed part would fit";
     if (fit.batch == 0) return text + "; not one sample would fit";
-    return text + "; " + count_text(fit.batch) + " would fit, " + count_text(fit.batch + 1) + " would not";
+    return detail::message("{}; {} would fit, {} would not",
+                           {text, detail::as_count(fit.batch), detail::as_count(fit.batch + 1)});
 }
 
 CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, place where) const {

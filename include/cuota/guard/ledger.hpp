@@ -123,8 +123,9 @@ CUOTA_INLINE ledger::~ledger() {
     // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
-            throw misuse{"budget " + name_ + " ended while " + bytes_text(own_) +
-                         " were charged to it and not refunded; " + parent_->name_ + " keeps them charged"};
+            throw_misuse(
+                {}, "budget {} ended while {} were charged to it and not refunded; {} keeps them charged",
+                {name_, as_bytes(own_), parent_->name_});
         });
 }
 

@@ -232,13 +232,12 @@ CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
 CUOTA_INLINE measured_books::entry measured_books::tables::forget(void* p, std::size_t bytes) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw misuse{"measured memory: a pointer was given back that it does not hold (given back twice, or "
-                     "another's)"};
+        throw_misuse({}, "measured memory: a pointer was given back that it does not hold (given back twice, "
+                         "or another's)");
     entry const e = found->second;
     if (e.asked != bytes)
-        throw misuse{"measured memory: " + bytes_text(bytes) + " were given back of an allocation of " +
-                         bytes_text(e.asked),
-                     e.held.where};
+        throw_misuse(e.held.where, "measured memory: {} were given back of an allocation of {}",
+                     {as_bytes(bytes), as_bytes(e.asked)});
     live.erase(found);
     return e;
 }
@@ -276,14 +275,17 @@ CUOTA_INLINE std::string usage_report::text() const {
     std::size_t width = 12;
     for (std::size_t i = 0; i != shown; ++i)
         width = std::min(std::max(width, detail::tag_text(by_tag[i].name).size() + 3), std::size_t{40});
-    std::string text = "peak " + bytes_text(peak) + " in " + count_text(allocations) + " allocations, " +
-                       count_text(allocations - releases) + " not given back";
+    std::string text = detail::message(
+        "peak {} in {} allocations, {} not given back",
+        {detail::as_bytes(peak), detail::as_count(allocations), detail::as_count(allocations - releases)});
     for (std::size_t i = 0; i != shown; ++i)
-        text += "\n  " + detail::padded(detail::tag_text(by_tag[i].name), width) + "at the peak " +
-                detail::padded(bytes_text(by_tag[i].at_peak), 12) + "at most " +
-                detail::padded(bytes_text(by_tag[i].peak), 12) + "in " + count_text(by_tag[i].allocations);
+        detail::append_message(text, "\n  {}at the peak {}at most {}in {}",
+                               {detail::padded(detail::tag_text(by_tag[i].name), width),
+                                detail::padded(bytes_text(by_tag[i].at_peak), 12),
+                                detail::padded(bytes_text(by_tag[i].peak), 12),
+                                detail::as_count(by_tag[i].allocations)});
     text += detail::rest_text("\n  and ", by_tag.size() - shown);
-    if (!alive.empty()) text += "\n  not given back: " + detail::holders_text(alive);
+    if (!alive.empty()) detail::append_message(text, "\n  not given back: {}", {detail::holders_text(alive)});
     return text;
 }
 

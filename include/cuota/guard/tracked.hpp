@@ -186,7 +186,8 @@ public:
     /// another resource; as live.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
-        if (since.of_ != owner()) throw misuse{"a snapshot was compared with what it was not taken of"};
+        if (since.of_ != owner())
+            detail::throw_misuse({}, "a snapshot was compared with what it was not taken of");
         return books().since(since.next_, since.live_, first);
     }
 
@@ -315,7 +316,7 @@ CUOTA_INLINE void growth_check::close() {
     });
     if (grown.count() == 0) return;
     std::string const name = name_.is_empty() ? "a step" : name_.text();
-    throw misuse{name + " of " + live.title() + " ended while " + grown.text(), where_};
+    detail::throw_misuse(where_, "{} of {} ended while {}", {name, live.title(), grown.text()});
 }
 
 CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag name, place where)

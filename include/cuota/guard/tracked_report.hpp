@@ -95,7 +95,7 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string tracked_diff::text() const {
-    return "taken and still there: " + taken.text() + "\ngone: " + gone.text();
+    return detail::message("taken and still there: {}\ngone: {}", {taken.text(), gone.text()});
 }
 
 }  // namespace cuota::inline v0
@@ -142,20 +142,22 @@ CUOTA_INLINE std::string tracked_report::text() const {
     constexpr std::size_t shown = 16;
     std::string text = detail::blocks_text(blocks.size(), bytes);
     auto const rest = [&](std::size_t all, char const* what) {
-        if (all > shown) text += "\n  and " + count_text(all - shown) + " more " + what;
+        if (all > shown)
+            detail::append_message(text, "\n  and {} more {}", {detail::as_count(all - shown), what});
     };
     for (std::size_t i = 0; tags.size() > 1 && i != std::min(tags.size(), shown); ++i) {
         tracked_tag const& t = tags[i];
-        text += "\n  " +
-                detail::padded(detail::shown(t.name.is_empty() ? "untagged" : t.name.text(), 38), 40) +
-                detail::blocks_text(t.blocks, t.bytes);
+        detail::append_message(
+            text, "\n  {}{}",
+            {detail::padded(detail::shown(t.name.is_empty() ? "untagged" : t.name.text(), 38), 40),
+             detail::blocks_text(t.blocks, t.bytes)});
     }
     rest(tags.size(), "tags");
     for (std::size_t i = 0; i != std::min(blocks.size(), shown); ++i) {
         tracked_block const& b = blocks[i];
         text +=
             "\n  " + detail::survivors::line_of(b.name, b.where, b.bytes) + ", " + detail::ago_text(b.age);
-        if (b.stream) text += ", on stream " + std::to_string(*b.stream);
+        if (b.stream) detail::append_message(text, ", on stream {}", {*b.stream});
     }
     rest(blocks.size(), "blocks");
     return text;

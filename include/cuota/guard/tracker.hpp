@@ -173,7 +173,7 @@ CUOTA_INLINE auto tracker::reserve(place where) -> reservation {
         if (mine.is_closed) return answer::closed;
         return mine.blocks.try_reserve() ? answer::reserved : answer::full;
     });
-    if (found == answer::closed) throw misuse{title() + " was asked for memory after its end", where};
+    if (found == answer::closed) throw_misuse(where, "{} was asked for memory after its end", {title()});
     if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
     return reservation{mine};
 }
@@ -270,15 +270,14 @@ CUOTA_INLINE void tracker::throw_if_alive(char const* what, place where) const {
 }
 
 CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, place where) const {
-    if (alive.count() != 0) throw misuse{title() + ' ' + what + " while " + alive.text(), where};
+    if (alive.count() != 0) throw_misuse(where, "{} {} while {}", {title(), what, alive.text()});
 }
 
 [[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
                                                     live_record const& known) const {
     if (known.at)
-        throw misuse{title() + ": " + count_text(bytes) + " bytes were given back of an allocation of " +
-                         count_text(known.bytes) + ": " + line_of(known),
-                     known.where};
+        throw_misuse(known.where, "{}: {} bytes were given back of an allocation of {}: {}",
+                     {title(), as_count(bytes), as_count(known.bytes), line_of(known)});
     live_record gone;
     live_record around;
     at_rest([&] {
@@ -292,13 +291,13 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         }
     });
     if (around.at)
-        throw misuse{title() + ": a pointer was given back that is " + count_text(offset_in(around, p)) +
-                         " bytes inside of " + line_of(around),
-                     around.where};
-    if (gone.at) throw misuse{title() + ": given back twice: " + line_of(gone), gone.where};
-    throw misuse{title() + ": " + count_text(bytes) +
-                 " bytes were given back at an address that it does not hold (given back long before, "
-                 "or another's)"};
+        throw_misuse(around.where, "{}: a pointer was given back that is {} bytes inside of {}",
+                     {title(), as_count(offset_in(around, p)), line_of(around)});
+    if (gone.at) throw_misuse(gone.where, "{}: given back twice: {}", {title(), line_of(gone)});
+    throw_misuse({},
+                 "{}: {} bytes were given back at an address that it does not hold (given back long before, "
+                 "or another's)",
+                 {title(), as_count(bytes)});
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {

@@ -67,9 +67,8 @@ public:
     explicit cuda_mr(Upstream memory, tag name = {}, place where = place::here())
         : state_{shared<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
-            throw misuse{std::string{"a cuda_mr was said to be of "} + detail::kind_name(Kind) +
-                             ", and its resource is of " + detail::kind_name(found),
-                         where};
+            detail::throw_misuse(where, "a cuda_mr was said to be of {}, and its resource is of {}",
+                                 {detail::kind_name(Kind), detail::kind_name(found)});
     }
     /// Shares the state.
     cuda_mr(cuda_mr const&) noexcept =

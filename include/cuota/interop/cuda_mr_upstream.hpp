@@ -78,8 +78,7 @@ struct errors_of_cuda_mr {
                 request.refuse(std::string{"a cuda::mr resource threw "} + error.what());
             throw cuda_error{code, "a cuda::mr resource", error.what(), request.who.where};
         } catch (std::invalid_argument const& error) {
-            throw misuse{std::string{"a cuda::mr resource refused an argument: "} + error.what(),
-                         request.who.where};
+            throw_misuse(request.who.where, "a cuda::mr resource refused an argument: {}", {error.what()});
         }
     }
 };
@@ -120,7 +119,7 @@ public:
     cuda_mr_upstream(R inside, std::size_t granule, cuota::device on, place where = place::here())
         : state_{shared<state>::make(std::move(inside), granule, on)} {
         if (!is_power_of_two(granule))
-            throw misuse{"a granule of " + std::to_string(granule) + " bytes is no power of two", where};
+            detail::throw_misuse(where, "a granule of {} bytes is no power of two", {granule});
     }
 
     /// In order of s. R that allocates only at once does that. Zero bytes: null. Throws: see above.
@@ -201,9 +200,9 @@ private:
     void check_place_of(void* p, std::size_t alignment, label const& who, Give const& undo) {
         if (reinterpret_cast<std::uintptr_t>(p) % alignment == 0) return;
         undo(state_->inside, p);
-        throw misuse{"a cuda::mr resource was asked for an alignment of " + std::to_string(alignment) +
-                         " and did not honour it",
-                     who.where};
+        detail::throw_misuse(who.where,
+                             "a cuda::mr resource was asked for an alignment of {} and did not honour it",
+                             {alignment});
     }
     template <class Give>
     void give(void* p, std::size_t bytes, Give const& call) noexcept {

@@ -59,11 +59,10 @@ public:
 
     /// Throws: misuse for none, and for one of another major version.
     [[nodiscard]] dlpack::tensor const& tensor(place where) const {
-        if (!owned_) throw misuse{"a null pointer for a DLPack tensor", where};
+        if (!owned_) detail::throw_misuse(where, "a null pointer for a DLPack tensor");
         if (!tensor_)
-            throw misuse{"a tensor of DLPack " + std::to_string(version_) + ", and here is " +
-                             std::to_string(dlpack::major_version),
-                         where};
+            detail::throw_misuse(where, "a tensor of DLPack {}, and here is {}",
+                                 {version_, dlpack::major_version});
         return *tensor_;
     }
     [[nodiscard]] bool is_read_only() const noexcept { return is_read_only_; }
@@ -78,7 +77,7 @@ private:
 
 /// What was asked for, and what the tensor is instead.
 [[noreturn]] inline void refuse_tensor(std::string const& why, place where) {
-    throw misuse{"a DLPack tensor " + why, where};
+    detail::throw_misuse(where, "a DLPack tensor {}", {why});
 }
 
 /// The extents, checked. Throws: misuse, std::bad_alloc.

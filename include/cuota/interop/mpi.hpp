@@ -56,7 +56,7 @@ public:
     explicit mpi_ranks(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            throw misuse{"mpi_ranks: a deadline that is over before anybody can come", where};
+            detail::throw_misuse(where, "mpi_ranks: a deadline that is over before anybody can come");
         line_ = std::make_shared<detail::mpi_line>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
@@ -74,7 +74,7 @@ public:
         };
         link.leave = [line = line_](std::string const& why) { line->leave(why); };
         if (std::exchange(*has_joined_, true))
-            throw misuse{"mpi_ranks: rank " + count_text(rank()) + " has joined already", where};
+            detail::throw_misuse(where, "mpi_ranks: rank {} has joined already", {detail::as_count(rank())});
         return agreement{std::move(link), where};
     }
 
@@ -118,8 +118,9 @@ public:
                         std::shared_ptr<void const> owner, stream_ref) {
         line_->check_open();
         if (elements.size() > INT_MAX || scratch_memory.size() < scratch(elements.size()))
-            throw misuse{"mpi_sums: a sum of " + count_text(elements.size()) + " floats with " +
-                         count_text(scratch_memory.size()) + " beside them"};
+            detail::throw_misuse(
+                {}, "mpi_sums: a sum of {} floats with {} beside them",
+                {detail::as_count(elements.size()), detail::as_count(scratch_memory.size())});
         line_->listen();
         open_.emplace_back(line_, begun_, elements, scratch_memory, std::move(owner));
         return begun_++;

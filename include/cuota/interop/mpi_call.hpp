@@ -77,24 +77,21 @@ inline void mpi_check_running(place where) {
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
     if (level == MPI_THREAD_SINGLE)
-        throw misuse{"MPI was started for a program of one thread, and CUDA and loaders have others: "
-                     "MPI_Init_thread with MPI_THREAD_FUNNELED, or more",
-                     where};
+        throw_misuse(where, "MPI was started for a program of one thread, and CUDA and loaders have others: "
+                            "MPI_Init_thread with MPI_THREAD_FUNNELED, or more");
 }
 
 /// Throws: misuse on a thread that may not call MPI, below MPI_THREAD_SERIALIZED any but the one that started it.
 inline void mpi_check_thread(place where = {}) {
-    if (mpi_is_over()) throw misuse{"MPI was used after MPI_Finalize", where};
+    if (mpi_is_over()) throw_misuse(where, "MPI was used after MPI_Finalize");
     int level = MPI_THREAD_SINGLE;
     int is_main = 0;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
     if (level >= MPI_THREAD_SERIALIZED) return;
     mpi_check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main", where);
     if (is_main == 0)
-        throw misuse{"MPI was called on another thread than the one that started it, which "
-                     "MPI_THREAD_FUNNELED does not "
-                     "allow: start it with MPI_THREAD_SERIALIZED",
-                     where};
+        throw_misuse(where, "MPI was called on another thread than the one that started it, which "
+                            "MPI_THREAD_FUNNELED does not allow: start it with MPI_THREAD_SERIALIZED");
 }
 
 /// Operations under way, and the memory that MPI reads or writes for them.

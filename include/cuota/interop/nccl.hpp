@@ -178,7 +178,7 @@ public:
     explicit nccl_sums(agreement& ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            throw misuse{"nccl_sums: a deadline that is over before anybody can come", where};
+            detail::throw_misuse(where, "nccl_sums: a deadline that is over before anybody can come");
         // What is nearly for ever would wrap as a point in time.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
@@ -198,7 +198,7 @@ public:
     /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
-        if (is_starting_) throw misuse{"nccl_sums: a sum was begun while another one starts"};
+        if (is_starting_) detail::throw_misuse({}, "nccl_sums: a sum was begun while another one starts");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
             comm_->check(ncclAllReduce(elements.data(), elements.data(), elements.size(), ncclFloat, ncclSum,
@@ -247,7 +247,7 @@ private:
     }
     template <class Call>
     void run_or_abort(Call what) {
-        if (!comm_->get()) throw misuse{"nccl_sums: used after it had failed"};
+        if (!comm_->get()) detail::throw_misuse({}, "nccl_sums: used after it had failed");
         try {
             what();
         } catch (...) {

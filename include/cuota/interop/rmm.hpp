@@ -57,7 +57,7 @@ struct errors_of_rmm {
         } catch (rmm::cuda_error const& error) {  // only its text says which
             throw cuda_error{cudaErrorUnknown, "an RMM resource", error.what(), request.who.where};
         } catch (rmm::logic_error const& error) {
-            throw misuse{std::string{"an RMM resource: "} + error.what(), request.who.where};
+            throw_misuse(request.who.where, "an RMM resource: {}", {error.what()});
         } catch (...) { errors_of_cuda_mr::raise(request); }
     }
 };

@@ -125,13 +125,12 @@ inline namespace CUOTA_THRUST {
 inline void check_that_thrust_runs(place where) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
     if (is_simulated())
-        throw misuse{"Thrust of nvcc's making runs on a GPU only, and the program is linked to the simulator",
-                     where};
+        throw_misuse(
+            where, "Thrust of nvcc's making runs on a GPU only, and the program is linked to the simulator");
 #else
     if (!is_simulated())
-        throw misuse{"compiled without nvcc, so Thrust can run on the simulator only, but the program is "
-                     "linked to the real CUDA runtime",
-                     where};
+        throw_misuse(where, "compiled without nvcc, so Thrust can run on the simulator only, but the program "
+                            "is linked to the real CUDA runtime");
 #endif
 }
 

@@ -184,7 +184,7 @@ private:
     // --- in a pool that is closed, or observed: out of the way of all others ---
 
     [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
-        if (closed_) throw misuse{title() + " was asked for memory after its end", r.who.where};
+        if (closed_) throw_misuse(r.who.where, "{} was asked for memory after its end", {title()});
     }
     [[nodiscard, gnu::noinline]] void* found_and_told(block& b, stream_ref const* s,
                                                       block_request const& r) noexcept {
@@ -308,7 +308,7 @@ CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
     std::scoped_lock const lock{guard_};
     if (is_out_of_step(r.meant))
-        throw misuse{title() + " was asked for memory of a step while none is open", r.who.where};
+        throw_misuse(r.who.where, "{} was asked for memory of a step while none is open", {title()});
     bool const is_special = is_special_;
     if (is_special) throw_if_closed(r);
     make_peak_known(r.bytes);
@@ -443,7 +443,7 @@ CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
 CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
     auto fresh = std::make_unique<pool_watch>(std::move(told));
     auto const lock = lock_all();
-    if (watch_) throw misuse{title() + " is recorded already: a pool has one recorder at a time"};
+    if (watch_) throw_misuse({}, "{} is recorded already: a pool has one recorder at a time", {title()});
     watch_ = std::move(fresh);
     is_special_ = true;
     fronts_.end();
@@ -496,7 +496,7 @@ CUOTA_INLINE std::string block_pool::survivors() const {
 CUOTA_INLINE void block_pool::begin_step(place where) {
     std::scoped_lock const lock{guard_};
     if (heap_.steps().is_open())
-        throw misuse{title() + " was to begin a step before the one that is open has ended", where};
+        throw_misuse(where, "{} was to begin a step before the one that is open has ended", {title()});
     (void)heap_.steps().go_on();
     if (watch_) watch_->step_begun(where, heap_.order());
 }
@@ -531,8 +531,9 @@ CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
 CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
     block* const b = heap_.blocks().find_live(p);
     if (!b || !b->claim(p))
-        throw misuse{title() +
-                     ": a pointer was given back that is not alive here (given back twice, or another's)"};
+        throw_misuse({},
+                     "{}: a pointer was given back that is not alive here (given back twice, or another's)",
+                     {title()});
     if (b->requested != bytes) {
         misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
                            b->note->where};

@@ -154,7 +154,7 @@ CUOTA_INLINE void frame_state::end() noexcept {
     while (auto idle = take_idle()) give_back(*idle);
     report_failure_of([this] {
         if (std::string const alive = end_rest(); !alive.empty())
-            throw misuse{"a frame of " + pool_->title() + " ended while " + alive, where_};
+            throw_misuse(where_, "a frame of {} ended while {}", {pool_->title(), alive});
     });
 }
 
@@ -203,7 +203,7 @@ CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, st
 
 CUOTA_INLINE void frame_state::throw_if_ended(label const& who) const {
     if (has_ended_)
-        throw misuse{"a frame of " + pool_->title() + " was asked for memory after its end", who.where};
+        throw_misuse(who.where, "a frame of {} was asked for memory after its end", {pool_->title()});
 }
 
 CUOTA_INLINE frame_chunk frame_state::chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
@@ -249,24 +249,24 @@ CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, s
             return std::nullopt;
         }
     }
-    throw misuse{title() + ": a pointer was given back that is not of it", where};
+    throw_misuse(where, "{}: a pointer was given back that is not of it", {title()});
 }
 
 CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes, place where) const {
     if (!e)
-        throw misuse{title() +
-                         ": a pointer was given back that is not alive here (given back twice, or inside "
-                         "a block)",
-                     where};
-    if (!e->is_live()) throw misuse{title() + ": given back twice: " + e->text(), where};
+        throw_misuse(
+            where,
+            "{}: a pointer was given back that is not alive here (given back twice, or inside a block)",
+            {title()});
+    if (!e->is_live()) throw_misuse(where, "{}: given back twice: {}", {title(), e->text()});
     if (e->bytes != bytes)
-        throw misuse{title() + ": " + bytes_text(bytes) + " were given back of " + e->text(), where};
+        throw_misuse(where, "{}: {} were given back of {}", {title(), as_bytes(bytes), e->text()});
     return *e;
 }
 
 CUOTA_INLINE std::string frame_state::title() const {
     std::string const at = place_text(where_);
-    return "a frame" + (at.empty() ? "" : " (" + at + ')') + " of " + pool_->title();
+    return message("a frame{} of {}", {at.empty() ? "" : " (" + at + ')', pool_->title()});
 }
 
 CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {

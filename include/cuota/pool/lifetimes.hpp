@@ -89,30 +89,26 @@ struct lifetime_edge {
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string lifetime_text(lifetime const& l) {
-    return '[' + std::to_string(l.from) + ", " + std::to_string(l.until) + ") of " + std::to_string(l.size) +
-           " B";
+    return message("[{}, {}) of {} B", {l.from, l.until, l.size});
 }
 
 CUOTA_INLINE std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
                                                     place where) {
     if (!is_power_of_two(alignment))
-        throw misuse{"offsets cannot be aligned to " + std::to_string(alignment) + " B: no power of two",
-                     where};
+        throw_misuse(where, "offsets cannot be aligned to {} B: no power of two", {alignment});
     std::vector<std::size_t> sizes;
     sizes.reserve(blocks.size());
     std::size_t total = 0;
     for (std::size_t row = 0; row != blocks.size(); ++row) {
         lifetime const& block = blocks[row];
         if (block.from >= block.until)
-            throw misuse{"row " + std::to_string(row) + ": the lifetime " + lifetime_text(block) + " is " +
-                             (block.from == block.until ? "empty" : "reversed"),
-                         where};
+            throw_misuse(where, "row {}: the lifetime {} is {}",
+                         {row, lifetime_text(block), block.from == block.until ? "empty" : "reversed"});
         auto const rounded = checked_round_up(block.size, alignment);
         auto const sum = rounded ? checked_add(total, *rounded) : std::nullopt;
         if (!sum)
-            throw misuse{"row " + std::to_string(row) + ": with " + lifetime_text(block) +
-                             " the sizes add up to more than can be said",
-                         where};
+            throw_misuse(where, "row {}: with {} the sizes add up to more than can be said",
+                         {row, lifetime_text(block)});
         total = *sum;
         sizes.push_back(*rounded);
     }

@@ -125,7 +125,7 @@ CUOTA_INLINE planned_step plan_parser::parse() {
 }
 
 CUOTA_INLINE void plan_parser::fail(std::string const& why) const {
-    throw data_error{name_, begin_, "line " + std::to_string(line_) + ": " + why};
+    throw_data_error(name_, begin_, "line {}: {}", {line_, why});
 }
 
 CUOTA_INLINE std::string_view plan_parser::next_line() {
@@ -208,7 +208,7 @@ CUOTA_INLINE void plan_parser::check_peak(planned_step const& step) const {
 }
 
 CUOTA_INLINE void fail_on(std::string const& path, std::uint64_t offset, char const* what) {
-    throw data_error{path, offset, what + std::system_category().message(errno)};
+    throw_data_error(path, offset, "{}{}", {what, std::system_category().message(errno)});
 }
 
 }  // namespace cuota::inline v0::detail

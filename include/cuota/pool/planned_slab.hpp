@@ -228,9 +228,8 @@ CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t by
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
     if (i == nobody) [[unlikely]]
-        throw misuse{
-            "a step_plan: a pointer was given back that is not alive here (given back twice, or never "
-            "given)"};
+        throw_misuse({}, "a step_plan: a pointer was given back that is not alive here (given back twice, or "
+                         "never given)");
     if (requests_[i].bytes != bytes) [[unlikely]]
         throw_other_size(i, bytes);
     return i;
@@ -268,11 +267,12 @@ CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, 
                                              place where) {
     for_each_live([&](index i) {
         if ((requests_[i].turn & ~is_live) <= until) return;
-        throw misuse{"a graph was launched that uses the slab of a step_plan while a later step has " +
-                         bytes_text(requests_[i].bytes) + " of it" +
-                         (labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text()) +
-                         (labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'),
-                     where};
+        throw_misuse(
+            where,
+            "a graph was launched that uses the slab of a step_plan while a later step has {} of it{}{}",
+            {as_bytes(requests_[i].bytes),
+             labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text(),
+             labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'});
     });
     std::uint32_t const lane = order.index_of(s);
     expect(lane);
@@ -288,9 +288,9 @@ CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
 
 CUOTA_INLINE void planned_slab::throw_other_size(index i, std::size_t bytes) const {
     tag const name = labels_[i].name;
-    throw misuse{"a step_plan: " + bytes_text(bytes) + " were given back of " +
-                     bytes_text(requests_[i].bytes) + (name.is_empty() ? "" : std::string{" "} + name.text()),
-                 labels_[i].where};
+    throw_misuse(labels_[i].where, "a step_plan: {} were given back of {}{}",
+                 {as_bytes(bytes), as_bytes(requests_[i].bytes),
+                  name.is_empty() ? "" : std::string{" "} + name.text()});
 }
 
 CUOTA_INLINE auto planned_slab::find(std::size_t bytes) const noexcept -> index {

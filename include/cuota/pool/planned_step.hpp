@@ -119,9 +119,10 @@ CUOTA_INLINE void place_requests(planned_step& step, plan_options options) {
 }
 
 CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
-    throw misuse{"request " + std::to_string(row) +
-                     " of a step does not come after the one before: list them in the order they are made",
-                 where};
+    throw_misuse(
+        where,
+        "request {} of a step does not come after the one before: list them in the order they are made",
+        {row});
 }
 
 /// Who had each byte last.

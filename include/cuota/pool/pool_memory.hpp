@@ -169,10 +169,10 @@ CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& w
     device const other = s.device();
     if (other == *device_ || peers_.has(other)) return;
     std::string const named = std::to_string(other.ordinal());
-    throw misuse{blocks_.title() + " of device " + std::to_string(device_->ordinal()) +
-                     " was asked for memory on a stream of device " + named +
-                     ", whose kernels cannot reach it: name device{" + named + "} in the pool's `peers`",
-                 who.where};
+    throw_misuse(who.where,
+                 "{} of device {} was asked for memory on a stream of device {}, whose kernels cannot reach "
+                 "it: name device{{}} in the pool's `peers`",
+                 {blocks_.title(), device_->ordinal(), named, named});
 }
 
 CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
@@ -199,8 +199,8 @@ CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes)
     }
     if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
         give_back(segment{p, bytes});
-        throw misuse{blocks_.title() + ": its source does not align memory to the " +
-                     std::to_string(granule) + " bytes that it was asked for"};
+        throw_misuse({}, "{}: its source does not align memory to the {} bytes that it was asked for",
+                     {blocks_.title(), granule});
     }
     return segment{p, bytes};
 }

@@ -245,9 +245,9 @@ CUOTA_INLINE pool_in_graph<pool_state>& pool_state::graph_of(capture_scope& scop
 CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const& r) {
     capture_scope* const scope = capture_of(s);
     if (!scope)
-        throw misuse{title() +
-                         " was asked for memory on a stream that another thread captures: ask in that thread",
-                     r.who.where};
+        throw_misuse(r.who.where,
+                     "{} was asked for memory on a stream that another thread captures: ask in that thread",
+                     {title()});
     if (r.bytes == 0) return nullptr;
     graph_key const graph{.graph = &graph_of(*scope)};
     if (void* const again = graphs_.try_take(graph, r.bytes, r.alignment, s.id())) return again;

@@ -74,7 +74,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE pool_step::~pool_step() {
     report_failure_of([this] {
         if (std::string const alive = state_->blocks().end_step(); !alive.empty())
-            throw misuse{"a step of " + state_->title() + " ended while " + alive, where_};
+            detail::throw_misuse(where_, "a step of {} ended while {}", {state_->title(), alive});
     });
     if (release_threshold_ != unlimited) state_->trim(release_threshold_);
 }

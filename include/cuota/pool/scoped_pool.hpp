@@ -296,19 +296,19 @@ CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, 
     device_set const peers = wanted.peers.without(on);
     peers.for_each([&](device peer) {
         if (!rt::can_reach(peer, on))
-            throw misuse{"pool " + title(wanted) + " of device " + std::to_string(on.ordinal()) +
-                             " cannot have device " + std::to_string(peer.ordinal()) +
-                             " among its `peers`: the machine does not let that one reach its memory",
-                         where};
+            detail::throw_misuse(where,
+                                 "pool {} of device {} cannot have device {} among its `peers`: the machine "
+                                 "does not let that one reach its memory",
+                                 {title(wanted), on.ordinal(), peer.ordinal()});
     });
     return peers;
 }
 
 CUOTA_INLINE auto scoped_pool::without_peers(options const& wanted, place where) -> options const& {
     if (wanted.peers.is_empty()) return wanted;
-    throw misuse{"pool " + title(wanted) +
-                     " cannot have `peers`: they are for device memory, and its source is one of its own",
-                 where};
+    detail::throw_misuse(
+        where, "pool {} cannot have `peers`: they are for device memory, and its source is one of its own",
+        {title(wanted)});
 }
 
 CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
@@ -317,8 +317,10 @@ CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
 
 CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
     if (std::string const alive = state_->survivors(); !alive.empty())
-        throw misuse{state_->title() + ' ' + what + " while " + alive +
-                     (alive.starts_with("1 ") ? "; end it before its pool" : "; end them before their pool")};
+        detail::throw_misuse(
+            {}, "{} {} while {}{}",
+            {state_->title(), what, alive,
+             alive.starts_with("1 ") ? "; end it before its pool" : "; end them before their pool"});
 }
 
 }  // namespace cuota::inline v0

@@ -61,7 +61,7 @@ private:
         server_.with_router([&](step_router& r) {
             r.check_open(where);
             if (is_open_)
-                throw misuse{"a step_plan was asked for what has to wait for the end of its step", where};
+                throw_misuse(where, "a step_plan was asked for what has to wait for the end of its step");
             is_open_ = true;
         });
         try {
@@ -166,7 +166,7 @@ CUOTA_INLINE void step_state::use(planned_step step, place where) {
 CUOTA_INLINE void step_state::prepare(place where) {
     between_steps(
         [&] {
-            if (!step_) throw misuse{"a step_plan was to be prepared before a step was recorded", where};
+            if (!step_) throw_misuse(where, "a step_plan was to be prepared before a step was recorded");
             place_all();
             take_slab();
         },
@@ -183,7 +183,7 @@ CUOTA_INLINE void step_state::close() noexcept {
                  return all;
              }))
             left.add(h.name, h.where, h.bytes);
-        if (left.count() != 0) throw misuse{"a step_plan ended while " + left.text()};
+        if (left.count() != 0) throw_misuse({}, "a step_plan ended while {}", {left.text()});
     });
     report_failure_of([&] {
         server_.with_router([&](step_router& r) {
@@ -199,7 +199,7 @@ CUOTA_INLINE planned_step step_state::planned() const {
 
 CUOTA_INLINE planned_step step_state::planned_or_throw(place where) const {
     return server_.with_router([&](step_router const&) {
-        if (!is_placed_) throw misuse{"a step_plan has no plan to save", where};
+        if (!is_placed_) throw_misuse(where, "a step_plan has no plan to save");
         return *step_;
     });
 }

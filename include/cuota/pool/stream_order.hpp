@@ -235,8 +235,8 @@ CUOTA_INLINE bool stream_order::is_known_done(wait_point point) const noexcept {
 
 CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
     if (!captured_.empty())
-        throw misuse{
-            "a step_plan was asked for memory in a capture while it is in another: one step at a time"};
+        throw_misuse(
+            {}, "a step_plan was asked for memory in a capture while it is in another: one step at a time");
     captured_.assign(ids.begin(), ids.end());
     for (lane& l : lanes_)
         if (is_of_capture(l.id)) l.captured_above = l.ticket;
@@ -282,13 +282,13 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
     lane& from = lanes_[point.stream];
     if (from.recorded >= point.ticket) return from.mark.get();
     if (point.ticket > from.captured_above)
-        throw misuse{"memory that one stream of a capture gave back was to be used by another: use it on "
-                     "one stream"};
+        throw_misuse(
+            {},
+            "memory that one stream of a capture gave back was to be used by another: use it on one stream");
     from.mark_saw.reserve(from.seen.size());
     if (foreign_capture_of(from.stream) != 0)
-        throw misuse{"memory that was given back on a stream was to be used by another, which cannot wait "
-                     "for it while others "
-                     "capture the first one: end the capture before"};
+        throw_misuse({}, "memory that was given back on a stream was to be used by another, which cannot "
+                         "wait for it while others capture the first one: end the capture before");
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
         if (from.mark) from.mark->record_in(from.stream, 0);
         else from.mark = shared<stream_mark>::make(from.stream);

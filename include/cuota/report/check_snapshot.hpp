@@ -115,8 +115,7 @@ CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name
 
 CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name,
                                        std::string const& what) const {
-    throw misuse{std::string{"a snapshot that cannot be: "} + kind + ' ' + shown(name, 60) + ": " + what,
-                 where_};
+    throw_misuse(where_, "a snapshot that cannot be: {} {}: {}", {kind, as_name(name, 60), what});
 }
 
 CUOTA_INLINE std::string snapshot_check::number(std::size_t n) {

@@ -293,9 +293,7 @@ CUOTA_INLINE void write_chrome_trace(std::ostream& to, recording const& r,
                                      chrome_trace_options const& options, place where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            throw misuse{"a trace of source " + std::to_string(s) + ": the recording has " +
-                             std::to_string(r.sources.size()),
-                         where};
+            detail::throw_misuse(where, "a trace of source {}: the recording has {}", {s, r.sources.size()});
     detail::trace_maker{to, r, options}.run();
 }
 

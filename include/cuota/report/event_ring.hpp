@@ -172,8 +172,7 @@ CUOTA_INLINE ring_reading event_ring::read(std::uint64_t from, std::uint64_t up_
 
 CUOTA_INLINE std::size_t event_ring::checked(std::size_t capacity, place where) {
     if (capacity == 0 || capacity > most)
-        throw misuse{"a ring of " + count_text(capacity) + " events: it can have 1 to " + count_text(most),
-                     where};
+        throw_misuse(where, "a ring of {} events: it can have 1 to {}", {as_count(capacity), as_count(most)});
     return std::bit_ceil(capacity);
 }
 

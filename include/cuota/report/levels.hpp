@@ -343,9 +343,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE levels levels_of(recording const& r, levels_options const& options, place where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            throw misuse{"levels of source " + std::to_string(s) + ": the recording has " +
-                             std::to_string(r.sources.size()),
-                         where};
+            detail::throw_misuse(where, "levels of source {}: the recording has {}", {s, r.sources.size()});
     return detail::level_maker{r, options}.run();
 }
 
@@ -386,7 +384,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
                                                  place where) {
-    if (n < 4) throw misuse{"downsample to " + std::to_string(n) + " points: 4 at least", where};
+    if (n < 4) detail::throw_misuse(where, "downsample to {} points: 4 at least", {n});
     if (points.size() <= n) return {points.begin(), points.end()};
     return detail::thinned(points, n / 4);
 }

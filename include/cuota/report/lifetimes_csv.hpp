@@ -132,12 +132,10 @@ CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
 
 CUOTA_INLINE void lifetime_finder::check_source() const {
     if (options_.step && !options_.source)
-        throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of no source: name the pool",
-                     where_};
+        throw_misuse(where_, "lifetimes of step {} of no source: name the pool", {*options_.step});
     if (options_.source && *options_.source >= all_.sources.size())
-        throw misuse{"lifetimes of source " + std::to_string(*options_.source) + ": the recording has " +
-                         std::to_string(all_.sources.size()),
-                     where_};
+        throw_misuse(where_, "lifetimes of source {}: the recording has {}",
+                     {*options_.source, all_.sources.size()});
 }
 
 CUOTA_INLINE void lifetime_finder::apply(memory_event const& e, std::uint64_t now) {
@@ -168,10 +166,8 @@ CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now)
 
 CUOTA_INLINE auto lifetime_finder::chosen_step() const -> span {
     if (*options_.step >= steps_.size())
-        throw misuse{"lifetimes of step " + std::to_string(*options_.step) + " of " +
-                         all_.sources[*options_.source].name + ": the recording has " +
-                         std::to_string(steps_.size()) + " that begin and end in it",
-                     where_};
+        throw_misuse(where_, "lifetimes of step {} of {}: the recording has {} that begin and end in it",
+                     {*options_.step, all_.sources[*options_.source].name, steps_.size()});
     return steps_[*options_.step];
 }
 
@@ -221,8 +217,7 @@ CUOTA_INLINE void write_lifetimes_csv(std::ostream& to, recording const& r,
     for (detail::recorded_lifetime const& l : detail::lifetime_finder{r, options, where}.run())
         csv += detail::csv_line(r, l, id++, options.with_facts);
     if (!to.write(csv.data(), static_cast<std::streamsize>(csv.size())).flush())
-        throw data_error{"lifetimes CSV", 0,
-                         "the stream took not all of its " + std::to_string(csv.size()) + " bytes"};
+        detail::throw_data_error("lifetimes CSV", 0, "the stream took not all of its {} bytes", {csv.size()});
 }
 
 }  // namespace cuota::inline v0

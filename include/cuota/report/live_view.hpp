@@ -180,8 +180,9 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_options how, place where)
     : live_view{to, how} {
-    if (!take) throw misuse{"a live view without a callback that takes snapshots", where};
-    if (how.interval.count() <= 0) throw misuse{"a live view with an interval that is not above 0", where};
+    if (!take) detail::throw_misuse(where, "a live view without a callback that takes snapshots");
+    if (how.interval.count() <= 0)
+        detail::throw_misuse(where, "a live view with an interval that is not above 0");
     if (!is_quiet()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
 }
 

@@ -85,16 +85,14 @@ CUOTA_INLINE memory_viz_plan plan_memory_viz(recording const& r, memory_viz_opti
     constexpr int most_devices = 1024;  // the viewer gets a list for each, used or not
     auto const check_device = [&](int device) {
         if (device < 0 || device >= most_devices)
-            throw misuse{"a memory_viz snapshot with device " + std::to_string(device) + ": from 0 to " +
-                             std::to_string(most_devices - 1),
-                         where};
+            throw_misuse(where, "a memory_viz snapshot with device {}: from 0 to {}",
+                         {device, most_devices - 1});
     };
     check_device(options.elsewhere);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            throw misuse{"a memory_viz snapshot of source " + std::to_string(s) + ": the recording has " +
-                             std::to_string(r.sources.size()),
-                         where};
+            throw_misuse(where, "a memory_viz snapshot of source {}: the recording has {}",
+                         {s, r.sources.size()});
     for (event_source const& s : r.sources)
         if (s.device) check_device(*s.device);
     return memory_viz_planner{r, options.sources, static_cast<std::size_t>(options.elsewhere)}.plan();

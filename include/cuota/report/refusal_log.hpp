@@ -217,7 +217,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE refusal_log::refusal_log(sink to, options how, place where)
     : to_{std::move(to)}, how_{std::move(how)} {
-    if (!to_ || !how_.now) throw misuse{"a refusal_log needs a sink and a clock", where};
+    if (!to_ || !how_.now) detail::throw_misuse(where, "a refusal_log needs a sink and a clock");
 }
 
 CUOTA_INLINE void refusal_log::write(refusal const& r) noexcept {
@@ -233,7 +233,7 @@ CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
 }
 
 CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
-    if (!file) throw misuse{"a refusal_log needs a file", where};
+    if (!file) detail::throw_misuse(where, "a refusal_log needs a file");
     return [file](std::string_view line) {
         std::string const whole = std::string{line} + '\n';  // in one piece, for others may write there
         if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {

@@ -132,8 +132,8 @@ CUOTA_INLINE merged_sites site_table::merged() const {
 
 CUOTA_INLINE std::size_t site_table::checked(std::size_t capacity, place where) {
     if (capacity > most)
-        throw misuse{"a table of " + count_text(capacity) + " sites: it can have up to " + count_text(most),
-                     where};
+        throw_misuse(where, "a table of {} sites: it can have up to {}",
+                     {as_count(capacity), as_count(most)});
     return capacity;
 }
 

@@ -77,16 +77,20 @@ namespace cuota::inline v0 {
 CUOTA_INLINE void write_timeline(std::ostream& out, recording const& r, timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
-    if (!out) throw data_error{"timeline", 0, "the stream does not take its " + bytes_text(page.size())};
+    if (!out)
+        detail::throw_data_error("timeline", 0, "the stream does not take its {}",
+                                 {detail::as_bytes(page.size())});
 }
 
 CUOTA_INLINE void write_timeline_file(std::string const& path, recording const& r,
                                       timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     std::ofstream out{path, std::ios::binary | std::ios::trunc};
-    if (!out) throw data_error{path, 0, "the timeline's file cannot be opened for writing"};
+    if (!out) detail::throw_data_error(path, 0, "the timeline's file cannot be opened for writing");
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
-    if (!out) throw data_error{path, 0, "the timeline's " + bytes_text(page.size()) + " cannot be written"};
+    if (!out)
+        detail::throw_data_error(path, 0, "the timeline's {} cannot be written",
+                                 {detail::as_bytes(page.size())});
 }
 
 }  // namespace cuota::inline v0

@@ -281,21 +281,18 @@ CUOTA_INLINE void write_timeline_svg(std::ostream& to, recording const& r, svg_o
                                      place where) {
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {
         if (pixels < least || pixels > 4096)
-            throw misuse{"a timeline " + std::to_string(pixels) + " pixels " + what + ": from " +
-                             std::to_string(least) + " to 4096",
-                         where};
+            detail::throw_misuse(where, "a timeline {} pixels {}: from {} to 4096", {pixels, what, least});
     };
     check("wide", options.width, 560);
     check("high", options.height, 280);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            throw misuse{"a timeline of source " + std::to_string(s) + ": the recording has " +
-                             std::to_string(r.sources.size()),
-                         where};
+            detail::throw_misuse(where, "a timeline of source {}: the recording has {}",
+                                 {s, r.sources.size()});
     std::string const svg = detail::timeline_picture{r, options}.text();
     if (!to.write(svg.data(), static_cast<std::streamsize>(svg.size())).flush())
-        throw data_error{"timeline SVG", 0,
-                         "the stream took not all of its " + count_text(svg.size()) + " bytes"};
+        detail::throw_data_error("timeline SVG", 0, "the stream took not all of its {} bytes",
+                                 {detail::as_count(svg.size())});
 }
 
 }  // namespace cuota::inline v0

@@ -85,9 +85,8 @@ CUOTA_INLINE void async_memory::deallocate_sync(void* p, std::size_t bytes, std:
 
 CUOTA_INLINE void async_memory::check_device_of(stream_ref s, label const& who) const {
     if (cuota::device const other = s.device(); other != device())
-        throw misuse{"async_memory of device " + std::to_string(device().ordinal()) +
-                         " was asked on a stream of device " + std::to_string(other.ordinal()),
-                     who.where};
+        detail::throw_misuse(who.where, "async_memory of device {} was asked on a stream of device {}",
+                             {device().ordinal(), other.ordinal()});
 }
 
 }  // namespace cuota::inline v0

@@ -158,10 +158,9 @@ inline numa_node::numa_node(int number, place where) : number_{number} {
     if (!detail::kernel_knows_nodes()) throw detail::refused_by_kernel("get_mempolicy", number);
     if (detail::memory_of_node(number).total != 0) return;
     std::string others;
-    for (numa_node const other : numa_nodes()) others += ' ' + std::to_string(other.number());
-    throw misuse{"there is no NUMA node " + std::to_string(number) +
-                     " with memory for this process, but these:" + others,
-                 where};
+    for (numa_node const other : numa_nodes()) detail::append_message(others, " {}", {other.number()});
+    detail::throw_misuse(where, "there is no NUMA node {} with memory for this process, but these:{}",
+                         {number, others});
 }
 
 /// Lets the calling thread run on the node's processors only, and threads that it starts from now on: of those that it may
@@ -188,8 +187,7 @@ inline void bind_this_thread(numa_node to, place where = place::here()) {
         has_any = has_any || ::numa_bitmask_isbitset(there.get(), i);
     }
     if (!has_any)
-        throw misuse{"this thread may run on no processor of NUMA node " + std::to_string(to.number()),
-                     where};
+        detail::throw_misuse(where, "this thread may run on no processor of NUMA node {}", {to.number()});
     if (::numa_sched_setaffinity(0, there.get()) != 0)
         throw detail::refused_by_kernel("sched_setaffinity", to.number());
 }
@@ -237,8 +235,8 @@ private:
     }
     [[nodiscard]] refusal told(refusal r) const {
         numa_node::memory_info const now = node_.memory();
-        r.cause += "; NUMA node " + std::to_string(node_.number()) + " has " + bytes_text(now.free) +
-                   " free of " + bytes_text(now.total);
+        r.detail::append_message(cause, "; NUMA node {} has {} free of {}",
+                                 {node_.number(), detail::as_bytes(now.free), detail::as_bytes(now.total)});
         if (now.free < r.charged) r.would_fit = round_down(now.free, r.granule);  // else it was not the node
         return r;
     }

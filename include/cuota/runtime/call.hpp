@@ -61,11 +61,12 @@ static_assert(cudaErrorCudartUnloading == cuota::detail::unloading_code);
 CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, place where) {
     (void)cudaGetLastError();
     if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);
-    std::string why = std::string{cudaGetErrorName(code)} + ": " + cudaGetErrorString(code);
+    std::string why = cuota::detail::message("{}: {}", {cudaGetErrorName(code), cudaGetErrorString(code)});
     if (is_simulated())
-        if (char const* fault = cuota_simulator_fault(); *fault != '\0') why += "; " + std::string{fault};
+        if (char const* fault = cuota_simulator_fault(); *fault != '\0')
+            cuota::detail::append_message(why, "; {}", {fault});
     if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
-        why += "; a kernel stopped itself: " + stopped;
+        cuota::detail::append_message(why, "; a kernel stopped itself: {}", {stopped});
     return {static_cast<int>(code), call, why, where};
 }
 

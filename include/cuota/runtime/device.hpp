@@ -155,7 +155,8 @@ CUOTA_INLINE device::memory_info device::memory() const {
 
 CUOTA_INLINE void device::synchronize() const {
     if (detail::captured_streams::are_any())
-        throw misuse{"a device was to be waited for while a stream is captured, which would spoil that"};
+        detail::throw_misuse(
+            {}, "a device was to be waited for while a stream is captured, which would spoil that");
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }

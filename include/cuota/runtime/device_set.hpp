@@ -74,8 +74,8 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void device_set::refuse(device d) {
-    throw misuse{"a device_set cannot hold device " + std::to_string(d.ordinal()) + ": ordinals are 0 to " +
-                 std::to_string(most - 1)};
+    detail::throw_misuse({}, "a device_set cannot hold device {}: ordinals are 0 to {}",
+                         {d.ordinal(), most - 1});
 }
 
 }  // namespace cuota::inline v0

@@ -48,12 +48,12 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where) {
     if (cuota::detail::capture_of(s)) [[unlikely]]
-        throw misuse{std::string{what} + " on a stream that is captured: " + instead, where};
+        cuota::detail::throw_misuse(where, "{} on a stream that is captured: {}", {what, instead});
 }
 
 CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where) {
     if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
-        throw misuse{std::string{what} + " on a stream that others capture: " + instead, where};
+        cuota::detail::throw_misuse(where, "{} on a stream that others capture: {}", {what, instead});
 }
 
 CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {

@@ -167,7 +167,7 @@ CUOTA_INLINE void order_after(stream_ref s, event const& e) {
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
     std::uint64_t const capture = foreign_capture_of(other);
     if (capture != 0 && capture != foreign_capture_of(s))
-        throw misuse{"a stream was to wait for one that others capture: end the capture before"};
+        throw_misuse({}, "a stream was to wait for one that others capture: end the capture before");
     s.wait(event{other});
 }
 
@@ -226,7 +226,7 @@ CUOTA_INLINE void event::synchronize() const {
 
 CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
     if (capture_ != 0 || foreign_ != 0) [[unlikely]]
-        throw misuse{std::string{"an event that stands for captured work "} + what, where};
+        detail::throw_misuse(where, "an event that stands for captured work {}", {what});
 }
 
 CUOTA_INLINE time_mark::time_mark(stream_ref s) {

@@ -203,8 +203,8 @@ void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_misaligned(void const* p, std::size_t wanted) {
-    throw misuse{"a kernel's access at " + std::to_string(reinterpret_cast<std::uintptr_t>(p)) +
-                 " is not aligned to " + std::to_string(wanted) + " bytes"};
+    throw_misuse({}, "a kernel's access at {} is not aligned to {} bytes",
+                 {reinterpret_cast<std::uintptr_t>(p), wanted});
 }
 
 }  // namespace cuota::inline v0::detail

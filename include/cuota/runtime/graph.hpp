@@ -187,10 +187,10 @@ CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
 }
 
 CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
-    if (!exec_.get()) throw misuse{"a graph was launched after it was moved from", where};
+    if (!exec_.get()) detail::throw_misuse(where, "a graph was launched after it was moved from");
     if (detail::is_captured(s) || s.is_capturing())
-        throw misuse{"a graph was launched into a capture: launch it beside the one that comes of that",
-                     where};
+        detail::throw_misuse(
+            where, "a graph was launched into a capture: launch it beside the one that comes of that");
     struct ending {
         graph_exec& of;
         stream_ref s;
@@ -295,17 +295,17 @@ CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stre
 
 CUOTA_INLINE std::vector<captured_stream> capture_session::described(std::span<stream_ref const> streams,
                                                                      place where) {
-    if (streams.empty()) throw misuse{"a capture of no stream", where};
+    if (streams.empty()) throw_misuse(where, "a capture of no stream");
     if (capture_scope::here())
-        throw misuse{"a capture was begun in another one of this thread: end that first", where};
+        throw_misuse(where, "a capture was begun in another one of this thread: end that first");
     std::vector<captured_stream> all;
     for (stream_ref const s : streams) {
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-            throw misuse{"the legacy default stream was to be captured, which CUDA cannot: use a stream",
-                         where};
+            throw_misuse(where,
+                         "the legacy default stream was to be captured, which CUDA cannot: use a stream");
         all.push_back({s.get(), s.id(), s.device().ordinal()});
         if (std::ranges::count(all, all.back().id, &captured_stream::id) != 1)
-            throw misuse{"a capture names one stream twice", where};
+            throw_misuse(where, "a capture names one stream twice");
     }
     return all;
 }
@@ -314,7 +314,7 @@ CUOTA_INLINE void capture_session::check_and_wait() const {
     rt::beside_capture const beside;
     for (stream_share const& s : streams_) {
         if (stream_ref{s}.is_capturing())
-            throw misuse{"a stream was to be captured that is captured already", where_};
+            throw_misuse(where_, "a stream was to be captured that is captured already");
         rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
     }
 }

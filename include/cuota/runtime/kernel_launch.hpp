@@ -197,10 +197,10 @@ CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_facts& facts, s
     if (code == cudaErrorNotSupported) (void)cudaGetLastError();  // an older driver
     else rt::check(code, "cudaFuncGetParamInfo", where);
     if (on_device != bytes)
-        throw misuse{std::string{name} + ": cannot launch a kernel whose body has " + std::to_string(bytes) +
-                         " bytes in host code and " + std::to_string(on_device) +
-                         " in device code; do not use [[no_unique_address]] in it, nor in its members",
-                     where};
+        throw_misuse(where,
+                     "{}: cannot launch a kernel whose body has {} bytes in host code and {} in device code; "
+                     "do not use [[no_unique_address]] in it, nor in its members",
+                     {name, bytes, on_device});
     facts.has_one_layout.store(true, std::memory_order_relaxed);
 }
 
@@ -219,15 +219,17 @@ CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stre
 }
 
 CUOTA_INLINE void refuse_launch_without_nvcc(char const* name, place where) {
-    throw misuse{std::string{name} + ": compiled without nvcc, so it can run on the simulator only, but the "
-                                     "program is linked to the real CUDA runtime",
-                 where};
+    throw_misuse(where,
+                 "{}: compiled without nvcc, so it can run on the simulator only, but the program is linked "
+                 "to the real CUDA runtime",
+                 {name});
 }
 
 CUOTA_INLINE void refuse_launch_on_simulator(char const* name, place where) {
-    throw misuse{std::string{name} + ": a body without a host side cannot run on the simulator; mark it "
-                                     "CUOTA_KERNEL, and do not set CUOTA_SIMULATED_KERNELS to 0",
-                 where};
+    throw_misuse(where,
+                 "{}: a body without a host side cannot run on the simulator; mark it CUOTA_KERNEL, and do "
+                 "not set CUOTA_SIMULATED_KERNELS to 0",
+                 {name});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -152,8 +152,9 @@ CUOTA_INLINE kernel_misuse* kernels_notebook() noexcept {
 
 CUOTA_INLINE std::string text_of(kernel_misuse const& noted) {
     if (__atomic_load_n(&noted.state, __ATOMIC_ACQUIRE) != kernel_misuse::written) return {};
-    return "cuota::misuse: " + cuota::detail::bounds_text(noted.what, noted.unit) +
-           cuota::detail::lease_text(noted.name, noted.leased);
+    return cuota::detail::message("cuota::misuse: {}{}",
+                                  {cuota::detail::bounds_text(noted.what, noted.unit),
+                                   cuota::detail::lease_text(noted.name, noted.leased)});
 }
 
 CUOTA_INLINE std::string why_a_kernel_stopped(cudaError_t code) {

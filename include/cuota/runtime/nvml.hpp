@@ -315,7 +315,7 @@ CUOTA_INLINE detail::nvml_abi::processes_call* nvml::newest(find_symbol const& f
 
 CUOTA_INLINE std::string nvml::words(char const* name, detail::nvml_abi::result code) const {
     char const* const text = error_ ? error_(code) : nullptr;
-    return std::string{name} + " said " + (text ? text : "error " + std::to_string(code));
+    return detail::message("{} said {}", {name, text ? text : "error " + std::to_string(code)});
 }
 
 CUOTA_INLINE std::string nvml::found(std::string const& pci, detail::nvml_abi::handle& device) const {

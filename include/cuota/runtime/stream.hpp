@@ -271,9 +271,8 @@ CUOTA_INLINE bool stream_ref::is_capturing() const {
 
 CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) const {
     if (detail::is_captured(*this) || is_capturing())
-        throw misuse{std::string{"a stream "} + what +
-                         " while it is captured, which would spoil that: do so before or after",
-                     where};
+        detail::throw_misuse(
+            where, "a stream {} while it is captured, which would spoil that: do so before or after", {what});
 }
 
 CUOTA_INLINE detail::stream_state& stream_ref::state() const noexcept {

@@ -219,7 +219,7 @@ CUOTA_INLINE bool ballot::is_of_the_same(ballot const& other) const noexcept {
 
 CUOTA_INLINE std::string ballot::text() const {
     auto const end = std::find(asked.begin(), asked.end(), '\0');
-    return '"' + std::string(asked.begin(), end) + "\" in round " + count_text(round);
+    return message("\"{}\" in round {}", {std::string(asked.begin(), end), as_count(round)});
 }
 
 CUOTA_INLINE std::size_t out_of_step(std::span<ballot const> all) noexcept {
@@ -241,7 +241,8 @@ namespace cuota::inline v0 {
 CUOTA_INLINE agreement::agreement(rank_link link, place where) : link_{std::move(link)} {
     if (link_.rank >= link_.ranks || (link_.ranks > 1 && !link_.gather)) {
         std::string const why = link_.rank >= link_.ranks ? " is not one of " : " has no way to reach ";
-        throw misuse{"agreement: rank " + count_text(link_.rank) + why + count_text(link_.ranks), where};
+        detail::throw_misuse(where, "agreement: rank {}{}{}",
+                             {detail::as_count(link_.rank), why, detail::as_count(link_.ranks)});
     }
 }
 
@@ -263,14 +264,15 @@ CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
 
 CUOTA_INLINE std::vector<std::uint64_t> agreement::values(std::uint64_t value, std::string_view question,
                                                           place where) {
-    if (has_left_) throw misuse{"agreement: a rank was asked after it had left", where};
+    if (has_left_) detail::throw_misuse(where, "agreement: a rank was asked after it had left");
     detail::ballot const mine = detail::ballot::of(round_, question, value);
     std::vector<detail::ballot> const all = exchanged(mine);
     ++round_;
     if (std::size_t const other = detail::out_of_step(all); other != all.size())
-        throw misuse{"agreement: rank " + count_text(other) + " asks " + all[other].text() + ", and others " +
-                         against(all, other) + ": all ranks have to ask the same in the same order",
-                     where};
+        detail::throw_misuse(
+            where,
+            "agreement: rank {} asks {}, and others {}: all ranks have to ask the same in the same order",
+            {detail::as_count(other), all[other].text(), against(all, other)});
     std::vector<std::uint64_t> found;
     found.reserve(all.size());
     for (detail::ballot const& b : all) found.push_back(b.value);

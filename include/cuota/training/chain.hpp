@@ -91,7 +91,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_time(double time, std::string const& whose, place where) {
     if (time >= 0 && time <= 1e100) return;  // however often it is run again, the sum is finite
-    throw misuse{"a chain's " + whose + " is " + std::to_string(time) + ", which is no time", where};
+    throw_misuse(where, "a chain's {} is {}, which is no time", {whose, time});
 }
 
 CUOTA_INLINE std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
@@ -108,7 +108,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
     if (!is_power_of_two(granule))
-        throw misuse{"a granule of " + count_text(granule) + " bytes is no power of two", where};
+        detail::throw_misuse(where, "a granule of {} bytes is no power of two", {detail::as_count(granule)});
     chain rounded = *this;
     for (chain_stage& s : rounded.stages)
         for (std::size_t* bytes : {&s.output_bytes, &s.saved_bytes, &s.forward_scratch, &s.backward_scratch})
@@ -120,7 +120,7 @@ CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
 }
 
 CUOTA_INLINE void chain::check(place where) const {
-    if (stages.empty()) throw misuse{"a chain has no stages", where};
+    if (stages.empty()) detail::throw_misuse(where, "a chain has no stages");
     detail::check_time(offload_time_per_byte, "offload time per byte", where);
     detail::check_time(fetch_time_per_byte, "fetch time per byte", where);
     std::optional<std::size_t> sum = 0;
@@ -130,9 +130,9 @@ CUOTA_INLINE void chain::check(place where) const {
         auto const most = detail::most_of(stages[i]);
         sum = most ? checked_add(*sum, *most) : std::nullopt;
         if (!sum)
-            throw misuse{"the sizes of a chain's stages up to " + detail::stage_text(i) +
-                             " add up to more than a std::size_t holds",
-                         where};
+            detail::throw_misuse(
+                where, "the sizes of a chain's stages up to {} add up to more than a std::size_t holds",
+                {detail::stage_text(i)});
     }
 }
 

@@ -132,7 +132,7 @@ CUOTA_INLINE std::size_t least_chain_bytes(chain const& c, place where) {
 }
 
 CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots, place where) {
-    if (slots == 0) throw misuse{"a plan has no slots to count its room in", where};
+    if (slots == 0) detail::throw_misuse(where, "a plan has no slots to count its room in");
     chain_schedule everything = store_all_plan(c, where);
     if (simulate(c, everything, where).peak <= room) return everything;
 

@@ -154,18 +154,18 @@ CUOTA_INLINE void chain_simulator::run(chain_op op, std::size_t number) {
 
 CUOTA_INLINE chain_run chain_simulator::finish() {
     if (to_go_ != 0)
-        throw misuse{"a schedule ends, and " + stage_text(to_go_ - 1) + " was not run backward", where_};
+        throw_misuse(where_, "a schedule ends, and {} was not run backward", {stage_text(to_go_ - 1)});
     for (std::size_t i = 0; i != states_.size(); ++i)
         if (states_[i].lies != at::nowhere)
-            throw misuse{"a schedule ends with the record of " + stage_text(i) + lies_text(states_[i]),
-                         where_};
+            throw_misuse(where_, "a schedule ends with the record of {}{}",
+                         {stage_text(i), lies_text(states_[i])});
     found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
     found_.recomputed = found_.forwards - states_.size();
     return found_;
 }
 
 CUOTA_INLINE void chain_simulator::refuse(std::string const& why) const {
-    throw misuse{"op " + count_text(number_) + " of a schedule, " + op_text(op_) + ": " + why, where_};
+    throw_misuse(where_, "op {} of a schedule, {}: {}", {as_count(number_), op_text(op_), why});
 }
 
 CUOTA_INLINE std::string chain_simulator::lies_text(state const& s) {

@@ -240,7 +240,7 @@ CUOTA_INLINE double time_table::operator()(std::size_t first, std::size_t last,
 CUOTA_INLINE std::size_t time_table::row_count(place where) const {
     auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));
     if (!count || *count > unlimited / 64)
-        throw misuse{"a plan with " + count_text(slots_) + " slots is more than can be made", where};
+        throw_misuse(where, "a plan with {} slots is more than can be made", {as_count(slots_)});
     return *count;
 }
 

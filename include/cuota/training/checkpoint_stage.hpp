@@ -176,8 +176,9 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void stage_run::refuse(char const* what, std::string const& why) const {
-    throw misuse{std::string{what} + " of stage " + count_text(call_.stage) +
-                 (call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')') + ": " + why};
+    detail::throw_misuse({}, "{} of stage {}{}: {}",
+                         {what, detail::as_count(call_.stage),
+                          call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')', why});
 }
 
 CUOTA_INLINE chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule) {

@@ -112,9 +112,8 @@ CUOTA_INLINE std::vector<checkpoint_stage> checkpointed::checked(std::vector<che
                                                                  place where) {
     for (std::size_t i = 0; i != stages.size(); ++i)
         if (!stages[i].forward || !stages[i].backward)
-            throw misuse{"stage " + count_text(i) + " of a chain has no " +
-                             (stages[i].forward ? "backward" : "forward") + " function",
-                         where};
+            detail::throw_misuse(where, "stage {} of a chain has no {} function",
+                                 {detail::as_count(i), stages[i].forward ? "backward" : "forward"});
     return stages;
 }
 

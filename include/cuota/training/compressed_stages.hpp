@@ -139,9 +139,9 @@ CUOTA_INLINE std::vector<checkpoint_stage> compressed_stages(std::vector<checkpo
         detail::coded_floats output;
         if (i + 1 != stages.size()) {
             if (s.output_bytes % sizeof(float) != 0)
-                throw misuse{"the output of stage " + count_text(i) + " has " + count_text(s.output_bytes) +
-                                 " bytes, and only whole floats can be compressed",
-                             where};
+                detail::throw_misuse(
+                    where, "the output of stage {} has {} bytes, and only whole floats can be compressed",
+                    {detail::as_count(i), detail::as_count(s.output_bytes)});
             output.count = s.output_bytes / sizeof(float);
             s.gradient_bytes = s.gradient();
         }

@@ -102,7 +102,7 @@ private:
 
     void check_options() const {
         batch_search_options const& o = options_;
-        auto const fail = [&](std::string const& why) { throw misuse{"find_batch_size: " + why, where_}; };
+        auto const fail = [&](std::string const& why) { throw_misuse(where_, "find_batch_size: {}", {why}); };
         if (o.largest == 0) fail("no largest batch was named: the number of samples there are, or less");
         if (o.smallest == 0 || o.multiple_of == 0) fail("a batch of 0 is none");
         if (!(o.margin >= 0 && o.margin < 1))
@@ -123,10 +123,9 @@ private:
             most = ranks->smallest(most, "largest batch" + how, where_);
         }
         if (least <= most) return {least, most, step};
-        throw misuse{"find_batch_size: there is no batch from " + count_text(options_.smallest) + " to " +
-                         count_text(options_.largest) + " that is a multiple of " + count_text(step) +
-                         (options_.ranks ? " on all ranks" : ""),
-                     where_};
+        throw_misuse(where_, "find_batch_size: there is no batch from {} to {} that is a multiple of {}{}",
+                     {as_count(options_.smallest), as_count(options_.largest), as_count(step),
+                      options_.ranks ? " on all ranks" : ""});
     }
 
     // Keeps what is to be kept, and asks the plan. A refusal of either is one of all ranks, before anything is tried.
@@ -276,13 +275,15 @@ CUOTA_INLINE bool batch_search::is_monotone() const noexcept {
 }
 
 CUOTA_INLINE std::string batch_search::text() const {
-    std::string said = "a batch of " + count_text(batch) + " fits";
+    std::string said = detail::message("a batch of {} fits", {detail::as_count(batch)});
     if (planned)
         said +=
             planned->is_any() ? " (any was planned)" : " (" + count_text(planned->batch) + " was planned)";
-    if (largest_fitted != batch) said += ", " + count_text(largest_fitted) + " fitted";
-    if (smallest_refused != 0) said += ", " + count_text(smallest_refused) + " was refused";
-    said += ": " + count_text(tries()) + (tries() == 1 ? " try" : " tries");
+    if (largest_fitted != batch)
+        detail::append_message(said, ", {} fitted", {detail::as_count(largest_fitted)});
+    if (smallest_refused != 0)
+        detail::append_message(said, ", {} was refused", {detail::as_count(smallest_refused)});
+    detail::append_message(said, ": {}{}", {detail::as_count(tries()), tries() == 1 ? " try" : " tries"});
     return is_monotone() ? said : said + "; not monotone";
 }
 

@@ -101,7 +101,7 @@ public:
         : link_{std::move(link)},
           layout_{std::move(counts), options.bytes / sizeof(float), where},
           given_(layout_.gradients()) {
-        if (options.slots == 0) throw misuse{"gradient_buckets: no slots to sum in", where};
+        if (options.slots == 0) detail::throw_misuse(where, "gradient_buckets: no slots to sum in");
         std::size_t const count = layout_.size() == 0 ? 0 : layout_.elements(0);
         for (std::size_t i = 0; i != std::min(options.slots, layout_.size()); ++i) {
             slots_.push_back(make_slot(count, options, where));
@@ -127,7 +127,7 @@ public:
     template <std::invocable Backward>
     void reduce(agreement& ranks, Backward backward, place where = place::here()) {
         constexpr auto what = "the gradients of a step";
-        if (is_broken_) throw misuse{"gradient_buckets: used after its link had failed", where};
+        if (is_broken_) detail::throw_misuse(where, "gradient_buckets: used after its link had failed");
         std::exception_ptr why;
         auto const run_here = [&] {
             try {
@@ -151,17 +151,18 @@ public:
     /// Within reduce: all of this gradient is enqueued on its home stream, and nobody touches it until reduce returns.
     /// Throws: misuse for one that there is not, that is ready already, or has another count; what the link throws.
     void ready(std::size_t gradient, device_buffer<float>& of, place where = place::here()) {
-        if (!is_in_step_) throw misuse{"gradient_buckets: a gradient is ready outside of reduce", where};
+        if (!is_in_step_)
+            detail::throw_misuse(where, "gradient_buckets: a gradient is ready outside of reduce");
         if (gradient >= given_.size() || given_[gradient])
-            throw misuse{"gradient_buckets: gradient " + count_text(gradient) +
-                             (gradient >= given_.size() ? " is not one of " + count_text(given_.size())
-                                                        : " is ready twice"),
-                         where};
+            detail::throw_misuse(where, "gradient_buckets: gradient {}{}",
+                                 {detail::as_count(gradient),
+                                  gradient >= given_.size() ? " is not one of " + count_text(given_.size())
+                                                            : " is ready twice"});
         if (of.size() != layout_.count(gradient))
-            throw misuse{"gradient_buckets: gradient " + count_text(gradient) + " has " +
-                             count_text(of.size()) + " elements, and was declared with " +
-                             count_text(layout_.count(gradient)),
-                         where};
+            detail::throw_misuse(where,
+                                 "gradient_buckets: gradient {} has {} elements, and was declared with {}",
+                                 {detail::as_count(gradient), detail::as_count(of.size()),
+                                  detail::as_count(layout_.count(gradient))});
         given_[gradient].emplace(of.write(comm_, where));
         progress();
     }
@@ -206,10 +207,9 @@ private:
             backward();
             auto const left_out = std::ranges::find_if(given_, [](auto const& g) { return !g; });
             if (left_out != given_.end())
-                throw misuse{"gradient_buckets: gradient " +
-                                 count_text(std::size_t(left_out - given_.begin())) + " of " +
-                                 count_text(given_.size()) + " was left out",
-                             where};
+                detail::throw_misuse(where, "gradient_buckets: gradient {} of {} was left out",
+                                     {detail::as_count(std::size_t(left_out - given_.begin())),
+                                      detail::as_count(given_.size())});
             finish();
         } catch (...) {
             give_nothing_more();

@@ -88,9 +88,8 @@ CUOTA_INLINE void use_mark::check(std::string const& after, place where) const {
     std::vector<holding> const now = in_use();
     std::size_t const was = sum_of(before_);
     if (sum_of(now) <= was) return;
-    throw misuse{"budget " + budget_.name() + ": " + bytes_text(sum_of(now) - was) + " more in use after " +
-                     after + " than before it: " + grown_text(now),
-                 where};
+    throw_misuse(where, "budget {}: {} more in use after {} than before it: {}",
+                 {budget_.name(), as_bytes(sum_of(now) - was), after, grown_text(now)});
 }
 
 CUOTA_INLINE std::vector<holding> use_mark::in_use() const {
@@ -118,7 +117,11 @@ CUOTA_INLINE std::string use_mark::grown_text(std::vector<holding> now) const {
     for (holding& h : now) h.bytes -= std::min(h.bytes, before(h));
     std::erase_if(now, [](holding const& h) { return h.bytes == 0; });
     sort_stably(now, std::greater{}, &holding::bytes);
-    return listed("", now.size(), screen_columns, [&](std::size_t i) { return holder_text(now[i], true); });
+    std::vector<std::string> whose(now.size());
+    for (std::size_t i = 0; i != now.size(); ++i) append_holder(whose[i], now[i], true);
+    std::string text;
+    append_list(text, whose, screen_columns);
+    return text;
 }
 
 }  // namespace cuota::inline v0::detail

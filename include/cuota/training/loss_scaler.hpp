@@ -122,8 +122,8 @@ CUOTA_INLINE std::string loss_scaler_state::text() const {
     char digits[32];
     auto const [end, error] = std::to_chars(digits, digits + sizeof digits, scale);
     (void)error;  // the shortest text of a float has at most 15 characters
-    return "cuota-loss-scaler-state 1 scale " + std::string{digits, end} + " good-steps " +
-           std::to_string(good_steps);
+    return detail::message("cuota-loss-scaler-state 1 scale {} good-steps {}",
+                           {std::string{digits, end}, good_steps});
 }
 
 CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, place where) {
@@ -143,7 +143,8 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, p
                           take(" good-steps ") && number(state.good_steps);
     // One text for each state: what a person changed by hand is no longer that of a run.
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
-        throw misuse{"\"" + std::string{text.substr(0, 80)} + "\" is not the state of a loss_scaler", where};
+        detail::throw_misuse(where, "\"{}\" is not the state of a loss_scaler",
+                             {std::string{text.substr(0, 80)}});
     return state;
 }
 
@@ -238,7 +239,7 @@ CUOTA_INLINE std::string loss_scaler::number(double x) {
 }
 
 CUOTA_INLINE void loss_scaler::refuse(std::string const& why, place where) {
-    throw misuse{"loss_scaler: " + why, where};
+    detail::throw_misuse(where, "loss_scaler: {}", {why});
 }
 
 }  // namespace cuota::inline v0

@@ -71,9 +71,9 @@ public:
     /// Throws: misuse when the masters were written since the last refresh.
     [[nodiscard]] lease<Half const> working(stream_ref s, place where = place::here()) const {
         if (written_)
-            throw misuse{"the working copy is older than its masters, which were written at " +
-                             place_text(*written_) + ": refresh it",
-                         where};
+            detail::throw_misuse(
+                where, "the working copy is older than its masters, which were written at {}: refresh it",
+                {*written_});
         return working_.read(s, where);
     }
     /// False between `write` and `refresh`.

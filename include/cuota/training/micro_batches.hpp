@@ -133,8 +133,8 @@ public:
     constexpr explicit micro_batches(std::size_t n, std::size_t micro, place where = place::here())
         : n_{n}, micro_{micro} {
         if (micro == 0)
-            throw misuse{"micro_batches: a batch of " + count_text(n) + " cannot be cut into parts of 0",
-                         where};
+            detail::throw_misuse(where, "micro_batches: a batch of {} cannot be cut into parts of 0",
+                                 {detail::as_count(n)});
     }
 
     /// How many parts: the optimiser still steps once.
@@ -146,7 +146,9 @@ public:
     [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }
     /// Throws: misuse for a part that is not there.
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {
-        if (i >= size()) throw misuse{"micro_batches: part " + count_text(i) + " of " + count_text(size())};
+        if (i >= size())
+            detail::throw_misuse({}, "micro_batches: part {} of {}",
+                                 {detail::as_count(i), detail::as_count(size())});
         return part(n_, micro_, i);
     }
     /// At the first part.

@@ -108,9 +108,8 @@ private:
     template <class T>
     void multiply(stream_ref s, device_span<T> gradients, double inverse, place where) {
         if (!is_finite(inverse) || inverse <= 0)
-            throw misuse{"gradients were to be multiplied by " + std::to_string(inverse) +
-                             ", which is the inverse of no scale",
-                         where};
+            detail::throw_misuse(
+                where, "gradients were to be multiplied by {}, which is the inverse of no scale", {inverse});
         auto const flag = flag_.write(s, where);
         T const* const from = gradients.data();
         detail::for_each_element(s, gradients.size(), from, gradients.data(),

@@ -111,9 +111,8 @@ CUOTA_INLINE pipeline::pipeline(std::vector<checkpoint_stage> stages, std::vecto
 CUOTA_INLINE void pipeline::run(std::vector<stage_run::values::range> const& inputs, std::uint64_t seed,
                                 place where) {
     if (inputs.size() != micro_batches_)
-        throw misuse{"a pipeline of " + count_text(micro_batches_) + " micro-batches was given " +
-                         count_text(inputs.size()) + " inputs",
-                     where};
+        detail::throw_misuse(where, "a pipeline of {} micro-batches was given {} inputs",
+                             {detail::as_count(micro_batches_), detail::as_count(inputs.size())});
     detail::pipeline_step step{stages_, lanes_, inputs, seed, where};
     try {
         for (pipeline_act const act : order_) step.perform(act);
@@ -129,14 +128,12 @@ CUOTA_INLINE std::vector<checkpoint_stage> pipeline::checked(std::vector<checkpo
                                                              place where) {
     detail::check_cuts(first, stages.size(), where);
     if (first.size() != devices.size())
-        throw misuse{"a pipeline with stages for " + count_text(first.size()) + " devices was given " +
-                         count_text(devices.size()),
-                     where};
+        detail::throw_misuse(where, "a pipeline with stages for {} devices was given {}",
+                             {detail::as_count(first.size()), detail::as_count(devices.size())});
     for (std::size_t i = 0; i != stages.size(); ++i)
         if (!stages[i].forward || !stages[i].backward)
-            throw misuse{"stage " + count_text(i) + " of a pipeline has no " +
-                             (stages[i].forward ? "backward" : "forward") + " function",
-                         where};
+            detail::throw_misuse(where, "stage {} of a pipeline has no {} function",
+                                 {detail::as_count(i), stages[i].forward ? "backward" : "forward"});
     return stages;
 }
 

@@ -88,9 +88,8 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches, place where) {
     if (devices == 0 || micro_batches == 0)
-        throw misuse{"a pipeline of " + count_text(devices) + " devices and " + count_text(micro_batches) +
-                         " micro-batches runs nothing",
-                     where};
+        detail::throw_misuse(where, "a pipeline of {} devices and {} micro-batches runs nothing",
+                             {detail::as_count(devices), detail::as_count(micro_batches)});
     pipeline_schedule order;
     detail::pipeline_progress progress{devices, micro_batches};
     while (!progress.is_over(0)) {  // the first device is the last to end

@@ -79,9 +79,9 @@ CUOTA_INLINE void check_cuts(std::vector<std::size_t> const& first, std::size_t 
     if (is_right) return;
     std::string text;
     for (std::size_t const f : first) text += (text.empty() ? "" : ", ") + count_text(f);
-    throw misuse{"a chain of " + count_text(stages) + " stages cannot be cut at {" + text +
-                     "}: the first cut is 0, and every device has a stage",
-                 where};
+    throw_misuse(
+        where, "a chain of {} stages cannot be cut at {{}}: the first cut is 0, and every device has a stage",
+        {as_count(stages), text});
 }
 
 CUOTA_INLINE pipeline_account::pipeline_account(std::vector<chain> const& of,
@@ -141,9 +141,8 @@ CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& o
         std::size_t sum = 0;
         for (chain_stage const& s : c.stages) sum += *most_of(s);  // check has seen that they have a sum
         if (!checked_mul(sum, micro_batches))
-            throw misuse{"what a pipeline of " + count_text(micro_batches) +
-                             " micro-batches holds is more than a std::size_t does",
-                         where};
+            throw_misuse(where, "what a pipeline of {} micro-batches holds is more than a std::size_t does",
+                         {as_count(micro_batches)});
     }
     pipeline_account account{of, first};
     for (pipeline_act const act : pipeline_order(first.size(), micro_batches, where)) account.perform(act);

@@ -129,7 +129,9 @@ public:
 
 private:
     void check() const;
-    [[noreturn]] void refuse(std::string const& why) const { throw misuse{"place_layers: " + why, where_}; }
+    [[noreturn]] void refuse(std::string const& why) const {
+        throw_misuse(where_, "place_layers: {}", {why});
+    }
 
     [[nodiscard]] bool fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept;
     [[nodiscard]] std::size_t live_before(std::size_t after) const noexcept;
@@ -236,8 +238,8 @@ CUOTA_INLINE std::vector<std::size_t> placement::cuts() const {
 CUOTA_INLINE std::size_t placement::device_of(std::size_t layer, place where) const {
     for (std::size_t d = 0; d != shares.size(); ++d)
         if (layer >= shares[d].first && layer - shares[d].first < shares[d].count) return d;
-    throw misuse{"a placement of " + count_text(layers()) + " layers has no layer " + count_text(layer),
-                 where};
+    detail::throw_misuse(where, "a placement of {} layers has no layer {}",
+                         {detail::as_count(layers()), detail::as_count(layer)});
 }
 
 CUOTA_INLINE placement_refused::placement_refused(refusal facts, std::size_t missing, std::size_t device,
@@ -270,7 +272,7 @@ CUOTA_INLINE std::string device_text(placement_device const& d, std::size_t numb
 CUOTA_INLINE std::string layers_text(std::size_t first, std::size_t count) {
     if (count == 0) return "no layer";
     if (count == 1) return "layer " + count_text(first);
-    return "layers " + count_text(first) + " to " + count_text(first + count - 1);
+    return message("layers {} to {}", {as_count(first), as_count(first + count - 1)});
 }
 
 CUOTA_INLINE placing::placing(std::vector<placed_layer> const& layers,
@@ -385,9 +387,10 @@ CUOTA_INLINE std::string time_text(double time) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string placement::text() const {
-    std::string text = count_text(layers()) + " layers on " + count_text(devices_in_use()) + " of " +
-                       count_text(shares.size()) + " devices: time " + detail::time_text(time()) +
-                       ", at most " + bytes_text(bytes()) + " on one";
+    std::string text = detail::message("{} layers on {} of {} devices: time {}, at most {} on one",
+                                       {detail::as_count(layers()), detail::as_count(devices_in_use()),
+                                        detail::as_count(shares.size()), detail::time_text(time()),
+                                        detail::as_bytes(bytes())});
     std::size_t width = 0;
     for (std::size_t d = 0; d != shares.size(); ++d)
         width = std::max(width, detail::device_text(shares[d].on, d).size() + 3);

@@ -45,7 +45,7 @@ public:
                                      resource_ref const& memory, tag name = {},
                                      place where = place::here()) requires stored_float<T> {
         if (!(threshold >= 0))
-            throw misuse{"pruned: a threshold of " + std::to_string(threshold) + " is not 0 or above", where};
+            detail::throw_misuse(where, "pruned: a threshold of {} is not 0 or above", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
     /// Of those whose byte in `keep` is not 0. Waits for s. Throws: misuse when the counts differ.

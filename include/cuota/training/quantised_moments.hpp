@@ -357,7 +357,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_adamw(adamw_options const& o, place where) {
     auto const refuse = [&](char const* name, double value) {
-        throw misuse{std::string{"adamw: "} + name + " of " + std::to_string(value), where};
+        throw_misuse(where, "adamw: {} of {}", {name, value});
     };
     // Asked so that a NaN is refused.
     if (!(is_finite(o.learning_rate) && o.learning_rate >= 0)) refuse("a learning_rate", o.learning_rate);

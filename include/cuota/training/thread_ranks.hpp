@@ -107,9 +107,9 @@ CUOTA_INLINE void meeting::join(std::size_t rank, place where) {
     std::scoped_lock const lock{guard_};
     bool const is_there = rank < seats_.size();
     if (is_there && !std::exchange(seats_[rank].has_joined, true)) return;
-    throw misuse{"thread_ranks: rank " + count_text(rank) +
-                     (is_there ? " has joined already" : " is not one of " + count_text(seats_.size())),
-                 where};
+    throw_misuse(
+        where, "thread_ranks: rank {}{}",
+        {as_count(rank), is_there ? " has joined already" : " is not one of " + count_text(seats_.size())});
 }
 
 CUOTA_INLINE void meeting::gather(std::size_t rank, std::span<std::uint64_t const> mine,

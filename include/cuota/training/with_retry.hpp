@@ -82,12 +82,10 @@ public:
 
 private:
     void check_options() const {
-        if (options_.smallest == 0) throw misuse{"with_retry: a part of 0 samples is none", where_};
+        if (options_.smallest == 0) throw_misuse(where_, "with_retry: a part of 0 samples is none");
         if (options_.from == retry_from::begin && !options_.begin)
-            throw misuse{"with_retry: nothing sets the gradients to zero when the batch begins anew: name "
-                         "options.begin, or "
-                         "go on from the same_part",
-                         where_};
+            throw_misuse(where_, "with_retry: nothing sets the gradients to zero when the batch begins anew: "
+                                 "name options.begin, or go on from the same_part");
     }
 
     [[nodiscard]] outcome next_part() {

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Messages by a pattern: `message("{} of {} bytes", {name, count})`. One call with an array of plain values compiles to a third of what a
+/// chain of `+` takes, which makes and destroys a string for each part.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/label.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// One value of a message. It refers to text that it was made of, so it lives no longer than the expression it stands in.
+class message_value {
+public:
+    message_value(char const* text) noexcept : at_{text}, n_{until_zero} {}
+    message_value(std::string_view text) noexcept : at_{text.data()}, n_{text.size()} {}
+    message_value(std::string const& text) noexcept : at_{text.data()}, n_{text.size()} {}
+    /// Its text.
+    message_value(tag name) noexcept : message_value{name.text()} {}
+    /// As place_text, or as shown(where, most).
+    message_value(place where, std::uint32_t most = 0) noexcept
+        : at_{where.file}, n_{where.line}, most_{most}, kind_{kind::place} {}
+    /// In decimal digits. A bool or a character is no number.
+    template <std::integral Number>
+        requires(!std::is_same_v<Number, bool> && !std::is_same_v<Number, char>)
+    message_value(Number n)
+    noexcept
+        : n_{static_cast<std::uint64_t>(n)},
+          kind_{std::is_signed_v<Number> ? kind::signed_number : kind::number} {}
+    /// As std::to_string.
+    message_value(double n) noexcept : n_{std::bit_cast<std::uint64_t>(n)}, kind_{kind::real_number} {}
+
+    /// As bytes_text.
+    [[nodiscard]] static message_value bytes(std::size_t n) noexcept { return {kind::bytes, n}; }
+    /// As at_least_text.
+    [[nodiscard]] static message_value at_least(std::size_t n) noexcept { return {kind::at_least, n}; }
+    /// As count_text.
+    [[nodiscard]] static message_value count(std::uint64_t n) noexcept { return {kind::count, n}; }
+    /// As shown(name, most).
+    [[nodiscard]] static message_value name(std::string_view name, std::uint32_t most) noexcept {
+        message_value result{name};
+        result.kind_ = kind::name;
+        result.most_ = most;
+        return result;
+    }
+
+    /// The same, followed by spaces up to `columns`, two at least: as padded(text, columns).
+    [[nodiscard]] message_value padded_to(std::size_t columns) const noexcept {
+        message_value result = *this;
+        result.columns_ = static_cast<std::uint8_t>(columns);
+        return result;
+    }
+
+    /// Throws: std::bad_alloc.
+    void append_to(std::string& text) const;
+
+private:
+    enum class kind : std::uint8_t {
+        text,
+        name,
+        place,
+        number,
+        signed_number,
+        real_number,
+        bytes,
+        at_least,
+        count
+    };
+    static constexpr std::uint64_t until_zero = ~std::uint64_t{0};
+
+    message_value(kind k, std::uint64_t n) noexcept : n_{n}, kind_{k} {}
+
+    char const* at_ = nullptr;
+    std::uint64_t n_;
+    std::uint32_t most_ = 0;
+    kind kind_ = kind::text;
+    std::uint8_t columns_ = 0;
+};
+
+/// "512.0 MiB" in a message.
+[[nodiscard]] inline message_value as_bytes(std::size_t n) noexcept { return message_value::bytes(n); }
+/// "1'000" in a message.
+[[nodiscard]] inline message_value as_count(std::uint64_t n) noexcept { return message_value::count(n); }
+/// shown(name, most) in a message.
+[[nodiscard]] inline message_value as_name(std::string_view name, std::size_t most) noexcept {
+    return message_value::name(name, static_cast<std::uint32_t>(most));
+}
+/// shown(where, most) in a message.
+[[nodiscard]] inline message_value as_place(place where, std::uint32_t most) noexcept {
+    return {where, most};
+}
+/// at_least_text(n) in a message.
+[[nodiscard]] inline message_value at_least(std::size_t n) noexcept { return message_value::at_least(n); }
+
+/// The pattern with the values in place of its "{}", in order. The lint `messages` compares their numbers. Throws: std::bad_alloc.
+[[nodiscard]] std::string message(char const* pattern, std::initializer_list<message_value> values);
+
+/// Appends message(pattern, values). Throws: std::bad_alloc.
+void append_message(std::string& to, char const* pattern, std::initializer_list<message_value> values);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cstring>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/text.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void message_value::append_to(std::string& text) const {
+    std::size_t const begin = text.size();
+    switch (kind_) {
+        case kind::text: text.append(at_, n_ == until_zero ? std::strlen(at_) : n_); break;
+        case kind::name:
+            text += shown(std::string_view{at_, n_ == until_zero ? std::strlen(at_) : n_}, most_);
+            break;
+        case kind::place:
+            text += most_ == 0 ? place_text({at_, static_cast<unsigned>(n_)})
+                               : shown(place{at_, static_cast<unsigned>(n_)}, most_);
+            break;
+        case kind::number: text += std::to_string(n_); break;
+        case kind::signed_number: text += std::to_string(static_cast<std::int64_t>(n_)); break;
+        case kind::real_number: text += std::to_string(std::bit_cast<double>(n_)); break;
+        case kind::bytes: text += bytes_text(n_); break;
+        case kind::at_least: text += at_least_text(n_); break;
+        case kind::count: text += count_text(n_); break;
+    }
+    if (columns_ != 0) text.append(padding(std::string_view{text}.substr(begin), columns_), ' ');
+}
+
+CUOTA_INLINE void append_message(std::string& to, char const* pattern,
+                                 std::initializer_list<message_value> values) {
+    for (message_value const& value : values) {
+        char const* const at = std::strstr(pattern, "{}");
+        if (at == nullptr) break;
+        to.append(pattern, at);
+        value.append_to(to);
+        pattern = at + 2;
+    }
+    to.append(pattern);
+}
+
+CUOTA_INLINE std::string message(char const* pattern, std::initializer_list<message_value> values) {
+    std::string text;
+    append_message(text, pattern, values);
+    return text;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
