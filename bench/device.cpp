@@ -14,6 +14,8 @@
 
 #include <cuota/cuota.hpp>
 #include <cuota/data/device_conversion.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/training/cast.hpp>
 #include <cuota/training/non_finite_check.hpp>
 #include <cuota/training/pruned.hpp>

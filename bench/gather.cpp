@@ -20,6 +20,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/data/ragged_source.hpp>
 
 namespace {
 

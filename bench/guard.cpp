@@ -16,6 +16,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/guard/watch.hpp>
 
 #include "false_refusals.hpp"
 

@@ -14,6 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/data/callable_source.hpp>
 
 namespace {
 

@@ -11,6 +11,8 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/resource/host_pages.hpp>
+#include <cuota/resource/registered_memory.hpp>
 
 namespace {
 

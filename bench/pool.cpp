@@ -27,6 +27,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/resource/async_memory.hpp>
 
 #include "addresses.hpp"
 #include "cub_caching.hpp"

@@ -15,6 +15,8 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/guard/fenced.hpp>
+#include <cuota/guard/tracked.hpp>
 
 namespace {
 

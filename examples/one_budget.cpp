@@ -6,8 +6,10 @@
 ///
 /// With --limit a limit of yours: one byte less than the plan, and nothing is run.
 #include <cuota/cuota.hpp>
+#include <cuota/guard/footprint.hpp>
 #include <cuota/interop/cub.hpp>
 #include <cuota/interop/thrust_allocator.hpp>
+#include <cuota/resource/async_memory.hpp>
 
 #include <thrust/device_vector.h>
 #include <thrust/iterator/counting_iterator.h>

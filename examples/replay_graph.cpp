@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <cuota/cuota.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/runtime/graph.hpp>
 
 using namespace cuota::literals;
 

@@ -21,6 +21,9 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
+#include <cuota/data/idx_source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>
 #include <cuota/report.hpp>
 
 #include "synthetic_digits.hpp"

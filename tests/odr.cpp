@@ -3,6 +3,4 @@
 
 // Linked into every test program: the whole library in a second translation unit, so that a definition that is not
 // inline fails to link.
-#include <cuota/cuota.hpp>
-#include <cuota/report.hpp>
-#include <cuota/training.hpp>
+#include <cuota/all.hpp>

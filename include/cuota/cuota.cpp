@@ -5,6 +5,4 @@
 // values of NDEBUG, CUOTA_CHECKED and CUOTA_SIMULATED_KERNELS that the other files have, and with nvcc (-x cu) when the program runs on
 // a GPU. The four files in parts/ can be compiled in its place, in parallel; CMake's cuota::cuota is a static library of those four.
 #define CUOTA_IMPLEMENTATION
-#include <cuota/cuota.hpp>
-#include <cuota/report.hpp>
-#include <cuota/training.hpp>
+#include <cuota/all.hpp>

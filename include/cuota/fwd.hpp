@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The public names, declared and no more: for headers that only mention them.
+/// The public names, declared and no more: for headers that only mention them. Where the compiler calls one of them incomplete, include
+/// the header of its name: step_plan is defined in pool/step_plan.hpp. all.hpp includes all of them.
 #pragma once
 
 #include <cuota/core/config.hpp>

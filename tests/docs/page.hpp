@@ -16,9 +16,7 @@
 
 #include <unistd.h>
 
-#include <cuota/cuota.hpp>
-#include <cuota/report.hpp>
-#include <cuota/training.hpp>
+#include <cuota/all.hpp>
 
 #include "support/catch.hpp"
 #include "support/temp_folder.hpp"

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every header is in its umbrella once: those of report/ and training/ in the one of that name, all others in cuota.hpp, but the
-interop, the simulator and the opt-in ones below. One that declares nothing outside of namespace detail is in none: whoever
-needs it includes it. What a header defines is in one file of parts/, the one that sets the macro of its definitions."""
+"""Every header is in one umbrella, once: those of report/ and training/ in the one of that name, what most programs use in cuota.hpp, and
+the others in all.hpp, which includes these three; but the interop, the simulator and the opt-in ones below. One that declares nothing
+outside of namespace detail is in none: whoever needs it includes it. What a header defines is in one file of parts/, the one that sets
+the macro of its definitions."""
 import collections
 import re
 
@@ -15,7 +16,8 @@ OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs n
           "data/kvikio_source.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma",
           "report/nvtx.hpp": "needs NVTX"}
 
-UMBRELLAS = ("cuota.hpp", "report.hpp", "training.hpp")
+UMBRELLAS = {"cuota.hpp": (), "report.hpp": ("cuota.hpp",), "training.hpp": ("cuota.hpp",),
+             "all.hpp": ("cuota.hpp", "report.hpp", "training.hpp")}  # and the umbrellas that each includes
 NAMESPACE = re.compile(r"^namespace (.+?) *{", re.M)
 INCLUDE = re.compile(r"^\s*#\s*include\s*<cuota/([^>]+)>", re.M)
 
@@ -31,18 +33,22 @@ def umbrella_of(name):
     folder = name.split("/")[0]
     if name in UMBRELLAS or folder in ("interop", "simulator") or name in OPT_IN or name in inside:
         return None
-    return f"{folder}.hpp" if f"{folder}.hpp" in UMBRELLAS else "cuota.hpp"
+    if f"{folder}.hpp" in UMBRELLAS:
+        return f"{folder}.hpp"
+    return "cuota.hpp" if name in common else "all.hpp"
 
 
 root = _lint.root()
 texts = {name: (root / "include" / "cuota" / name).read_text() for name in _lint.headers(root)}
 public = set(texts)
 inside = {name for name, text in texts.items() if is_inside(text)}
+common = set(INCLUDE.findall(texts["cuota.hpp"]))
 findings = []
-for umbrella in UMBRELLAS:
+for umbrella, others in UMBRELLAS.items():
     included = collections.Counter(INCLUDE.findall(texts[umbrella]))
-    if umbrella != "cuota.hpp" and included.pop("cuota.hpp", 0) != 1:
-        findings.append(f"{umbrella} does not include cuota.hpp once")
+    for other in others:
+        if included.pop(other, 0) != 1:
+            findings.append(f"{umbrella} does not include {other} once")
     for name in sorted(public | set(included)):
         wanted = 1 if umbrella_of(name) == umbrella else 0
         if name not in public:

@@ -4,8 +4,8 @@
 """A virtual function that is declared in a class and defined below is CUOTA_INLINE_IN_PLACE in both places, not CUOTA_INLINE.
 Compilers emit the virtual table of a class where its first such function is defined, if the declaration is not inline. With a definition
 that is inline, the file with the definitions may lack the table, and other files expect it there. With a declaration that is not inline,
-every file that includes headers with definitions emits the table and all functions that it reaches: so a file that only includes the
-umbrellas must compile to an object file without a symbol.
+every file that includes headers with definitions emits the table and all functions that it reaches: so a file that only includes all.hpp
+must compile to an object file without a symbol.
 
 virtual_functions.py [--commands=FILE] [ROOT]
 """
@@ -33,10 +33,10 @@ def declared(text):
 
 
 def emitted():
-    """The symbols of a file that includes the umbrellas, every definition with them, and uses nothing."""
+    """The symbols of a file that includes all headers, every definition with them, and uses nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / "umbrellas.cpp"
-        source.write_text("".join(f"#include <cuota/{name}.hpp>\n" for name in ("cuota", "report", "training")))
+        source = pathlib.Path(folder) / "all.cpp"
+        source.write_text("#include <cuota/all.hpp>\n")
         subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O2", "-g0", "-c", source, "-o", source.with_suffix(".o")],
                        check=True)
         told = subprocess.run(["nm", "--demangle", "--defined-only", source.with_suffix(".o")], capture_output=True, text=True,
@@ -57,5 +57,5 @@ for name in _lint.headers(root):
             line = text.count("\n", 0, defined.start()) + 1
             findings.append(f"include/cuota/{name}:{line}: {of}::{function} is virtual: CUOTA_INLINE_IN_PLACE")
 if _lint.option("commands") and (symbols := emitted()):
-    findings.append(f"a file that includes the umbrellas and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
+    findings.append(f"a file that includes all.hpp and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
 _lint.finish(findings)

@@ -94,24 +94,38 @@ template <class T>
 /// "train.cpp:17"; empty for a place that nobody gave. Throws: std::bad_alloc.
 [[nodiscard]] std::string place_text(place where);
 
+namespace detail {
+
+/// Which of two uses comes first, by the texts of tag and file, then by the line: below 0, 0 or above 0.
+[[nodiscard]] int compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept;
+
+}  // namespace detail
+
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <algorithm>
+#include <cstring>
+#include <memory>
 #include <mutex>
-#include <set>
+#include <vector>
 
 namespace cuota::inline v0 {
 
 CUOTA_INLINE tag tag::named(std::string_view name) {
     static std::mutex guard;
-    // Never destroyed: reports at the very end of the program still name them.
-    static auto& names = *new std::set<std::string, std::less<>>;
+    static auto& names = *new std::vector<std::string const*>;  // sorted
     std::scoped_lock const lock{guard};
-    auto found = names.find(name);
-    if (found == names.end()) found = names.emplace(name).first;
+    auto at = std::lower_bound(names.begin(), names.end(), name,
+                               [](std::string const* known, std::string_view text) { return *known < text; });
+    if (at == names.end() || **at != name) {
+        auto text = std::make_unique<std::string const>(name);
+        at = names.insert(at, text.get());
+        text.release();  // never destroyed: reports at the very end of the program still name it
+    }
     tag result;
-    result.text_ = found->c_str();
+    result.text_ = (*at)->c_str();
     return result;
 }
 
@@ -121,6 +135,12 @@ CUOTA_INLINE std::string place_text(place where) {
     if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos)
         file.remove_prefix(slash + 1);
     return std::string{file} + ':' + std::to_string(where.line);
+}
+
+CUOTA_INLINE int detail::compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept {
+    if (int const names = std::strcmp(a_name.text(), b_name.text()); names != 0) return names;
+    if (int const files = std::strcmp(a_where.file, b_where.file); files != 0) return files;
+    return a_where.line < b_where.line ? -1 : a_where.line > b_where.line;
 }
 
 }  // namespace cuota::inline v0

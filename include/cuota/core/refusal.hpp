@@ -23,6 +23,13 @@ struct holding {
     bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
 };
 
+namespace detail {
+
+/// Adds h to the sum of its tag and place. The sums are in the order of compare_uses. Throws: std::bad_alloc; nothing is added then.
+void add_up(std::vector<holding>& sums, holding const& h);
+
+}  // namespace detail
+
 /// A budget at the moment of a refusal. Bytes. Example: tests/core/refusal.cpp
 struct budget_facts {
     std::string name;         ///< its own, without its ancestors'
@@ -96,7 +103,17 @@ struct refusal {
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <algorithm>
+
 namespace cuota::inline v0 {
+
+CUOTA_INLINE void detail::add_up(std::vector<holding>& sums, holding const& h) {
+    auto const at = std::lower_bound(sums.begin(), sums.end(), h, [](holding const& a, holding const& b) {
+        return compare_uses(a.name, a.where, b.name, b.where) < 0;
+    });
+    if (at != sums.end() && compare_uses(at->name, at->where, h.name, h.where) == 0) at->bytes += h.bytes;
+    else sums.insert(at, h);
+}
 
 CUOTA_INLINE std::size_t budget_facts::missing_for(std::size_t charge) const noexcept {
     if (charge <= free()) return 0;

@@ -51,21 +51,18 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
-#include <string_view>
-#include <tuple>
 
 #include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::uint32_t age) {
-    auto const key_of = [](group const& g) {
-        return std::tuple<std::string_view, std::string_view, unsigned>{g.name.text(), g.where.file,
-                                                                        g.where.line};
-    };
     group const fresh{name, where, 0, 0, bytes, 0};
-    auto at = std::ranges::lower_bound(groups_, key_of(fresh), {}, key_of);
-    if (at == groups_.end() || key_of(*at) != key_of(fresh)) at = groups_.insert(at, fresh);
+    auto at = std::lower_bound(groups_.begin(), groups_.end(), fresh, [](group const& a, group const& b) {
+        return compare_uses(a.name, a.where, b.name, b.where) < 0;
+    });
+    if (at == groups_.end() || compare_uses(at->name, at->where, name, where) != 0)
+        at = groups_.insert(at, fresh);
     group& g = *at;
     ++g.count;
     if (g.each != bytes) g.each = 0;

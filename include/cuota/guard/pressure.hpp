@@ -10,8 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -188,14 +186,8 @@ CUOTA_INLINE auto reclaim_round::best_for(std::size_t missing) noexcept -> candi
 }
 
 CUOTA_INLINE void sum_up(std::vector<holding>& holders) {
-    auto const key = [](holding const& h) {
-        return std::tuple{std::string_view{h.name.text()}, std::string_view{h.where.file}, h.where.line};
-    };
-    std::ranges::sort(holders, {}, key);
     std::vector<holding> sums;
-    for (holding const& h : holders)
-        if (sums.empty() || key(sums.back()) != key(h)) sums.push_back(h);
-        else sums.back().bytes += h.bytes;
+    for (holding const& h : holders) add_up(sums, h);
     sort_stably(sums, std::greater{}, &holding::bytes);
     holders = std::move(sums);
 }

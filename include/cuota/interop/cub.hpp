@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// CUB's device-wide algorithms, and all that are called as they are, with scratch memory of a resource in order of a
-/// stream. Not in cuota.hpp, as all of interop; it needs no header of CUB's.
+/// stream. Not in all.hpp, as all of interop; it needs no header of CUB's.
 #pragma once
 
 #include <algorithm>

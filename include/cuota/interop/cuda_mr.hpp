@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cuota's resources for libraries that take CCCL's (`cuda::mr`): CUB, cuda::buffer, RMM, cuDF. Not in cuota.hpp: it needs
+/// cuota's resources for libraries that take CCCL's (`cuda::mr`): CUB, cuda::buffer, RMM, cuDF. Not in all.hpp: it needs
 /// CCCL. The other way: cuda_mr_upstream.hpp.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CCCL's memory resources (`cuda::mr`) as resources of cuota's, to stand under budgets and pools. Not in cuota.hpp: it needs
+/// CCCL's memory resources (`cuda::mr`) as resources of cuota's, to stand under budgets and pools. Not in all.hpp: it needs
 /// CCCL. The other way: cuda_mr.hpp.
 #pragma once
 

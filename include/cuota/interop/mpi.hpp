@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Ranks that are processes of an MPI program, on one machine or many: agreements between them, and sums over them, with
-/// a deadline. Not in cuota.hpp: it needs an MPI, of which it calls the C interface, version 3.0.
+/// a deadline. Not in all.hpp: it needs an MPI, of which it calls the C interface, version 3.0.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks by NCCL, from device to device, with a deadline. Not in cuota.hpp: it needs NCCL 2.14 or later.
+/// Sums over ranks by NCCL, from device to device, with a deadline. Not in all.hpp: it needs NCCL 2.14 or later.
 #pragma once
 
 #include <nccl.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Device memory for PyTorch, under a budget for each device: what a shared library calls that PyTorch is told to load.
-/// Not in cuota.hpp. Needs no header of PyTorch's: between the two are C functions (examples/pytorch_allocator.cpp).
+/// Not in all.hpp. Needs no header of PyTorch's: between the two are C functions (examples/pytorch_allocator.cpp).
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// cuota's resources under RMM's containers and adaptors, and RMM's resources under cuota's budgets and pools. Not in
-/// cuota.hpp: it needs RMM 26.06 or later, and the CCCL that RMM needs, which CUDA 13.0's own is not.
+/// all.hpp: it needs RMM 26.06 or later, and the CCCL that RMM needs, which CUDA 13.0's own is not.
 #pragma once
 
 #include <cuota/interop/cuda_mr.hpp>

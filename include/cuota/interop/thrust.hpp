@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Thrust's algorithms on leases, in order of a stream, with scratch memory of a resource. Not in cuota.hpp: it needs CCCL.
+/// Thrust's algorithms on leases, in order of a stream, with scratch memory of a resource. Not in all.hpp: it needs CCCL.
 #pragma once
 
 /// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.

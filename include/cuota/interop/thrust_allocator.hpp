@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory of a resource under Thrust's containers. Not in cuota.hpp: it needs CCCL.
+/// Memory of a resource under Thrust's containers. Not in all.hpp: it needs CCCL.
 #pragma once
 
 #include <cuota/interop/thrust.hpp>

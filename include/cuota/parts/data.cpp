@@ -4,4 +4,4 @@
 // The definitions of data/: one of the parts of cuota.cpp, which says how to compile them.
 #define CUOTA_SEPARATE 1
 #define CUOTA_PART_DATA 1
-#include <cuota/cuota.hpp>
+#include <cuota/all.hpp>

@@ -5,4 +5,4 @@
 #define CUOTA_SEPARATE 1
 #define CUOTA_PART_MEMORY 1
 #include <cuota/core/poll_pause.hpp>  // for training/ and interop/ alone
-#include <cuota/cuota.hpp>
+#include <cuota/all.hpp>

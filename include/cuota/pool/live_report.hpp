@@ -60,14 +60,9 @@ CUOTA_INLINE std::string describe(block const& b) {
 }
 
 CUOTA_INLINE void append_holdings(block_index const& blocks, std::vector<holding>& into) {
-    std::map<std::pair<std::string_view, std::pair<std::string_view, unsigned>>, holding> by_tag;
-    blocks.for_each_live([&](block const& b) {
-        auto& h = by_tag[{b.note->name.text(), {b.note->where.file, b.note->where.line}}];
-        h.name = b.note->name;
-        h.where = b.note->where;
-        h.bytes += b.size;
-    });
-    for (auto const& [key, h] : by_tag) into.push_back(h);
+    std::vector<holding> sums;
+    blocks.for_each_live([&](block const& b) { add_up(sums, {b.note->name, b.note->where, b.size, false}); });
+    for (holding const& h : sums) into.push_back(h);
 }
 
 CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Steps, frames, allocations and refusals as ranges, marks and counters of NVTX: what Nsight Systems shows beside kernels.
-/// Opt in: cuota.hpp does not include this. Needs the toolkit's header-only NVTX 3, and links nothing.
+/// Opt in: all.hpp does not include this. Needs the toolkit's header-only NVTX 3, and links nothing.
 #pragma once
 
 #include <cstddef>

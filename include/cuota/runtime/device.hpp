@@ -77,8 +77,8 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <map>
 #include <mutex>
+#include <vector>
 
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/primary_context.hpp>
@@ -104,15 +104,17 @@ CUOTA_INLINE int device::count() {
 
 CUOTA_INLINE std::string const& device::name() const {
     static std::mutex guard;
-    static std::map<int, std::string> names;
+    static auto& names =
+        *new std::vector<std::string const*>;  // by the ordinal; kept until the program has ended
     std::scoped_lock const lock{guard};
-    auto found = names.find(ordinal_);
-    if (found == names.end()) {
+    auto const at = static_cast<std::size_t>(ordinal_);
+    if (at >= names.size() || names[at] == nullptr) {
         cudaDeviceProp properties{};
         rt::check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
-        found = names.emplace(ordinal_, properties.name).first;
+        if (at >= names.size()) names.resize(at + 1);
+        names[at] = new std::string{properties.name};
     }
-    return found->second;
+    return *names[at];
 }
 
 CUOTA_INLINE std::optional<int> device::host_node() const {
