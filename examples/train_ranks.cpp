@@ -8,6 +8,8 @@
 /// Gradients are summed by NCCL where the program is compiled with it and each rank has a GPU, else by MPI.
 /// Options make one rank refuse memory, end or stop, to see what the others say. Exit status 0, 2 for a command line that
 /// makes no sense, 1 for data, budgets, devices and ranks that do not work out.
+#include <cuota/data/idx_source.hpp>
+#include <cuota/data/zip_source.hpp>
 #include <cuota/interop/mpi.hpp>
 #if defined(CUOTA_WITH_NCCL)
 #include <cuota/interop/nccl.hpp>

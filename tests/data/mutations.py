@@ -60,7 +60,7 @@ without("an ended batch is overwritten when that is asked for", (STAGE, "       
 without("an ended batch is overwritten after its work", (STAGE, "        ended.order_readers_before(memory_.copies());\n", ""), "H6")
 without("a view is a stream's until its batch ends", (SLOT, "        borrowed_.clear();\n", ""), "H6")
 without("a batch that was moved from has no view",
-        (BATCH, 'if (!engine_) throw misuse{"a batch was used after it was moved from", where};', ""), "H6")
+        (BATCH, 'if (!engine_) detail::throw_misuse(where, "a batch was used after it was moved from");', ""), "H6")
 
 # ---- Errors (hazards_of_errors.sim.cpp)
 
@@ -85,7 +85,7 @@ without("batches come before a failure behind them",
         (ENGINE, "        if (line_.has_ready()) {", "        if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);\n        if (line_.has_ready()) {")],
         "H9")
 without("a failure stays",
-        (ENGINE, "std::rethrow_exception(failure);\n        throw misuse{", "{\n            line_.fail(nullptr);\n            std::rethrow_exception(failure);\n        }\n        throw misuse{"),
+        (ENGINE, "std::rethrow_exception(failure);\n    throw_misuse(", "{\n        line_.fail(nullptr);\n        std::rethrow_exception(failure);\n    }\n    throw_misuse("),
         "H9")
 without("a read that brings nothing is an error",
         [(FILE, "if (got == 0) throw ends_early(offset, out.size());", "if (got == 0) return;"),
@@ -127,7 +127,7 @@ without("a loader that ends with the statement has no epochs",
 without("a batch keeps its slots",
         [(ENGINE, "            memory_->add_use();\n            return next;", "            return next;"),
          (ENGINE, "        arrived_.notify_all();\n        memory_->drop_use();\n    }\n", "        arrived_.notify_all();\n    }\n")], "H12")
-without("a child is told that it has no loader", (ENGINE, "        if (!is_in_its_process())\n            throw misuse{", "        if (false)\n            throw misuse{"), "H13")
+without("a child is told that it has no loader", (ENGINE, "    if (!is_in_its_process())\n        throw_misuse(", "    if (false)\n        throw_misuse("), "H13")
 without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()) {", "        if (true) {"), "H13")
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
@@ -143,7 +143,7 @@ without("a state counts what was delivered", (LINE, "        position_ = end;\n"
 without("a state is not what workers have claimed", (LINE, "noexcept { return position_; }", "noexcept { return claim_position_; }"), "H14")
 without("an epoch begins where it is told to", (ENGINE, "line_.begin(position, ", "line_.begin(0, "), "H15")
 without("an epoch begins with nothing delivered", (LINE, "claim_position_ = position_ = position;", "claim_position_ = position;"), "H15")
-without("one epoch goes on at a time", (ENGINE, "            if (line_.is_open())\n                throw misuse{\"an epoch of", "            if (false)\n                throw misuse{\"an epoch of"), "H21")
+without("one epoch goes on at a time", (ENGINE, "        if (line_.is_open())\n            throw_misuse(where, \"an epoch of", "        if (false)\n            throw_misuse(where, \"an epoch of"), "H21")
 without("a loader is charged", (SLOTS, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",
         (SLOTS, "if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "if (lacks_ring) {\n                charge_for(loader_part::pinned_ring, where);\n                allocate(loader_part::pinned_ring, where);\n            }\n"),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/dynamic_array.hpp>
 
 #include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
@@ -215,7 +216,7 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     block_heap heap;
     heap.add({address(0), 1_MiB});
     heap.add({address(2_MiB), 2_MiB});
-    std::vector<cuota::shared<stream_mark>> busy;
+    cuota::detail::dynamic_array<cuota::shared<stream_mark>> busy;
     auto out = heap.take_out(1_MiB, {}, busy);
     REQUIRE(out);
     CHECK(busy.empty());

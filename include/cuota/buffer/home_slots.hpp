@@ -139,7 +139,9 @@ CUOTA_INLINE void home_slots::end(std::uint64_t number, bool writes) noexcept {
 }
 
 CUOTA_INLINE bool home_slots::are_free() const noexcept {
-    return std::ranges::none_of(slots_, [](slot const& s) { return s.get().has_value(); });
+    for (slot const& s : slots_)
+        if (s.get().has_value()) return false;
+    return true;
 }
 
 CUOTA_INLINE auto home_slots::open() const noexcept -> std::optional<use> {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/resource/any_resource.hpp>
@@ -96,7 +97,7 @@ private:
         void* at;
         std::size_t bytes;
     };
-    std::vector<kept> all_;
+    dynamic_array<kept> all_;
     std::optional<stream_share> last_;  // that the graph was launched on
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/fwd.hpp>
@@ -73,7 +74,7 @@ private:
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
     bool is_pinned_ = true;
-    std::vector<slot> slots_;
+    dynamic_array<slot> slots_;
     mutable std::mutex guard_;
     std::condition_variable_any returned_;
     std::vector<std::uint32_t> free_;        // longest waiting first; room for all
@@ -137,8 +138,8 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
     std::uint32_t index = 0;
     {
         std::scoped_lock const lock{guard_};
-        auto const ready = std::ranges::find_if(
-            free_, [&](std::uint32_t i) { return !slots_[i].copied || slots_[i].copied->is_done(); });
+        auto ready = free_.begin();
+        while (ready != free_.end() && slots_[*ready].copied && !slots_[*ready].copied->is_done()) ++ready;
         if (ready == free_.end()) return std::nullopt;
         index = *ready;
         take(ready);

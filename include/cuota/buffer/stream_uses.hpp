@@ -17,6 +17,7 @@
 
 #include <cuota/buffer/home_slots.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -130,7 +131,7 @@ private:
 
     private:
         user home_;
-        std::vector<user> others_;
+        dynamic_array<user> others_;
     };
     struct open_use {
         stream_share stream;
@@ -221,7 +222,7 @@ private:
 
     std::mutex guard_;
     user_list users_;
-    std::vector<open_use> uses_;  // that are open and in no slot
+    dynamic_array<open_use> uses_;  // that are open and in no slot
     std::uint64_t last_number_ = home_slots::count;
     std::uint64_t version_ = 0;  // writes so far
     std::size_t writer_ = nobody;
@@ -354,7 +355,7 @@ CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) n
         if (number <= home_slots::count) {
             slots_.end(number, writes);
         } else {
-            auto const found = std::ranges::find(uses_, number, &open_use::number);
+            auto* const found = uses_.find_if([&](open_use const& use) { return use.number == number; });
             open_use const use = *found;
             uses_.erase(found);
             if (!has_ended_) unmarked = leave_or_drain(use);
@@ -432,7 +433,7 @@ CUOTA_INLINE std::size_t stream_uses::find(std::uint64_t id) {
 }
 
 CUOTA_INLINE bool stream_uses::is_open(std::size_t u) const noexcept {
-    return std::ranges::find(uses_, u, &open_use::user) != uses_.end();
+    return uses_.find_if([&](open_use const& use) { return use.user == u; }) != uses_.end();
 }
 
 CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, place where) const {
@@ -468,8 +469,8 @@ CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
     if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
-            throw_misuse({}, "a buffer was to be used on a stream that would have to wait for the buffer's "
-                             "home stream, which others capture: end the capture before");
+            throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
+                         "home stream, which others capture: end the capture before");
         is_home_marked_ = mark_outside_capture(home_, [&] {
             if (last) last->record_in(home_, foreign);
             else last.emplace(home_);

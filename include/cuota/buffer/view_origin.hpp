@@ -38,7 +38,7 @@ public:
     CUOTA_HOST_DEVICE void refuse(out_of_bounds const& what) const {
         constexpr char const* unit = unit_name<T>();
 #if !defined(__CUDA_ARCH__)
-        detail::throw_misuse({}, "{}{}", {bounds_text(what, unit), text()});
+        detail::throw_misuse("{}{}", {bounds_text(what, unit), text()});
 #elif CUOTA_CHECKED
         rt::stop_kernel(notebook_, what, unit, name_, leased_);
 #endif
@@ -88,7 +88,7 @@ CUOTA_INLINE view_origin view_origin::of_lease([[maybe_unused]] tag name,
 }
 
 CUOTA_INLINE void view_origin::refuse_host(char const* view) const {
-    detail::throw_misuse({}, "host code touched an element of a {}; only a kernel may{}", {view, text()});
+    detail::throw_misuse("host code touched an element of a {}; only a kernel may{}", {view, text()});
 }
 
 CUOTA_INLINE std::string view_origin::text() const {

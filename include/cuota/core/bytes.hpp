@@ -98,16 +98,36 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 /// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
 [[nodiscard]] std::string count_text(std::uint64_t count);
 
+namespace detail {
+
+/// Appends the number in decimal digits. Throws: std::bad_alloc.
+void append_number(std::string& text, std::uint64_t n);
+
+}  // namespace detail
+
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
+#include <iterator>
 
 namespace cuota::inline v0 {
 
+CUOTA_INLINE void detail::append_number(std::string& text, std::uint64_t n) {
+    char digits[20];
+    char* at = std::end(digits);
+    do *--at = static_cast<char>('0' + n % 10);
+    while ((n /= 10) != 0);
+    text.append(at, std::end(digits));
+}
+
 CUOTA_INLINE std::string bytes_text(std::size_t bytes) {
-    if (bytes < 1024) return std::to_string(bytes) + " B";
+    char text[32];
+    if (bytes < 1024) {
+        std::snprintf(text, sizeof text, "%zu B", bytes);
+        return text;
+    }
     static constexpr char const* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = static_cast<double>(bytes) / 1024.0;
     std::size_t unit = 0;
@@ -115,13 +135,13 @@ CUOTA_INLINE std::string bytes_text(std::size_t bytes) {
         value /= 1024.0;
         ++unit;
     }
-    char text[32];
     std::snprintf(text, sizeof text, "%.1f %s", value, units[unit]);
     return text;
 }
 
 CUOTA_INLINE std::string count_text(std::uint64_t count) {
-    std::string digits = std::to_string(count);
+    std::string digits;
+    detail::append_number(digits, count);
     for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, '\'');
     return digits;
 }

@@ -131,7 +131,8 @@
 
 /// CUOTA_INLINE_IN_PLACE stands before functions that may not be inline where definitions are apart: virtual functions, because the
 /// compiler emits a class's virtual table where the class's first one is defined, and members of templates that are declared
-/// `extern template`. It is also empty where definitions are not read.
+/// `extern template`. It is also empty where definitions are not read. Virtual functions have it where they are declared, too: otherwise
+/// every file with definitions would emit the virtual tables of all classes, and all that they refer to.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else

@@ -115,6 +115,9 @@ namespace detail {
 /// message and what destroys both.
 [[noreturn, gnu::cold]] void throw_misuse(place where, char const* pattern,
                                           std::initializer_list<message_value> values = {});
+/// Of no place.
+[[noreturn, gnu::cold]] void throw_misuse(char const* pattern,
+                                          std::initializer_list<message_value> values = {});
 
 /// Throws: a data_error of that file and offset, in bytes, with message(pattern, values).
 [[noreturn, gnu::cold]] void throw_data_error(std::string_view file, std::uint64_t offset,
@@ -219,6 +222,10 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void throw_misuse(place where, char const* pattern,
                                std::initializer_list<message_value> values) {
     throw misuse{message(pattern, values), where};
+}
+
+CUOTA_INLINE void throw_misuse(char const* pattern, std::initializer_list<message_value> values) {
+    throw_misuse(place{}, pattern, values);
 }
 
 CUOTA_INLINE void throw_data_error(std::string_view file, std::uint64_t offset, char const* pattern,

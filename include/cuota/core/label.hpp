@@ -10,7 +10,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 
 namespace cuota::inline v0 {
 
@@ -115,7 +117,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE tag tag::named(std::string_view name) {
     static std::mutex guard;
-    static auto& names = *new std::vector<std::string const*>;  // sorted
+    static auto& names = *new detail::dynamic_array<std::string const*>;  // sorted
     std::scoped_lock const lock{guard};
     auto at = std::lower_bound(names.begin(), names.end(), name,
                                [](std::string const* known, std::string_view text) { return *known < text; });
@@ -131,10 +133,11 @@ CUOTA_INLINE tag tag::named(std::string_view name) {
 
 CUOTA_INLINE std::string place_text(place where) {
     if (where.line == 0) return {};
-    std::string_view file = where.file;
-    if (auto const slash = file.find_last_of('/'); slash != std::string_view::npos)
-        file.remove_prefix(slash + 1);
-    return std::string{file} + ':' + std::to_string(where.line);
+    char const* const slash = std::strrchr(where.file, '/');
+    std::string text = slash != nullptr ? slash + 1 : where.file;
+    text += ':';
+    detail::append_number(text, where.line);
+    return text;
 }
 
 CUOTA_INLINE int detail::compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept {

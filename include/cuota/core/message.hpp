@@ -62,7 +62,7 @@ public:
     }
 
     /// Throws: std::bad_alloc.
-    void append_to(std::string& text) const;
+    void append_to(std::string& to) const;
 
 private:
     enum class kind : std::uint8_t {
@@ -79,6 +79,8 @@ private:
     static constexpr std::uint64_t until_zero = ~std::uint64_t{0};
 
     message_value(kind k, std::uint64_t n) noexcept : n_{n}, kind_{k} {}
+
+    [[nodiscard]] std::string text() const;  // without padding
 
     char const* at_ = nullptr;
     std::uint64_t n_;
@@ -119,25 +121,31 @@ void append_message(std::string& to, char const* pattern, std::initializer_list<
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void message_value::append_to(std::string& text) const {
-    std::size_t const begin = text.size();
+CUOTA_INLINE std::string message_value::text() const {
+    auto const all = [&] { return std::string_view{at_, n_ == until_zero ? std::strlen(at_) : n_}; };
+    place const where{at_, static_cast<unsigned>(n_)};
+    bool const is_negative = kind_ == kind::signed_number && static_cast<std::int64_t>(n_) < 0;
+    std::string number;
     switch (kind_) {
-        case kind::text: text.append(at_, n_ == until_zero ? std::strlen(at_) : n_); break;
-        case kind::name:
-            text += shown(std::string_view{at_, n_ == until_zero ? std::strlen(at_) : n_}, most_);
-            break;
-        case kind::place:
-            text += most_ == 0 ? place_text({at_, static_cast<unsigned>(n_)})
-                               : shown(place{at_, static_cast<unsigned>(n_)}, most_);
-            break;
-        case kind::number: text += std::to_string(n_); break;
-        case kind::signed_number: text += std::to_string(static_cast<std::int64_t>(n_)); break;
-        case kind::real_number: text += std::to_string(std::bit_cast<double>(n_)); break;
-        case kind::bytes: text += bytes_text(n_); break;
-        case kind::at_least: text += at_least_text(n_); break;
-        case kind::count: text += count_text(n_); break;
+        case kind::text: return std::string{all()};
+        case kind::name: return shown(all(), most_);
+        case kind::place: return most_ == 0 ? place_text(where) : shown(where, most_);
+        case kind::real_number: return std::to_string(std::bit_cast<double>(n_));
+        case kind::bytes: return bytes_text(n_);
+        case kind::at_least: return at_least_text(n_);
+        case kind::count: return count_text(n_);
+        case kind::number:
+        case kind::signed_number: break;
     }
-    if (columns_ != 0) text.append(padding(std::string_view{text}.substr(begin), columns_), ' ');
+    if (is_negative) number += '-';
+    append_number(number, is_negative ? 0 - n_ : n_);
+    return number;
+}
+
+CUOTA_INLINE void message_value::append_to(std::string& to) const {
+    std::string const made = text();
+    to += made;
+    if (columns_ != 0) to.append(padding(made, columns_), ' ');
 }
 
 CUOTA_INLINE void append_message(std::string& to, char const* pattern,

@@ -348,9 +348,9 @@ CUOTA_INLINE std::vector<next_step> next_steps(refusal const& r) {
          {detail::step_ask, detail::step_release, detail::step_raise, detail::step_free_device}) {
         next_step step;
         if (!fill_in(r, step)) continue;
-        auto at = steps.begin();
-        while (at != steps.end() && !detail::is_better(step, *at)) ++at;
-        steps.insert(at, std::move(step));
+        steps.push_back(std::move(step));
+        for (std::size_t i = steps.size() - 1; i != 0 && detail::is_better(steps[i], steps[i - 1]); --i)
+            std::swap(steps[i], steps[i - 1]);
     }
     return steps;
 }

@@ -27,8 +27,10 @@ void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from, s
 /// Sorts by less(key(a), key(b)); what is equal keeps its order. For lists that are short or rare: some calls by pointer.
 ///
 /// Throws: std::bad_alloc, what less and key throw; nothing is moved then.
-template <class T, class Less = std::less<>, class Key = std::identity>
-void sort_stably(std::vector<T>& all, Less less = {}, Key key = {}) {
+/// `all` is a std::vector or a dynamic_array.
+template <class Array, class Less = std::less<>, class Key = std::identity>
+void sort_stably(Array& all, Less less = {}, Key key = {}) {
+    using T = typename Array::value_type;
     static_assert(std::is_nothrow_move_constructible_v<T>);
     struct question {
         T const* first;
@@ -43,7 +45,7 @@ void sort_stably(std::vector<T>& all, Less less = {}, Key key = {}) {
             return is_less(std::invoke(key_of, first[a]), std::invoke(key_of, first[b]));
         },
         &asked);
-    std::vector<T> sorted;
+    Array sorted;
     sorted.reserve(all.size());
     for (std::size_t const i : order) sorted.push_back(std::move(all[i]));
     all.swap(sorted);

@@ -11,6 +11,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0::detail {
@@ -42,7 +43,7 @@ private:
     static std::string line(group const& g);
     static std::string age_text(group const& g);
 
-    std::vector<group> groups_;  // by tag and place
+    dynamic_array<group> groups_;  // by tag and place
     std::size_t count_ = 0;
 };
 
@@ -74,7 +75,7 @@ CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::
 CUOTA_INLINE std::string survivors::text() const {
     constexpr std::size_t shown = 4;
     if (count_ == 0) return {};
-    std::vector<group> most_first = groups_;
+    dynamic_array<group> most_first = groups_;
     sort_stably(most_first, std::greater<>{}, &group::bytes);
 
     std::string text =

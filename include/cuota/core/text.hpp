@@ -80,6 +80,8 @@ inline constexpr std::size_t screen_columns = 110;
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cstdio>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string printable(std::string_view text) {
@@ -119,8 +121,10 @@ CUOTA_INLINE std::string at_least_text(std::size_t bytes) {
     while (shift != 60 && bytes >> shift >= 1024) shift += 10;
     std::size_t const below_one = (std::size_t{1} << shift) - 1;
     std::size_t const tenths = ((bytes & below_one) * 10 + below_one) >> shift;
-    return std::to_string((bytes >> shift) + tenths / 10) + '.' + std::to_string(tenths % 10) + ' ' +
-           "KMGTPE"[shift / 10 - 1] + "iB";
+    char text[32];
+    std::snprintf(text, sizeof text, "%zu.%zu %ciB", (bytes >> shift) + tenths / 10, tenths % 10,
+                  "KMGTPE"[shift / 10 - 1]);
+    return text;
 }
 
 }  // namespace cuota::inline v0::detail

@@ -79,11 +79,11 @@ CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights) {
     double all = 0;
     for (std::size_t i = 0; i != weights.size(); ++i) {
         if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-            throw_misuse({}, "a weighted_sampler was given the weight {} of sample {}", {weights[i], i});
+            throw_misuse("a weighted_sampler was given the weight {} of sample {}", {weights[i], i});
         all += weights[i];
     }
     if (!(all > 0) || !std::isfinite(all))
-        throw_misuse({}, "the weights of a weighted_sampler add up to {}", {all});
+        throw_misuse("the weights of a weighted_sampler add up to {}", {all});
     int exponent = 0;
     double const mantissa = std::frexp(all, &exponent);
     of.reserve(weights.size());

@@ -46,7 +46,7 @@ struct arrow_origin {
 
     [[noreturn]] void refuse(std::string const& why) const {
         if (is_file) throw_data_error(name, 0, "{}", {why});
-        throw_misuse({}, "{}: {}", {name, why});
+        throw_misuse("{}: {}", {name, why});
     }
     void expect(arrow::Status const& status) const {
         if (!status.ok()) refuse(shown(status.ToString(), 400));
@@ -134,7 +134,7 @@ struct arrow_layout {
             origin.refuse("there are " + std::to_string(found.size()) + " columns of the name of " +
                           column_text(name));
         if (std::ranges::find(result, found[0]) != result.end())
-            throw_misuse({}, "{}: {} is named twice", {origin.name, column_text(name)});
+            throw_misuse("{}: {} is named twice", {origin.name, column_text(name)});
         result.push_back(found[0]);
     }
     if (result.empty()) origin.refuse("there is no column");

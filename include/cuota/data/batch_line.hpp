@@ -13,6 +13,7 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/data/sample_list.hpp>
 
 namespace cuota::inline v0::detail {
@@ -116,13 +117,13 @@ private:
     std::uint64_t position_ = 0;        // where the last one ended that was delivered
     std::uint64_t end_ = 0;             // of the epoch
     bool is_cut_ = false;               // by a failure: nothing is claimed any more
-    std::vector<pending> pending_;
+    dynamic_array<pending> pending_;
     std::vector<std::uint32_t> free_slots_;  // longest free first
     struct arrived {
         std::uint32_t slot;
         std::uint64_t end;  // where its step ends
     };
-    std::vector<arrived> ready_;  // copied and not yet delivered, in order
+    dynamic_array<arrived> ready_;  // copied and not yet delivered, in order
     std::exception_ptr failure_;
 };
 

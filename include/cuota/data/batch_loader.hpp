@@ -216,7 +216,7 @@ CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, stop
       progress_{engine_->shows_progress() ? stderr : nullptr} {}
 
 CUOTA_INLINE detail::loader_engine& epoch_range::checked_engine() const {
-    if (!engine_) detail::throw_misuse({}, "an epoch was used after it was moved from");
+    if (!engine_) detail::throw_misuse("an epoch was used after it was moved from");
     engine_->expect_usable({});
     return *engine_;
 }

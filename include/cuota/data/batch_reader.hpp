@@ -4,9 +4,9 @@
 /// What a loader's worker does outside every lock: draws a batch's samples, and reads them into a slot.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -78,8 +78,9 @@ CUOTA_INLINE void batch_reader::fill(std::span<std::byte> slot, worker_times& ta
     slot_places const places{shape_->fields, samples_};
     auto const room = [&](slot_place part) { return slot.subspan(part.begin, part.size); };
     for (std::size_t j = 0; j != samples_.row_offsets.size(); ++j)
-        std::ranges::copy(std::as_bytes(std::span{samples_.row_offsets[j]}),
-                          room(places.row_offsets(j)).begin());
+        if (auto const& offsets = samples_.row_offsets[j]; !offsets.empty())
+            std::memcpy(room(places.row_offsets(j)).data(), offsets.data(),
+                        offsets.size() * sizeof(offsets[0]));
     for (std::size_t k = 0; k != out_.size(); ++k) out_[k] = room(places.field_at(k));
     from_->gather(samples_.numbers, out_);
 }

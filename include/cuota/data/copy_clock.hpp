@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -40,7 +41,7 @@ private:
     static void mark(std::optional<time_mark>& m, stream_ref s);
     void count(copy& c);
 
-    std::vector<copy> copies_;
+    dynamic_array<copy> copies_;
     std::size_t next_ = 0;
     std::chrono::nanoseconds busy_{0};
 };

@@ -12,6 +12,7 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/data/sample_list.hpp>
 #include <cuota/runtime/event.hpp>
@@ -65,11 +66,11 @@ private:
     void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
-    std::optional<event> made_{};     // of what was made here last
-    bool is_made_ = false;            // what is here now is that; else it is as it arrived
-    std::vector<stream_share> used_;  // by the batch that is here now; its place is kept for the next
-    std::vector<rt::borrowed_range> borrowed_;  // of the same batch
-    std::vector<reader> readers_;
+    std::optional<event> made_{};       // of what was made here last
+    bool is_made_ = false;              // what is here now is that; else it is as it arrived
+    dynamic_array<stream_share> used_;  // by the batch that is here now; its place is kept for the next
+    dynamic_array<rt::borrowed_range> borrowed_;  // of the same batch
+    dynamic_array<reader> readers_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -120,7 +121,7 @@ CUOTA_INLINE void device_slot::order_readers_before(stream const& copies) {
 }
 
 CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
-    std::erase_if(readers_, [](reader& r) {
+    readers_.erase_if([](reader& r) {
         return report_failure_of([&] {
             if (r.is_marked || mark(r)) r.last->synchronize();
         });
@@ -131,7 +132,6 @@ CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
 CUOTA_INLINE bool device_slot::mark(reader& r) {
     if (foreign_capture_of(r.stream) != 0)
         throw_misuse(
-            {},
             "a batch has ended, but its slot cannot be filled again: a stream that used the batch is being "
             "captured by cudaStreamBeginCapture; end that capture before the loop asks for the next batch");
     r.is_marked = mark_outside_capture(r.stream, [&] {
@@ -153,10 +153,9 @@ CUOTA_INLINE void device_slot::order_arrival_before(stream_ref s) const {
 }
 
 CUOTA_INLINE void device_slot::remember(stream_share const& s) {
-    std::erase_if(readers_, [](reader const& r) { return !r.is_pending && r.stream.is_last(); });
-    auto known = std::ranges::find_if(readers_,
-                                      [&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
-    if (known == readers_.end()) known = readers_.insert(readers_.end(), reader{s});
+    readers_.erase_if([](reader const& r) { return !r.is_pending && r.stream.is_last(); });
+    reader* known = readers_.find_if([&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
+    if (known == readers_.end()) known = &readers_.emplace_back(s);
     known->is_pending = true;
     known->is_marked = false;
     if (foreign_capture_of(s) == 0 && !mark(*known)) readers_.erase(known);

@@ -113,7 +113,7 @@ CUOTA_INLINE device_span<std::uint64_t const> transform_job::row_offsets(std::si
 
 CUOTA_INLINE transform_job transform_job::after(std::size_t fields) const {
     if (fields > scratch_.fields.size())
-        detail::throw_misuse({}, "the first {} fields of a transform's scratch that has {}",
+        detail::throw_misuse("the first {} fields of a transform's scratch that has {}",
                              {fields, scratch_.fields.size()});
     return {stream_, epoch_, scratch_.only(0, fields), out_,
             scratch_.only(fields, scratch_.fields.size() - fields)};

@@ -133,7 +133,7 @@ CUOTA_INLINE std::size_t field::count() const {
 }
 
 CUOTA_INLINE std::size_t field::or_misuse(std::optional<std::size_t> product) const {
-    if (!product) detail::throw_misuse({}, "field {}: one sample is larger than any address space", {name});
+    if (!product) detail::throw_misuse("field {}: one sample is larger than any address space", {name});
     return *product;
 }
 
@@ -160,12 +160,14 @@ CUOTA_INLINE std::string fields_text(std::span<field const> fields) {
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t ragged_count(std::span<field const> fields) noexcept {
-    return static_cast<std::size_t>(std::ranges::count_if(fields, &field::is_ragged));
+    std::size_t count = 0;
+    for (field const& f : fields) count += f.is_ragged;
+    return count;
 }
 
 CUOTA_INLINE void expect_no_ragged(std::span<field const> fields, std::string const& what) {
     for (field const& f : fields)
-        if (f.is_ragged) throw_misuse({}, "{} cannot have a ragged field, as {} is", {what, field_text(f)});
+        if (f.is_ragged) throw_misuse("{} cannot have a ragged field, as {} is", {what, field_text(f)});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -89,7 +89,7 @@ private:
 
         static kvikio::FileHandle open(raw_source const& from) {
             if (from.fields().size() != 1)
-                detail::throw_misuse({}, "{}: a kvikio_source is of one field, not of {}",
+                detail::throw_misuse("{}: a kvikio_source is of one field, not of {}",
                                      {from.name(), fields_text(from.fields())});
             try {
                 return kvikio::FileHandle{from.name(), "r"};

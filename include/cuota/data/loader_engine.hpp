@@ -26,6 +26,7 @@
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/brief_wait.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
@@ -179,7 +180,7 @@ private:
     copy_stage stage_;
     std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock
 
-    std::vector<std::jthread> workers_;  // last: they use everything above
+    dynamic_array<std::jthread> workers_;  // last: they use everything above
 };
 
 }  // namespace cuota::inline v0::detail
@@ -219,8 +220,7 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
         std::scoped_lock const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
-            throw_misuse({}, "the loader of {} ended before its epoch, of which more was asked for",
-                         {name()});
+            throw_misuse("the loader of {} ended before its epoch, of which more was asked for", {name()});
         } catch (...) { line_.fail(std::current_exception()); }
     }
     arrived_.notify_all();
@@ -300,8 +300,7 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
         return next;
     }
     if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
-    throw_misuse({},
-                 "the next batch of {} was asked for while all {} device slots are held by batches that "
+    throw_misuse("the next batch of {} was asked for while all {} device slots are held by batches that "
                  "still live: end one first, or ask for more device_slots",
                  {name(), plan().device_slots});
 }

@@ -15,6 +15,7 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/loader_shape.hpp>
@@ -132,7 +133,7 @@ private:
     std::optional<staging_ring> ring_;
     std::atomic<bool> is_pinned_ = true;  // the ring that is, or was last
     std::byte* slab_ = nullptr;
-    std::vector<device_slot> slots_;
+    dynamic_array<device_slot> slots_;
 
     std::array<part, 2> parts_;
 };

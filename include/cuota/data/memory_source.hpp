@@ -169,11 +169,10 @@ CUOTA_INLINE memory_source::memory_source(std::string name, shared_value<void co
       field_{shared_value<field const>::make(field{std::move(name), type, std::move(shape)})},
       at_{static_cast<std::byte const*>(values)},
       bytes_{field_->bytes()} {
-    if (bytes_ == 0)
-        detail::throw_misuse({}, "{}: a sample of {} is empty", {field_->name, field_text(*field_)});
+    if (bytes_ == 0) detail::throw_misuse("{}: a sample of {} is empty", {field_->name, field_text(*field_)});
     std::size_t const all = count * element_bytes(type);
     if (all % bytes_ != 0)
-        detail::throw_misuse({}, "{}: {} values are no whole number of samples of {}",
+        detail::throw_misuse("{}: {} values are no whole number of samples of {}",
                              {field_->name, count, field_text(*field_)});
     size_ = all / bytes_;
 }

@@ -104,11 +104,11 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void keyed_permutation::refuse_size(std::uint64_t n) {
-    detail::throw_misuse({}, "a permutation of {} positions; at most 2^63 are possible", {n});
+    detail::throw_misuse("a permutation of {} positions; at most 2^63 are possible", {n});
 }
 
 CUOTA_INLINE void keyed_permutation::refuse(std::uint64_t position) const {
-    detail::throw_misuse({}, "position {} of a permutation of {}", {position, n_});
+    detail::throw_misuse("position {} of a permutation of {}", {position, n_});
 }
 
 }  // namespace cuota::inline v0

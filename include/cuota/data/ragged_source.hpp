@@ -75,7 +75,7 @@ public:
     ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
         : state_{shared_value<state const>::make(std::move(rows), std::move(offsets))} {
         std::string const complaint = state_->complaint();
-        if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {state_->name, complaint});
+        if (!complaint.empty()) detail::throw_misuse("{}: {}", {state_->name, complaint});
     }
     /// Offsets that are the samples of another source, which has one field: whole numbers of any type.
     template <source Offsets>
@@ -238,7 +238,7 @@ CUOTA_INLINE void expect_offsets(std::span<field const> fields, std::string cons
 }
 
 CUOTA_INLINE void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted) {
-    throw_misuse({}, "{}: {} are no offsets, which are {}", {name, fields_text(fields), wanted});
+    throw_misuse("{}: {} are no offsets, which are {}", {name, fields_text(fields), wanted});
 }
 
 CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows) {

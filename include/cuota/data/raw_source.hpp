@@ -161,13 +161,13 @@ CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_l
     std::size_t sum = 0;
     for (field const& f : layout.fields) {
         auto const next = checked_add(sum, f.bytes());
-        if (!next) detail::throw_misuse({}, "{}: one record is larger than any address space", {name});
-        if (f.bytes() == 0) detail::throw_misuse({}, "{}: field {} is empty", {name, field_text(f)});
+        if (!next) detail::throw_misuse("{}: one record is larger than any address space", {name});
+        if (f.bytes() == 0) detail::throw_misuse("{}: field {} is empty", {name, field_text(f)});
         sum = *next;
     }
-    if (sum == 0) detail::throw_misuse({}, "{}: a raw source needs a field", {name});
+    if (sum == 0) detail::throw_misuse("{}: a raw source needs a field", {name});
     if (layout.record != 0 && layout.record != sum)
-        detail::throw_misuse({}, "{}: a record is said to take {} bytes; its fields take {}",
+        detail::throw_misuse("{}: a record is said to take {} bytes; its fields take {}",
                              {name, layout.record, sum});
     return sum;
 }

@@ -343,11 +343,11 @@ private:
 
     std::vector<detail::tensor_layout> chosen(std::vector<detail::tensor_layout> const& tensors,
                                               std::vector<std::string> const& names) const {
-        if (names.empty()) detail::throw_misuse({}, "{}: a source needs a tensor; none is named", {name()});
+        if (names.empty()) detail::throw_misuse("{}: a source needs a tensor; none is named", {name()});
         std::vector<detail::tensor_layout> result;
         for (std::string const& wanted : names) {
             if (std::ranges::find(result, wanted, &detail::tensor_layout::name) != result.end())
-                detail::throw_misuse({}, "{}: {} is named twice", {name(), detail::tensor_text(wanted)});
+                detail::throw_misuse("{}: {} is named twice", {name(), detail::tensor_text(wanted)});
             auto const found = std::ranges::find(tensors, wanted, &detail::tensor_layout::name);
             if (found == tensors.end())
                 detail::throw_data_error(name(), detail::tensor_table::begin, "there is no {}",

@@ -142,7 +142,7 @@ CUOTA_INLINE slot_layout slot_layout::of(std::span<field const> fields, std::siz
 
 CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> bytes,
                                                    std::string const& name) {
-    if (!bytes) detail::throw_misuse({}, "a batch of {} would be larger than any address space", {name});
+    if (!bytes) detail::throw_misuse("a batch of {} would be larger than any address space", {name});
     return *bytes;
 }
 

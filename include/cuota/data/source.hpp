@@ -138,7 +138,7 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
         if (complaint.empty() && sample >= size)
             complaint = "it has " + std::to_string(size) + " samples; the length of sample " +
                         std::to_string(sample) + " was asked for";
-    if (!complaint.empty()) throw_misuse({}, "{}: {}", {from.name(), complaint});
+    if (!complaint.empty()) throw_misuse("{}: {}", {from.name(), complaint});
 }
 
 /// How many of the samples, from the first on, follow each other in the source. There is one.
@@ -153,7 +153,7 @@ template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
     std::string const complaint = detail::gather_complaint(from, samples, out);
-    if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {from.name(), complaint});
+    if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
 }
 
 /// Checks the arguments of gather_runs of a source without ragged fields, in the same way.
@@ -170,7 +170,7 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
     }
     auto const rows = [&](std::size_t) { return samples; };
     if (complaint.empty()) complaint = detail::room_complaint(from.fields(), samples, rows, out);
-    if (!complaint.empty()) detail::throw_misuse({}, "{}: {}", {from.name(), complaint});
+    if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
 }
 
 }  // namespace cuota::inline v0

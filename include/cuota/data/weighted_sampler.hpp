@@ -97,8 +97,7 @@ CUOTA_INLINE weighted_draws::weighted_draws(std::uint64_t kind, std::uint64_t se
 }
 
 CUOTA_INLINE void weighted_draws::check(std::uint64_t n) const {
-    if (n != whole.of.size())
-        throw_misuse({}, "a sampler has {} weights for {} samples", {whole.of.size(), n});
+    if (n != whole.of.size()) throw_misuse("a sampler has {} weights for {} samples", {whole.of.size(), n});
 }
 
 }  // namespace cuota::inline v0::detail
@@ -160,7 +159,7 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::size(std::uint64_t n) const
     shared_->check(n);
     auto const zero = static_cast<std::uint64_t>(std::ranges::count(shared_->whole.of, std::uint64_t{0}));
     if (shared_->draws > n - zero)
-        detail::throw_misuse({}, "a weighted_shuffle_sampler is to draw {} samples, and {} have a weight",
+        detail::throw_misuse("a weighted_shuffle_sampler is to draw {} samples, and {} have a weight",
                              {shared_->draws, n - zero});
     return shared_->draws;
 }

@@ -206,7 +206,7 @@ CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& p
 CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
                                       std::chrono::nanoseconds good_for) {
     if (!(share >= 0.0 && share <= 1.0))
-        detail::throw_misuse({}, "budget::of_device: a share of {} is not between 0 and 1", {share});
+        detail::throw_misuse("budget::of_device: a share of {} is not between 0 and 1", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
@@ -219,7 +219,7 @@ CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t ke
 CUOTA_INLINE std::size_t budget::learn_overhead() {
     if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
         return driver->learn_overhead();
-    detail::throw_misuse({}, "budget {}: learn_overhead is for a budget of a device", {name()});
+    detail::throw_misuse("budget {}: learn_overhead is for a budget of a device", {name()});
 }
 
 CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
@@ -321,7 +321,7 @@ CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::s
 }
 
 CUOTA_INLINE detail::prepayment& reservation::state() const {
-    if (!state_) detail::throw_misuse({}, "a reservation was used after it was moved from");
+    if (!state_) detail::throw_misuse("a reservation was used after it was moved from");
     return *state_;
 }
 

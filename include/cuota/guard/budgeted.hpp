@@ -188,7 +188,7 @@ CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t byte
     auto const found = live.find(p);
     if (found == live.end())
         throw_misuse(
-            {}, "budget {}: a pointer was given back that it does not hold (given back twice, or another's)",
+            "budget {}: a pointer was given back that it does not hold (given back twice, or another's)",
             {of});
     entry const& e = found->second;
     if (e.asked != bytes)

@@ -124,7 +124,7 @@ CUOTA_INLINE ledger::~ledger() {
     if (parent_ && own_ != 0)
         report_failure_of([this] {
             throw_misuse(
-                {}, "budget {} ended while {} were charged to it and not refunded; {} keeps them charged",
+                "budget {} ended while {} were charged to it and not refunded; {} keeps them charged",
                 {name_, as_bytes(own_), parent_->name_});
         });
 }

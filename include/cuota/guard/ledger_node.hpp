@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
@@ -91,7 +92,7 @@ public:
 
     /// Those who hold bytes that `concerns(node)`.
     template <class Concerns>
-    [[nodiscard]] std::vector<stake> stakeholders(Concerns concerns) const;
+    [[nodiscard]] dynamic_array<stake> stakeholders(Concerns concerns) const;
     void join(stakeholder& s);
     void leave(stakeholder& s) noexcept;
 
@@ -107,7 +108,7 @@ public:
     /// tell(observer) for all who are told of this node.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
-        std::vector<shared<budget_observer>> told;
+        dynamic_array<shared<budget_observer>> told;
         report_failure_of([&] {
             std::scoped_lock const lock{tree_->guard};
             for (auto const& [at, o] : tree_->observers)
@@ -145,7 +146,9 @@ protected:
     ~ledger_node() = default;
 
     /// Under the tree's lock, while what is above still is.
-    void leave_tree() noexcept { std::erase(tree_->nodes, this); }
+    void leave_tree() noexcept {
+        tree_->nodes.erase_if([this](ledger_node const* node) { return node == this; });
+    }
 
 private:
     friend class ledger;
@@ -314,7 +317,7 @@ CUOTA_INLINE void ledger_node::join(stakeholder& s) {
 
 CUOTA_INLINE void ledger_node::leave(stakeholder& s) noexcept {
     std::scoped_lock const lock{tree_->guard};
-    std::erase_if(tree_->stakeholders, [&](auto const& entry) { return entry.second == &s; });
+    tree_->stakeholders.erase_if([&](auto const& entry) { return entry.second == &s; });
 }
 
 CUOTA_INLINE void ledger_node::join(onlooker& o) noexcept {
@@ -339,8 +342,8 @@ CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
 CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
     shared<budget_observer> last;  // must not go under the lock
     std::scoped_lock const lock{tree_->guard};
-    auto const at = std::ranges::find_if(
-        tree_->observers, [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
+    auto* const at = tree_->observers.find_if(
+        [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
     if (at == tree_->observers.end()) return;
     last = std::move(at->second);
     tree_->observers.erase(at);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/guard/budget_observer.hpp>
@@ -49,10 +50,10 @@ public:
 struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
-    stock* open = nullptr;                                                  // all that are open, of all nodes
-    std::vector<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
-    std::vector<ledger_node const*> nodes;                                  // all, each after its parent
-    std::vector<std::pair<ledger_node const*, shared<budget_observer>>> observers;
+    stock* open = nullptr;  // all that are open, of all nodes
+    dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
+    dynamic_array<ledger_node const*> nodes;                                  // all, each after its parent
+    dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     std::unique_ptr<outer_limit> outer;  // set before a second node is made
     onlooker* due = nullptr;             // delivered for when the lock is let go
 };

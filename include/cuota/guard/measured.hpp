@@ -232,8 +232,8 @@ CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
 CUOTA_INLINE measured_books::entry measured_books::tables::forget(void* p, std::size_t bytes) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw_misuse({}, "measured memory: a pointer was given back that it does not hold (given back twice, "
-                         "or another's)");
+        throw_misuse("measured memory: a pointer was given back that it does not hold (given back twice, "
+                     "or another's)");
     entry const e = found->second;
     if (e.asked != bytes)
         throw_misuse(e.held.where, "measured memory: {} were given back of an allocation of {}",

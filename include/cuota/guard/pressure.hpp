@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
@@ -25,9 +26,9 @@
 namespace cuota::inline v0::detail {
 
 template <class Concerns>
-std::vector<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
+dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
     std::scoped_lock const lock{tree_->guard};
-    std::vector<stake> found;
+    dynamic_array<stake> found;
     found.reserve(
         tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
     for (auto const& [at, who] : tree_->stakeholders)
@@ -52,13 +53,13 @@ private:
 /// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
 class reclaim_round {
 public:
-    explicit reclaim_round(std::vector<ledger_node::stake> asked);
+    explicit reclaim_round(dynamic_array<ledger_node::stake> asked);
 
     /// Returns what was given back: 0 at once when all together could not give what is missing.
     [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaimer_facts>& told);
 
 private:
-    using candidates = std::vector<ledger_node::stake>;
+    using candidates = dynamic_array<ledger_node::stake>;
 
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     // Of the highest priority: who covers it with the least excess, else who gives most.
@@ -146,7 +147,7 @@ CUOTA_INLINE bool& reclaiming::is_on() noexcept {
     return on;
 }
 
-CUOTA_INLINE reclaim_round::reclaim_round(std::vector<ledger_node::stake> asked) : left_{std::move(asked)} {
+CUOTA_INLINE reclaim_round::reclaim_round(dynamic_array<ledger_node::stake> asked) : left_{std::move(asked)} {
     sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
 }
 
@@ -211,7 +212,7 @@ CUOTA_INLINE std::size_t most_of(budget_facts const& b, std::size_t reclaimable)
 }
 
 CUOTA_INLINE std::size_t most_at(ledger_node& node) {
-    std::vector<std::pair<ledger_node const*, budget_facts>> way;
+    dynamic_array<std::pair<ledger_node const*, budget_facts>> way;
     (void)node.look_up(
         0, [&](ledger_node const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
     std::size_t most = unlimited;
@@ -225,7 +226,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
     r.charged = bytes;
     r.granule = request.granule;
     r.request = request.who;
-    std::vector<ledger_node const*> way;
+    dynamic_array<ledger_node const*> way;
     ledger_node const* const refuser = node.look_up(bytes, [&](ledger_node const& at, budget_facts facts) {
         way.push_back(&at);
         r.budgets.push_back(std::move(facts));

@@ -187,7 +187,7 @@ public:
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
-            detail::throw_misuse({}, "a snapshot was compared with what it was not taken of");
+            detail::throw_misuse("a snapshot was compared with what it was not taken of");
         return books().since(since.next_, since.live_, first);
     }
 

@@ -294,8 +294,7 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         throw_misuse(around.where, "{}: a pointer was given back that is {} bytes inside of {}",
                      {title(), as_count(offset_in(around, p)), line_of(around)});
     if (gone.at) throw_misuse(gone.where, "{}: given back twice: {}", {title(), line_of(gone)});
-    throw_misuse({},
-                 "{}: {} bytes were given back at an address that it does not hold (given back long before, "
+    throw_misuse("{}: {} bytes were given back at an address that it does not hold (given back long before, "
                  "or another's)",
                  {title(), as_count(bytes)});
 }

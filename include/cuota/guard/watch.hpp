@@ -29,7 +29,7 @@ public:
     /// Any integer. Throws: misuse when negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
-        if (std::cmp_less(bytes, 0)) detail::throw_misuse({}, "a watch at {} bytes", {bytes});
+        if (std::cmp_less(bytes, 0)) detail::throw_misuse("a watch at {} bytes", {bytes});
     }
 
     [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< else it is bytes
@@ -346,7 +346,7 @@ template class shared<detail::watch_state>;
 CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                           watch_callback callback, watch_options const& options) {
     detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
-    if (!callback) detail::throw_misuse({}, "watch of budget {}: no callback", {watched.name()});
+    if (!callback) detail::throw_misuse("watch of budget {}: no callback", {watched.name()});
     state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
                                                std::move(callback), options);
     state_->begin();

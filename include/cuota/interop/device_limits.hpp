@@ -111,7 +111,7 @@ private:
         return value;
     }
     [[noreturn]] static void refuse(std::string_view item, std::string_view source, std::string const& why) {
-        detail::throw_misuse({}, "{}: '{}' {}", {source, detail::as_name(item, 40), why});
+        detail::throw_misuse("{}: '{}' {}", {source, detail::as_name(item, 40), why});
     }
 
     std::map<int, amount> by_device_;

@@ -119,7 +119,7 @@ public:
         line_->check_open();
         if (elements.size() > INT_MAX || scratch_memory.size() < scratch(elements.size()))
             detail::throw_misuse(
-                {}, "mpi_sums: a sum of {} floats with {} beside them",
+                "mpi_sums: a sum of {} floats with {} beside them",
                 {detail::as_count(elements.size()), detail::as_count(scratch_memory.size())});
         line_->listen();
         open_.emplace_back(line_, begun_, elements, scratch_memory, std::move(owner));

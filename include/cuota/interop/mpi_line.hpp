@@ -71,7 +71,7 @@ public:
         for (std::size_t r = 0; r != ranks(); ++r) {
             if (heard[r].size() != mine.size())
                 throw_misuse(
-                    {}, "mpi_ranks: rank {} says {} words, and rank {} {}",
+                    "mpi_ranks: rank {} says {} words, and rank {} {}",
                     {as_count(r), as_count(heard[r].size()), as_count(rank_), as_count(mine.size())});
             std::ranges::copy(heard[r], all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
         }
@@ -105,7 +105,7 @@ public:
     /// Throws: misuse on a thread that may not call MPI, and when it was closed.
     void check_open() const {
         mpi_check_thread();
-        if (is_closed_ || is_closing_) throw_misuse({}, "mpi_ranks: a group was used after it was closed");
+        if (is_closed_ || is_closing_) throw_misuse("mpi_ranks: a group was used after it was closed");
     }
     /// Hears what has come, and lets MPI go on. Throws: rank_gone when a rank is gone that this one still needs.
     void listen() {

@@ -198,7 +198,7 @@ public:
     /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
-        if (is_starting_) detail::throw_misuse({}, "nccl_sums: a sum was begun while another one starts");
+        if (is_starting_) detail::throw_misuse("nccl_sums: a sum was begun while another one starts");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
             comm_->check(ncclAllReduce(elements.data(), elements.data(), elements.size(), ncclFloat, ncclSum,
@@ -247,7 +247,7 @@ private:
     }
     template <class Call>
     void run_or_abort(Call what) {
-        if (!comm_->get()) detail::throw_misuse({}, "nccl_sums: used after it had failed");
+        if (!comm_->get()) detail::throw_misuse("nccl_sums: used after it had failed");
         try {
             what();
         } catch (...) {

@@ -126,7 +126,7 @@ public:
     /// As set_limit, to a share of the device's memory: 0 to 1. Throws: misuse, cuda_error; unchanged then.
     void set_share(int device, double share) {
         if (!(share >= 0.0 && share <= 1.0))
-            detail::throw_misuse({}, "a share of {} is not between 0 and 1", {share});
+            detail::throw_misuse("a share of {} is not between 0 and 1", {share});
         detail::pytorch_device& one = at(device);
         std::size_t const total = one.where().memory().total;
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));
@@ -162,7 +162,7 @@ public:
     /// as `recorder`.
     void record(recorder_options wanted = {}) {
         std::scoped_lock const lock{opening_};
-        if (recorder_) detail::throw_misuse({}, "PyTorch's memory is recorded already");
+        if (recorder_) detail::throw_misuse("PyTorch's memory is recorded already");
         recorder fresh{wanted};
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
@@ -170,7 +170,7 @@ public:
     /// For write_timeline and write_memory_viz. Throws: misuse when nothing is recorded; std::bad_alloc.
     [[nodiscard]] recording recorded() {
         std::scoped_lock const lock{opening_};
-        if (!recorder_) detail::throw_misuse({}, "PyTorch's memory is not recorded");
+        if (!recorder_) detail::throw_misuse("PyTorch's memory is not recorded");
         return recorder_->read();
     }
 
@@ -221,8 +221,7 @@ private:
 
     [[nodiscard]] std::atomic<detail::pytorch_device*>& place_of(int ordinal) {
         if (ordinal < 0 || ordinal >= most_devices)
-            detail::throw_misuse({}, "PyTorch named device {}: there are at most {}",
-                                 {ordinal, most_devices});
+            detail::throw_misuse("PyTorch named device {}: there are at most {}", {ordinal, most_devices});
         return devices_[static_cast<std::size_t>(ordinal)];
     }
     [[nodiscard]] detail::pytorch_device& at(int ordinal) {
@@ -233,14 +232,13 @@ private:
     [[nodiscard]] detail::pytorch_device& opened(int ordinal) {
         if (auto* const made = place_of(ordinal).load(std::memory_order_acquire)) [[likely]]
             return *made;
-        detail::throw_misuse({}, "memory of device {} was given back, and none was ever taken there",
-                             {ordinal});
+        detail::throw_misuse("memory of device {} was given back, and none was ever taken there", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
         std::scoped_lock const lock{opening_};
         if (auto* const made = place_of(ordinal).load(std::memory_order_relaxed)) return *made;
         if (int const count = device::count(); ordinal >= count)
-            detail::throw_misuse({}, "PyTorch named device {}: there are {}", {ordinal, count});
+            detail::throw_misuse("PyTorch named device {}: there are {}", {ordinal, count});
         device const where{ordinal};
         device_scope const here{where};
         auto fresh = std::make_unique<detail::pytorch_device>(where, limit_of(where));

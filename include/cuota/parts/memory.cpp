@@ -4,5 +4,4 @@
 // The definitions of core/, runtime/, resource/, guard/, pool/ and buffer/: one of the parts of cuota.cpp, which says how to compile them.
 #define CUOTA_SEPARATE 1
 #define CUOTA_PART_MEMORY 1
-#include <cuota/core/poll_pause.hpp>  // for training/ and interop/ alone
 #include <cuota/all.hpp>

@@ -12,6 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/pool/lifespan.hpp>
@@ -115,10 +116,10 @@ private:
     void grow();
     void grow_notes();
 
-    std::vector<std::unique_ptr<block[]>> chunks_;
+    dynamic_array<sole_array<block>> chunks_;
     block* unused_ = nullptr;
-    std::vector<std::unique_ptr<block_note[]>> note_chunks_;
-    std::vector<block_note*> unused_notes_;
+    dynamic_array<sole_array<block_note>> note_chunks_;
+    dynamic_array<block_note*> unused_notes_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -197,7 +198,7 @@ CUOTA_INLINE void block_store::drop_note(block_note& note) noexcept {
 
 CUOTA_INLINE void block_store::grow() {
     std::size_t const so_far = chunks_.size() * at_once;
-    chunks_.push_back(std::make_unique<block[]>(at_once));
+    chunks_.push_back(sole_array<block>::make(at_once));
     for (std::size_t i = at_once; i-- != 0;) {
         block& b = chunks_.back()[i];
         b.mark = static_cast<std::uint32_t>(so_far + i);
@@ -209,7 +210,7 @@ CUOTA_INLINE void block_store::grow_notes() {
     std::size_t const in_all = (note_chunks_.size() + 1) * at_once;
     if (unused_notes_.capacity() < in_all)
         unused_notes_.reserve(2 * in_all);  // none that comes back needs memory
-    note_chunks_.push_back(std::make_unique<block_note[]>(at_once));
+    note_chunks_.push_back(sole_array<block_note>::make(at_once));
     for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
 }
 

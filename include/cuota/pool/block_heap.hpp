@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/pool/block_choice.hpp>
 #include <cuota/pool/block_index.hpp>
 #include <cuota/pool/grow_window.hpp>
@@ -105,7 +106,7 @@ public:
     /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc;
     /// unchanged then.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
-                                                      std::vector<shared<stream_mark>>& busy);
+                                                      dynamic_array<shared<stream_mark>>& busy);
     /// What was taken out was given back; or it could not be, and is free as before.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
@@ -146,7 +147,7 @@ private:
     block_index blocks_;
     stream_order order_;
     step_clock steps_;
-    std::vector<segment> segments_;
+    dynamic_array<segment> segments_;
     std::size_t requested_ = 0;
     std::size_t peak_requested_ = 0;
     std::size_t allocated_ = 0;
@@ -236,7 +237,7 @@ CUOTA_INLINE std::size_t block_heap::give_up(grow_window const& window) noexcept
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
-                                                             std::vector<shared<stream_mark>>& busy) {
+                                                             dynamic_array<shared<stream_mark>>& busy) {
     auto out = choose_idle(blocks_, surplus, kept);
     if (!out) return out;
     out->in->waits.for_each([&](wait_point point) {
@@ -326,7 +327,9 @@ CUOTA_INLINE block& block_heap::enter(segment const& s) {
 }
 
 CUOTA_INLINE void block_heap::forget(block& whole) noexcept {
-    segments_.erase(std::ranges::find(segments_, segment{whole.at(), whole.size}));
+    segments_.erase(segments_.find_if([&](segment const& s) {
+        return s == segment{whole.at(), whole.size};
+    }));
     blocks_.remove_segment(whole);
 }
 

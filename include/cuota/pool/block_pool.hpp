@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/refusal.hpp>
@@ -244,7 +245,7 @@ private:
 
     template <class Surplus>
     [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
-        std::vector<shared<stream_mark>> busy;
+        dynamic_array<shared<stream_mark>> busy;
         std::optional<idle_memory> out;
         {
             auto const lock = lock_all();
@@ -443,7 +444,7 @@ CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
 CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
     auto fresh = std::make_unique<pool_watch>(std::move(told));
     auto const lock = lock_all();
-    if (watch_) throw_misuse({}, "{} is recorded already: a pool has one recorder at a time", {title()});
+    if (watch_) throw_misuse("{} is recorded already: a pool has one recorder at a time", {title()});
     watch_ = std::move(fresh);
     is_special_ = true;
     fronts_.end();
@@ -531,8 +532,7 @@ CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
 CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
     block* const b = heap_.blocks().find_live(p);
     if (!b || !b->claim(p))
-        throw_misuse({},
-                     "{}: a pointer was given back that is not alive here (given back twice, or another's)",
+        throw_misuse("{}: a pointer was given back that is not alive here (given back twice, or another's)",
                      {title()});
     if (b->requested != bytes) {
         misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),

@@ -15,6 +15,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/survivors.hpp>
@@ -58,8 +59,8 @@ public:
     void give(frame_entry& e, bool in_order) noexcept;
 
     /// Until when the bytes are in use: the stream whose they are, and others that gave some back.
-    [[nodiscard]] std::vector<stream_share>& users() noexcept { return users_; }
-    [[nodiscard]] std::vector<frame_entry> const& entries() const noexcept { return entries_; }
+    [[nodiscard]] dynamic_array<stream_share>& users() noexcept { return users_; }
+    [[nodiscard]] dynamic_array<frame_entry> const& entries() const noexcept { return entries_; }
     [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
     [[nodiscard]] std::byte* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -73,8 +74,8 @@ private:
     std::size_t size_;
     std::size_t used_ = 0;
     std::size_t owned_ = 0;
-    std::vector<frame_entry> entries_{};
-    std::vector<stream_share> users_{};
+    dynamic_array<frame_entry> entries_{};
+    dynamic_array<stream_share> users_{};
 };
 
 /// Work enqueued later on `s` comes after all that is enqueued on `other`. When the device does not take a wait, the host
@@ -115,10 +116,11 @@ CUOTA_INLINE bool frame_chunk::has(void const* p) const noexcept {
 }
 
 CUOTA_INLINE frame_entry* frame_chunk::find(void const* p) noexcept {
-    auto const e = std::ranges::lower_bound(entries_, p, std::less<>{}, [](frame_entry const& each) {
-        return static_cast<void const*>(each.at);
-    });
-    return e != entries_.end() && e->at == p ? &*e : nullptr;
+    auto* const e =
+        std::lower_bound(entries_.begin(), entries_.end(), p, [](frame_entry const& each, void const* at) {
+            return std::less<>{}(static_cast<void const*>(each.at), at);
+        });
+    return e != entries_.end() && e->at == p ? e : nullptr;
 }
 
 CUOTA_INLINE void frame_chunk::give(frame_entry& e, bool in_order) noexcept {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/frame_chunk.hpp>
@@ -47,7 +48,7 @@ private:
     // The chunks of one stream. The one with the most room is filled.
     struct lane {
         std::uint64_t id;
-        std::vector<frame_chunk> chunks{};
+        dynamic_array<frame_chunk> chunks{};
         std::size_t filled = 0;
 
         [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
@@ -88,7 +89,7 @@ private:
     shared<pool_state> const pool_;
     place const where_;
     std::mutex guard_;  // for all below
-    std::vector<lane> lanes_;
+    dynamic_array<lane> lanes_;
     std::size_t held_ = 0;
     bool has_ended_ = false;
 };
@@ -271,7 +272,7 @@ CUOTA_INLINE std::string frame_state::title() const {
 
 CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {
     auto& users = c.users();
-    if (!s.is_owned() || std::ranges::any_of(users, [&](stream_ref known) { return known == s; })) return;
+    if (!s.is_owned() || users.find_if([&](stream_ref known) { return known == s; }) != users.end()) return;
     try {
         users.emplace_back(s);
     } catch (std::bad_alloc const&) { (void)rt::drain(s); }

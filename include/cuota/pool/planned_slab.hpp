@@ -228,8 +228,8 @@ CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t by
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
     if (i == nobody) [[unlikely]]
-        throw_misuse({}, "a step_plan: a pointer was given back that is not alive here (given back twice, or "
-                         "never given)");
+        throw_misuse("a step_plan: a pointer was given back that is not alive here (given back twice, or "
+                     "never given)");
     if (requests_[i].bytes != bytes) [[unlikely]]
         throw_other_size(i, bytes);
     return i;

@@ -199,7 +199,7 @@ CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes)
     }
     if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
         give_back(segment{p, bytes});
-        throw_misuse({}, "{}: its source does not align memory to the {} bytes that it was asked for",
+        throw_misuse("{}: its source does not align memory to the {} bytes that it was asked for",
                      {blocks_.title(), granule});
     }
     return segment{p, bytes};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/pool/block_heap.hpp>
 #include <cuota/pool/pending_frees.hpp>
@@ -47,7 +48,7 @@ public:
 
     private:
         friend class pool_watch;
-        std::vector<segment> parts_;
+        dynamic_array<segment> parts_;
     };
     void came(growth const& grown, place where) noexcept;
     void came(segment const& s, place where) noexcept { told_->segment_taken(s.at, s.bytes, where); }

@@ -317,10 +317,9 @@ CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
 
 CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
     if (std::string const alive = state_->survivors(); !alive.empty())
-        detail::throw_misuse(
-            {}, "{} {} while {}{}",
-            {state_->title(), what, alive,
-             alive.starts_with("1 ") ? "; end it before its pool" : "; end them before their pool"});
+        detail::throw_misuse("{} {} while {}{}", {state_->title(), what, alive,
+                                                  alive.starts_with("1 ") ? "; end it before its pool"
+                                                                          : "; end them before their pool"});
 }
 
 }  // namespace cuota::inline v0

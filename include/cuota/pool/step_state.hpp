@@ -183,7 +183,7 @@ CUOTA_INLINE void step_state::close() noexcept {
                  return all;
              }))
             left.add(h.name, h.where, h.bytes);
-        if (left.count() != 0) throw_misuse({}, "a step_plan ended while {}", {left.text()});
+        if (left.count() != 0) throw_misuse("a step_plan ended while {}", {left.text()});
     });
     report_failure_of([&] {
         server_.with_router([&](step_router& r) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/wait_set.hpp>
@@ -138,7 +139,7 @@ private:
     [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id);
     [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id);
 
-    std::vector<lane> lanes_;
+    dynamic_array<lane> lanes_;
     std::vector<std::uint64_t> captured_;  // ids of streams, by a capture that goes on
     std::uint32_t last_ = 0;
     std::size_t waits_ = 0;
@@ -209,7 +210,7 @@ CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_po
 CUOTA_INLINE bool stream_order::look() {
     for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // until it is known better
     for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
-    return std::ranges::none_of(lanes_, &lane::is_busy);
+    return lanes_.find_if([](lane const& l) { return l.is_busy; }) == lanes_.end();
 }
 
 CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
@@ -236,7 +237,7 @@ CUOTA_INLINE bool stream_order::is_known_done(wait_point point) const noexcept {
 CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
     if (!captured_.empty())
         throw_misuse(
-            {}, "a step_plan was asked for memory in a capture while it is in another: one step at a time");
+            "a step_plan was asked for memory in a capture while it is in another: one step at a time");
     captured_.assign(ids.begin(), ids.end());
     for (lane& l : lanes_)
         if (is_of_capture(l.id)) l.captured_above = l.ticket;
@@ -283,12 +284,11 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
     if (from.recorded >= point.ticket) return from.mark.get();
     if (point.ticket > from.captured_above)
         throw_misuse(
-            {},
             "memory that one stream of a capture gave back was to be used by another: use it on one stream");
     from.mark_saw.reserve(from.seen.size());
     if (foreign_capture_of(from.stream) != 0)
-        throw_misuse({}, "memory that was given back on a stream was to be used by another, which cannot "
-                         "wait for it while others capture the first one: end the capture before");
+        throw_misuse("memory that was given back on a stream was to be used by another, which cannot "
+                     "wait for it while others capture the first one: end the capture before");
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
         if (from.mark) from.mark->record_in(from.stream, 0);
         else from.mark = shared<stream_mark>::make(from.stream);
@@ -314,7 +314,9 @@ CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
 }
 
 CUOTA_INLINE bool stream_order::is_of_capture(std::uint64_t id) const noexcept {
-    return std::ranges::find(captured_, id) != captured_.end();
+    for (std::uint64_t const known : captured_)
+        if (known == id) return true;
+    return false;
 }
 
 CUOTA_INLINE std::uint32_t stream_order::enter(stream_ref s, std::uint64_t id) {

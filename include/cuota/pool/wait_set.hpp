@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -50,7 +51,7 @@ public:
     void merge(wait_set& other);
 
 private:
-    using points = std::vector<wait_point>;
+    using points = dynamic_array<wait_point>;
     static constexpr std::uint32_t none = ~std::uint32_t{0};
     static constexpr std::uint32_t many = none - 1;
 

@@ -239,12 +239,10 @@ CUOTA_INLINE std::string prometheus_text_of::checked_labels(prometheus_options c
     std::string labels;
     for (auto const& [name, value] : how.labels) {
         if (!is_label_name(name))
-            throw_misuse({},
-                         "\"{}\" is no name for a label of Prometheus: letters, digits and _, no digit "
+            throw_misuse("\"{}\" is no name for a label of Prometheus: letters, digits and _, no digit "
                          "first, not __ first",
                          {printable(name)});
-        if (!taken.insert(name).second)
-            throw_misuse({}, "two labels of Prometheus have the name \"{}\"", {name});
+        if (!taken.insert(name).second) throw_misuse("two labels of Prometheus have the name \"{}\"", {name});
         labels = with_label(std::move(labels), name, prometheus_value(value));
     }
     return labels;

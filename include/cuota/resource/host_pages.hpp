@@ -12,6 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -62,7 +63,7 @@ CUOTA_INLINE void touch_pages(std::byte* at, std::size_t bytes, std::size_t thre
         for (std::size_t i = 0; i < count; i += page_bytes()) first[i] = std::byte{0};
     };
     std::size_t const a_part = round_up(bytes / std::max<std::size_t>(threads, 1) + 1, page_bytes());
-    std::vector<std::jthread> others;
+    dynamic_array<std::jthread> others;
     std::size_t done = std::min(a_part, bytes);  // the first part is ours
     try {
         others.reserve(threads);

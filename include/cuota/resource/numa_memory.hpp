@@ -235,8 +235,8 @@ private:
     }
     [[nodiscard]] refusal told(refusal r) const {
         numa_node::memory_info const now = node_.memory();
-        r.detail::append_message(cause, "; NUMA node {} has {} free of {}",
-                                 {node_.number(), detail::as_bytes(now.free), detail::as_bytes(now.total)});
+        detail::append_message(r.cause, "; NUMA node {} has {} free of {}",
+                               {node_.number(), detail::as_bytes(now.free), detail::as_bytes(now.total)});
         if (now.free < r.charged) r.would_fit = round_down(now.free, r.granule);  // else it was not the node
         return r;
     }

@@ -14,13 +14,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
@@ -60,7 +60,7 @@ struct captured_stream {
 class capture_scope {
 public:
     /// Of these streams. There is no other on this thread.
-    explicit capture_scope(std::vector<captured_stream> streams);
+    explicit capture_scope(dynamic_array<captured_stream> streams);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
     ~capture_scope() { current() = nullptr; }
@@ -70,28 +70,26 @@ public:
     /// Unique over the life of the program, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
-    [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_; }
-    [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_; }
+    [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
+    [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
     /// The use of what has that address, made by make() when there is none. Throws: what make throws, std::bad_alloc.
     template <class Use, class Make>
     [[nodiscard]] Use& use_of(void const* what, Make make) {
-        if (auto const known = by_address_.find(what); known != by_address_.end())
-            return static_cast<Use&>(*known->second);
+        if (Use* const known = find<Use>(what)) return *known;
         uses_.reserve(uses_.size() + 1);
         shared<Use> fresh = make();
         Use& made = *fresh;
-        by_address_.emplace(what, &made);
+        enter(what, made);
         uses_.push_back(shared<graph_use>::adopt(fresh.detach()));
         return made;
     }
     /// The same for who wants none; null when there is none.
     template <class Use>
     [[nodiscard]] Use* find(void const* what) const noexcept {
-        auto const known = by_address_.find(what);
-        return known == by_address_.end() ? nullptr : static_cast<Use*>(known->second);
+        return static_cast<Use*>(use_at(what));
     }
-    [[nodiscard]] std::vector<shared<graph_use>>& uses() noexcept { return uses_; }
+    [[nodiscard]] dynamic_array<shared<graph_use>>& uses() noexcept { return uses_; }
 
     /// What cannot throw where it went wrong: there will be no graph, but this error. The first one stays.
     void fail(std::exception_ptr why) noexcept;
@@ -103,13 +101,24 @@ public:
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
 
 private:
-    [[nodiscard]] static capture_scope*& current() noexcept;
+    struct address {
+        void const* what;
+        graph_use* use;
+    };
 
-    std::vector<captured_stream> const streams_;
-    std::vector<std::uint64_t> ids_;
+    [[nodiscard]] static capture_scope*& current() noexcept;
+    /// The first that does not come before `what`.
+    [[nodiscard]] address const* first_from(void const* what) const noexcept;
+    /// Null when there is none.
+    [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
+    /// Throws: std::bad_alloc; unchanged then.
+    void enter(void const* what, graph_use& use);
+
+    dynamic_array<captured_stream> const streams_;
+    dynamic_array<std::uint64_t> ids_;
     std::uint64_t number_;
-    std::vector<shared<graph_use>> uses_;
-    std::unordered_map<void const*, graph_use*> by_address_;
+    dynamic_array<shared<graph_use>> uses_;
+    dynamic_array<address> by_address_;  // sorted
     std::exception_ptr failure_;
     std::string spoiled_by_;
     hidden_thread const hidden_{};
@@ -128,7 +137,8 @@ public:
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
         std::scoped_lock const lock{guard_};
         std::size_t const before = streams_.size();
-        streams_.insert(streams_.end(), streams.begin(), streams.end());
+        streams_.reserve(before + streams.size());
+        for (captured_stream const& s : streams) streams_.push_back(s);
         publish();
         begun_.fetch_add(1, std::memory_order_seq_cst);
         bool is_begun = false;
@@ -159,7 +169,7 @@ private:
     void publish() noexcept { count_.store(streams_.size(), std::memory_order_seq_cst); }
 
     std::mutex guard_;
-    std::vector<captured_stream> streams_;
+    dynamic_array<captured_stream> streams_;
     static inline constinit std::atomic<std::size_t> count_ = 0;
     static inline constinit std::atomic<std::uint64_t> begun_ = 0;
 };
@@ -170,7 +180,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE capture_scope::capture_scope(std::vector<captured_stream> streams)
+CUOTA_INLINE capture_scope::capture_scope(dynamic_array<captured_stream> streams)
     : streams_{std::move(streams)} {
     for (captured_stream const& s : streams_) ids_.push_back(s.id);
     static std::atomic<std::uint64_t> scopes = 0;
@@ -179,7 +189,21 @@ CUOTA_INLINE capture_scope::capture_scope(std::vector<captured_stream> streams)
 }
 
 CUOTA_INLINE bool capture_scope::has(std::uint64_t stream) const noexcept {
-    return std::ranges::find(ids_, stream) != ids_.end();
+    return ids_.find_if([&](std::uint64_t id) { return id == stream; }) != ids_.end();
+}
+
+CUOTA_INLINE auto capture_scope::first_from(void const* what) const noexcept -> address const* {
+    return std::lower_bound(by_address_.begin(), by_address_.end(), what,
+                            [](address const& a, void const* b) { return std::less<>{}(a.what, b); });
+}
+
+CUOTA_INLINE graph_use* capture_scope::use_at(void const* what) const noexcept {
+    address const* const at = first_from(what);
+    return at != by_address_.end() && at->what == what ? at->use : nullptr;
+}
+
+CUOTA_INLINE void capture_scope::enter(void const* what, graph_use& use) {
+    by_address_.insert(first_from(what), {what, &use});
 }
 
 CUOTA_INLINE void capture_scope::fail(std::exception_ptr why) noexcept {
@@ -210,27 +234,28 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
     std::scoped_lock const lock{guard_};
-    std::erase_if(streams_,
-                  [&](captured_stream const& s) { return std::ranges::find(ids, s.id) != ids.end(); });
+    for (std::uint64_t const id : ids)
+        streams_.erase_if([&](captured_stream const& s) { return s.id == id; });
     publish();
 }
 
 CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
     std::scoped_lock const lock{guard_};
-    return std::ranges::find(streams_, stream, &captured_stream::id) != streams_.end();
+    return streams_.find_if([&](captured_stream const& s) { return s.id == stream; }) != streams_.end();
 }
 
 CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t native) {
     auto const in = [native](std::span<captured_stream const> streams) -> std::optional<captured_stream> {
-        auto const found = std::ranges::find(streams, native, &captured_stream::native);
-        return found == streams.end() ? std::nullopt : std::optional{*found};
+        for (captured_stream const& s : streams)
+            if (s.native == native) return s;
+        return std::nullopt;
     };
     if (native == cudaStreamPerThread) {  // of each thread another stream
         capture_scope const* const mine = capture_scope::here();
         return mine ? in(mine->streams()) : std::nullopt;
     }
     std::scoped_lock const lock{guard_};
-    return in(streams_);
+    return in(streams_.as_span());
 }
 
 }  // namespace cuota::inline v0::detail

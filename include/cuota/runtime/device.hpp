@@ -9,6 +9,7 @@
 #include <string>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/runtime/call.hpp>
 
@@ -105,7 +106,7 @@ CUOTA_INLINE int device::count() {
 CUOTA_INLINE std::string const& device::name() const {
     static std::mutex guard;
     static auto& names =
-        *new std::vector<std::string const*>;  // by the ordinal; kept until the program has ended
+        *new detail::dynamic_array<std::string const*>;  // by the ordinal; kept until the program has ended
     std::scoped_lock const lock{guard};
     auto const at = static_cast<std::size_t>(ordinal_);
     if (at >= names.size() || names[at] == nullptr) {
@@ -158,7 +159,7 @@ CUOTA_INLINE device::memory_info device::memory() const {
 CUOTA_INLINE void device::synchronize() const {
     if (detail::captured_streams::are_any())
         detail::throw_misuse(
-            {}, "a device was to be waited for while a stream is captured, which would spoil that");
+            "a device was to be waited for while a stream is captured, which would spoil that");
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }

@@ -167,7 +167,7 @@ CUOTA_INLINE void order_after(stream_ref s, event const& e) {
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
     std::uint64_t const capture = foreign_capture_of(other);
     if (capture != 0 && capture != foreign_capture_of(s))
-        throw_misuse({}, "a stream was to wait for one that others capture: end the capture before");
+        throw_misuse("a stream was to wait for one that others capture: end the capture before");
     s.wait(event{other});
 }
 

@@ -203,7 +203,7 @@ void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_misaligned(void const* p, std::size_t wanted) {
-    throw_misuse({}, "a kernel's access at {} is not aligned to {} bytes",
+    throw_misuse("a kernel's access at {} is not aligned to {} bytes",
                  {reinterpret_cast<std::uintptr_t>(p), wanted});
 }
 

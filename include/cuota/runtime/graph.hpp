@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
@@ -76,9 +77,9 @@ public:
 
 private:
     friend class detail::capture_session;
-    graph_exec(cudaGraphExec_t native, std::vector<shared<detail::graph_use>> uses) noexcept;
+    graph_exec(cudaGraphExec_t native, detail::dynamic_array<shared<detail::graph_use>> uses) noexcept;
 
-    std::vector<shared<detail::graph_use>> uses_;
+    detail::dynamic_array<shared<detail::graph_use>> uses_;
     unique_handle<detail::graph_exec_traits> exec_;
 };
 
@@ -173,7 +174,7 @@ template class shared<detail::graph_use>;
 CUOTA_INLINE graph_exec::graph_exec(graph_exec&& other) noexcept = default;
 
 CUOTA_INLINE graph_exec::graph_exec(cudaGraphExec_t native,
-                                    std::vector<shared<detail::graph_use>> uses) noexcept
+                                    detail::dynamic_array<shared<detail::graph_use>> uses) noexcept
     : uses_{std::move(uses)}, exec_{native} {}
 
 CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before what it uses
@@ -225,7 +226,7 @@ private:
     [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
 
     static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
-    static std::vector<captured_stream> described(std::span<stream_ref const> streams, place where);
+    static dynamic_array<captured_stream> described(std::span<stream_ref const> streams, place where);
     // So that all that was enqueued before is known to be over by everybody. Without the lock of captured_streams.
     void check_and_wait() const;
     // False when some stream was given more to do since.
@@ -293,12 +294,12 @@ CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stre
     return {streams.begin(), streams.end()};
 }
 
-CUOTA_INLINE std::vector<captured_stream> capture_session::described(std::span<stream_ref const> streams,
-                                                                     place where) {
+CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span<stream_ref const> streams,
+                                                                       place where) {
     if (streams.empty()) throw_misuse(where, "a capture of no stream");
     if (capture_scope::here())
         throw_misuse(where, "a capture was begun in another one of this thread: end that first");
-    std::vector<captured_stream> all;
+    dynamic_array<captured_stream> all;
     for (stream_ref const s : streams) {
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
             throw_misuse(where,

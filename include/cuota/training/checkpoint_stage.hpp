@@ -176,7 +176,7 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void stage_run::refuse(char const* what, std::string const& why) const {
-    detail::throw_misuse({}, "{} of stage {}{}: {}",
+    detail::throw_misuse("{} of stage {}{}: {}",
                          {what, detail::as_count(call_.stage),
                           call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')', why});
 }

@@ -147,7 +147,7 @@ public:
     /// Throws: misuse for a part that is not there.
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {
         if (i >= size())
-            detail::throw_misuse({}, "micro_batches: part {} of {}",
+            detail::throw_misuse("micro_batches: part {} of {}",
                                  {detail::as_count(i), detail::as_count(size())});
         return part(n_, micro_, i);
     }

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The growing array of the library's own lists. std::vector makes the compiler read and compile forty functions for each type of
+/// element; this one makes it six, because growing is compiled once for all types.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Moves `count` elements from one place to another, where there is none yet, and destroys them where they were.
+using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
+
+/// The memory of a dynamic_array, whatever its elements are.
+struct array_memory {
+    void* first = nullptr;
+    std::size_t size = 0;
+    std::size_t capacity = 0;
+
+    /// Room for `wanted` elements of `bytes` each: for half as many again as there is now, or more. A null `move` copies their bytes.
+    /// Throws: std::bad_alloc, and std::bad_array_new_length for more than can be said; nothing has changed then.
+    void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
+};
+
+/// An array that grows, as std::vector, with its names and its guarantees. Its iterators are pointers. Elements are moved without
+/// throwing.
+/// Threads: as std::vector. Cost: an element appended takes a constant number of moves on average.
+template <class T>
+class dynamic_array {
+public:
+    using value_type = T;
+    using iterator = T*;
+    using const_iterator = T const*;
+
+    dynamic_array() noexcept = default;
+    /// Of n elements, each initialised by {}.
+    explicit dynamic_array(std::size_t n) { resize(n); }
+    dynamic_array(dynamic_array&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
+    dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> {
+        reserve(other.size());
+        for (T const& element : other) push_back(element);
+    }
+    dynamic_array& operator=(dynamic_array other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~dynamic_array() {
+        clear();
+        ::operator delete(memory_.first);
+    }
+
+    [[nodiscard]] T* data() noexcept { return static_cast<T*>(memory_.first); }
+    [[nodiscard]] T const* data() const noexcept { return static_cast<T const*>(memory_.first); }
+    [[nodiscard]] std::size_t size() const noexcept { return memory_.size; }
+    [[nodiscard]] std::size_t capacity() const noexcept { return memory_.capacity; }
+    [[nodiscard]] bool empty() const noexcept { return memory_.size == 0; }
+    [[nodiscard]] T* begin() noexcept { return data(); }
+    [[nodiscard]] T const* begin() const noexcept { return data(); }
+    [[nodiscard]] T* end() noexcept { return data() + memory_.size; }
+    [[nodiscard]] T const* end() const noexcept { return data() + memory_.size; }
+    [[nodiscard]] T& operator[](std::size_t i) noexcept { return data()[i]; }
+    [[nodiscard]] T const& operator[](std::size_t i) const noexcept { return data()[i]; }
+    [[nodiscard]] T& front() noexcept { return *data(); }
+    [[nodiscard]] T const& front() const noexcept { return *data(); }
+    [[nodiscard]] T& back() noexcept { return data()[memory_.size - 1]; }
+    [[nodiscard]] T const& back() const noexcept { return data()[memory_.size - 1]; }
+    /// The first element of which is_meant(element) is true, or end().
+    template <class Which>
+    [[nodiscard]] T* find_if(Which is_meant) noexcept {
+        T* at = begin();
+        while (at != end() && !is_meant(*at)) ++at;
+        return at;
+    }
+    template <class Which>
+    [[nodiscard]] T const* find_if(Which is_meant) const noexcept {
+        T const* at = begin();
+        while (at != end() && !is_meant(*at)) ++at;
+        return at;
+    }
+    [[nodiscard]] std::span<T const> as_span() const noexcept { return {data(), memory_.size}; }
+
+    void reserve(std::size_t n) {
+        if (n > memory_.capacity) memory_.grow(n, sizeof(T), relocation());
+    }
+    /// `element` may be one of its own.
+    void push_back(T const& element) { emplace_back(T(element)); }
+    void push_back(T&& element) { emplace_back(std::move(element)); }
+    /// The arguments refer to no element of its own.
+    template <class... Args>
+    T& emplace_back(Args&&... args) {
+        reserve_one();
+        T* const made = ::new (static_cast<void*>(end())) T{std::forward<Args>(args)...};
+        ++memory_.size;
+        return *made;
+    }
+    /// `element` is none of its own.
+    T* insert(T const* at, T element) {
+        std::size_t const index = static_cast<std::size_t>(at - data());
+        emplace_back(std::move(element));
+        for (std::size_t i = memory_.size - 1; i != index; --i) std::swap(data()[i], data()[i - 1]);
+        return data() + index;
+    }
+    T* erase(T const* at) noexcept { return erase(at, at + 1); }
+    T* erase(T const* first, T const* last) noexcept {
+        T* const result = begin() + (first - begin());
+        T* to = result;
+        for (T* from = begin() + (last - begin()); from != end(); ++from, ++to) *to = std::move(*from);
+        shrink(static_cast<std::size_t>(to - begin()));
+        return result;
+    }
+    /// Keeps the order of the others.
+    template <class Which>
+    void erase_if(Which is_meant) {
+        T* to = begin();
+        for (T& element : *this) {
+            if (is_meant(element)) continue;
+            if (to != &element) *to = std::move(element);
+            ++to;
+        }
+        shrink(static_cast<std::size_t>(to - begin()));
+    }
+    void pop_back() noexcept { shrink(memory_.size - 1); }
+    void clear() noexcept { shrink(0); }
+    /// New ones are initialised by {}.
+    void resize(std::size_t n) {
+        if (n < memory_.size) return shrink(n);
+        reserve(n);
+        while (memory_.size != n) emplace_back();
+    }
+    void swap(dynamic_array& other) noexcept { std::swap(memory_, other.memory_); }
+
+private:
+    static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>);
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+
+    static void relocate(void* from, void* to, std::size_t count) noexcept {
+        T* const old = static_cast<T*>(from);
+        for (std::size_t i = 0; i != count; ++i) {
+            ::new (static_cast<void*>(static_cast<T*>(to) + i)) T(std::move(old[i]));
+            old[i].~T();
+        }
+    }
+    [[nodiscard]] static constexpr relocate_elements relocation() noexcept {
+        if constexpr (std::is_trivially_copyable_v<T>) return nullptr;
+        else return relocate;
+    }
+    void reserve_one() {
+        if (memory_.size == memory_.capacity) memory_.grow(memory_.size + 1, sizeof(T), relocation());
+    }
+    void shrink(std::size_t n) noexcept {
+        if constexpr (!std::is_trivially_destructible_v<T>)
+            for (std::size_t i = n; i != memory_.size; ++i) data()[i].~T();
+        memory_.size = n;
+    }
+
+    array_memory memory_;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cstring>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void array_memory::grow(std::size_t wanted, std::size_t bytes, relocate_elements move) {
+    std::size_t const half_more = capacity + capacity / 2;
+    std::size_t const next = wanted > half_more ? wanted : half_more;
+    std::size_t total = 0;
+    if (__builtin_mul_overflow(next, bytes, &total)) throw std::bad_array_new_length{};
+    void* const fresh = ::operator new(total);
+    if (move != nullptr) move(first, fresh, size);
+    else if (size != 0) std::memcpy(fresh, first, size * bytes);
+    ::operator delete(first);
+    first = fresh;
+    capacity = next;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
