@@ -3,8 +3,10 @@
 
 #include <cuota/core/dynamic_array.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
@@ -132,6 +134,16 @@ TEST_CASE("more than can be said is refused, and the array is as it was", "[core
     REQUIRE_THROWS_AS(all.reserve(std::numeric_limits<std::size_t>::max() / 4), std::bad_array_new_length);
     REQUIRE(all.size() == 3);
     REQUIRE(all[0] == 5);
+}
+
+TEST_CASE("the first element that does not come before is found, wherever it is", "[core][dynamic_array]") {
+    int const sorted[] = {1, 3, 3, 7, 9};
+    for (std::size_t count = 0; count <= std::size(sorted); ++count)
+        for (int bound = 0; bound <= 10; ++bound) {
+            int const* const found =
+                cuota::detail::first_not(sorted, count, [&](int element) { return element < bound; });
+            REQUIRE(found == std::lower_bound(sorted, sorted + count, bound));
+        }
 }
 
 TEST_CASE("an array does what std::vector does, whatever is asked of it", "[core][dynamic_array]") {

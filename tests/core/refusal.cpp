@@ -69,3 +69,23 @@ TEST_CASE("a device lacks what neither it nor a pool has ready", "[core][refusal
     r.device->free = 50;
     REQUIRE(r.missing_on_device() == 0);
 }
+
+TEST_CASE("holdings of one tag and place are added up, and stand in the order of their texts",
+          "[core][refusal]") {
+    std::vector<cuota::holding> sums;
+    auto const add = [&](cuota::tag name, unsigned line, std::size_t bytes) {
+        cuota::detail::add_up(sums, {name, {"train.cpp", line}, bytes, false});
+    };
+    add("weights", 7, 10);
+    add("ids", 7, 1);
+    add(cuota::tag::named("weights"), 7, 5);  // another address of the same text
+    add("weights", 3, 2);
+    add("ids", 7, 1);
+    REQUIRE(sums.size() == 3);
+    REQUIRE(sums[0].name == cuota::tag{"ids"});
+    REQUIRE(sums[0].bytes == 2);
+    REQUIRE(sums[1].where.line == 3);
+    REQUIRE(sums[1].bytes == 2);
+    REQUIRE(sums[2].where.line == 7);
+    REQUIRE(sums[2].bytes == 15);
+}

@@ -29,7 +29,7 @@ def without(rule, edits, *tests, by_compiler=False, by_tsan=False, **environment
 without("a pinned slot is given out when its last copy is over",
         (RING, "if (slots_[index].copied) slots_[index].copied->synchronize();", ""), "H1")
 without("a slot under a copy is not found free",
-        (RING, "!slots_[i].copied || slots_[i].copied->is_done()", "(void(i), true)"), "H1")
+        (RING, "slots_[*ready].copied && !slots_[*ready].copied->is_done()", "false"), "H1")
 without("submitting a lease uses it up",
         (STAGING, "fill_lease(fill_lease&& other) noexcept :", "fill_lease(fill_lease const&) = default;\n        fill_lease(fill_lease&& other) noexcept :"),
         "H1", by_compiler=True)
@@ -132,9 +132,9 @@ without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
 without("a ring's end throws nothing", (RING, "if (s.copied) rt::drain(*s.copied);", "if (s.copied) s.copied->synchronize();"), "H17")
-without("a batch's end takes the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            report_failure_of([&] { stage_.poison", "            report_failure_of([&] { stage_.poison"),
+without("a batch's end takes the lock", (ENGINE, "            std::lock_guard const lock{guard_};\n            report_failure_of([&] { stage_.poison", "            report_failure_of([&] { stage_.poison"),
         "H20", by_tsan=True)
-without("what a worker brings is under the lock", (ENGINE, "            std::scoped_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
+without("what a worker brings is under the lock", (ENGINE, "            std::lock_guard const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
         "H20", by_tsan=True)
 
 # ---- Epochs (hazards_of_epochs.sim.cpp)

@@ -137,7 +137,7 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token st
 CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
     std::uint32_t index = 0;
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         auto ready = free_.begin();
         while (ready != free_.end() && slots_[*ready].copied && !slots_[*ready].copied->is_done()) ++ready;
         if (ready == free_.end()) return std::nullopt;
@@ -150,7 +150,7 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
 
 CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         free_.push_back(index);  // reserved for all of them
         free_now_.store(free_.size(), std::memory_order_relaxed);
     }
@@ -176,7 +176,7 @@ CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, 
 }
 
 CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
 }
 
@@ -208,7 +208,7 @@ CUOTA_INLINE std::uint32_t ring_state::settled(std::uint32_t index) {
         put_back(index);
         throw;
     }
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     slots_[index].over = slots_[index].copies;
     return index;
 }

@@ -110,7 +110,8 @@ void append_number(std::string& text, std::uint64_t n);
 #if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
-#include <iterator>
+
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

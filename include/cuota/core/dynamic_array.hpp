@@ -18,6 +18,22 @@ namespace cuota::inline v0::detail {
 /// Moves `count` elements from one place to another, where there is none yet, and destroys them where they were.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
+/// The first of `count` elements of which is_before(element) is false, where all before it are true: as std::partition_point, whose header
+/// has all of sorting.
+template <class T, class Before>
+[[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
+    while (count != 0) {
+        std::size_t const half = count / 2;
+        if (is_before(first[half])) {
+            first += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return first;
+}
+
 /// The memory of a dynamic_array, whatever its elements are.
 struct array_memory {
     void* first = nullptr;
@@ -87,7 +103,7 @@ public:
     [[nodiscard]] std::span<T const> as_span() const noexcept { return {data(), memory_.size}; }
 
     void reserve(std::size_t n) {
-        if (n > memory_.capacity) memory_.grow(n, sizeof(T), relocation());
+        if (n > memory_.capacity) memory_.grow(n, element_bytes, relocation());
     }
     /// `element` may be one of its own.
     void push_back(T const& element) { emplace_back(T(element)); }
@@ -140,6 +156,9 @@ private:
     static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>);
     static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
+    static constexpr std::size_t element_bytes =
+        sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+
     static void relocate(void* from, void* to, std::size_t count) noexcept {
         T* const old = static_cast<T*>(from);
         for (std::size_t i = 0; i != count; ++i) {
@@ -152,7 +171,7 @@ private:
         else return relocate;
     }
     void reserve_one() {
-        if (memory_.size == memory_.capacity) memory_.grow(memory_.size + 1, sizeof(T), relocation());
+        if (memory_.size == memory_.capacity) memory_.grow(memory_.size + 1, element_bytes, relocation());
     }
     void shrink(std::size_t n) noexcept {
         if constexpr (!std::is_trivially_destructible_v<T>)

@@ -176,11 +176,11 @@ private:
 CUOTA_INLINE char const* refusal_state::text() const noexcept {
     if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
     try {
-        auto mine = std::make_unique<std::string const>(refusal_text(type_, facts_));
+        auto mine = sole<std::string const>::make(refusal_text(type_, facts_));
         std::string const* kept = nullptr;
         bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
                                                            std::memory_order_acquire);
-        return (is_mine ? mine.release() : kept)->c_str();
+        return (is_mine ? mine.detach() : kept)->c_str();
     } catch (...) { return in_need_; }  // not even the text fits in host memory: the next call tries again
 }
 

@@ -80,15 +80,15 @@ bool report_failure_of(Step&& step) noexcept {
 #if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
-#include <mutex>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 
 namespace cuota::inline v0::detail {
 
 struct sink_slot {
     std::mutex guard;
-    std::shared_ptr<error_sink const> sink;  // null: standard error
+    shared_value<error_sink const> sink;  // null: standard error
 };
 
 sink_slot& the_sink() noexcept;
@@ -125,9 +125,9 @@ CUOTA_INLINE kept_error*& kept_error::innermost() noexcept {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE error_sink set_error_sink(error_sink sink) {
-    auto next = sink ? std::make_shared<error_sink const>(std::move(sink)) : nullptr;
+    auto next = sink ? shared_value<error_sink const>::make(std::move(sink)) : nullptr;
     detail::sink_slot& slot = detail::the_sink();
-    std::scoped_lock const lock{slot.guard};
+    std::lock_guard const lock{slot.guard};
     error_sink before = slot.sink ? *slot.sink : error_sink{};
     std::swap(slot.sink, next);
     return before;
@@ -141,9 +141,9 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
     try {
         if (kept_error::keeps(error, std::move(thrown)) || is_unloading(error)) return;
         sink_slot& slot = the_sink();
-        std::shared_ptr<error_sink const> sink;
+        shared_value<error_sink const> sink;
         {
-            std::scoped_lock const lock{slot.guard};
+            std::lock_guard const lock{slot.guard};
             sink = slot.sink;
         }
         if (sink) (*sink)(error);

@@ -107,24 +107,23 @@ namespace detail {
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <algorithm>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <vector>
+
+#include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 
 CUOTA_INLINE tag tag::named(std::string_view name) {
     static std::mutex guard;
     static auto& names = *new detail::dynamic_array<std::string const*>;  // sorted
-    std::scoped_lock const lock{guard};
-    auto at = std::lower_bound(names.begin(), names.end(), name,
-                               [](std::string const* known, std::string_view text) { return *known < text; });
+    std::lock_guard const lock{guard};
+    auto* at = detail::first_not(names.begin(), names.size(),
+                                 [&](std::string const* known) { return *known < name; });
     if (at == names.end() || **at != name) {
-        auto text = std::make_unique<std::string const>(name);
+        auto text = sole<std::string const>::make(name);
         at = names.insert(at, text.get());
-        text.release();  // never destroyed: reports at the very end of the program still name it
+        (void)text.detach();  // never destroyed: reports at the very end of the program still name it
     }
     tag result;
     result.text_ = (*at)->c_str();

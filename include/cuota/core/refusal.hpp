@@ -11,6 +11,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0 {
@@ -103,16 +104,19 @@ struct refusal {
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <algorithm>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void detail::add_up(std::vector<holding>& sums, holding const& h) {
-    auto const at = std::lower_bound(sums.begin(), sums.end(), h, [](holding const& a, holding const& b) {
-        return compare_uses(a.name, a.where, b.name, b.where) < 0;
-    });
-    if (at != sums.end() && compare_uses(at->name, at->where, h.name, h.where) == 0) at->bytes += h.bytes;
-    else sums.insert(at, h);
+    auto const compared = [&](holding const& sum) {
+        return compare_uses(sum.name, sum.where, h.name, h.where);
+    };
+    holding* const at =
+        first_not(sums.data(), sums.size(), [&](holding const& sum) { return compared(sum) < 0; });
+    auto const index = at - sums.data();
+    if (static_cast<std::size_t>(index) != sums.size() && compared(*at) == 0) at->bytes += h.bytes;
+    else sums.insert(sums.begin() + index, h);
 }
 
 CUOTA_INLINE std::size_t budget_facts::missing_for(std::size_t charge) const noexcept {

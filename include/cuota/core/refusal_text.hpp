@@ -78,9 +78,10 @@ void append_steps(std::string& text, refusal const& r);
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -42,7 +42,8 @@ void sort_stably(Array& all, Less less = {}, Key key = {}) {
         all.size(),
         [](void const* of, std::size_t a, std::size_t b) -> bool {
             auto const& [first, is_less, key_of] = *static_cast<question const*>(of);
-            return is_less(std::invoke(key_of, first[a]), std::invoke(key_of, first[b]));
+            if constexpr (std::is_member_pointer_v<Key>) return is_less(first[a].*key_of, first[b].*key_of);
+            else return is_less(key_of(first[a]), key_of(first[b]));
         },
         &asked);
     Array sorted;
@@ -54,8 +55,6 @@ void sort_stably(Array& all, Less less = {}, Key key = {}) {
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
-
-#include <algorithm>
 
 namespace cuota::inline v0::detail {
 

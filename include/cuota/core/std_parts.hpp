@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` what declarations need: min and max,
-/// durations and clocks, std::function, sentinels, std::addressof, std::mutex, and that there is a std::stop_token. Those
-/// headers bring sorting, calendars, streams and maps. Where declarations are read alone, libstdc++'s own headers of these parts
-/// stand in for them: a third of the time that cuota.hpp would take.
+/// Of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` what most of cuota needs: min and max,
+/// durations and clocks, std::function, sentinels, std::addressof, std::mutex and std::lock_guard, and that there is a std::stop_token.
+/// Those headers bring sorting, calendars, streams and maps. With libstdc++ its own headers of these parts stand in for them: a third of
+/// the time that the compiler would take to read cuota.hpp with declarations alone, or a budget with its definitions.
 #pragma once
 
 #include <utility>
 
 #include <cuota/core/config.hpp>
 
-#if CUOTA_PART_MEMORY || !defined(__GLIBCXX__) ||                                                            \
-    !__has_include(<bits/chrono.h>) || !__has_include(<bits/std_mutex.h>)
+#if !defined(__GLIBCXX__) || !__has_include(<bits/chrono.h>) || !__has_include(<bits/std_mutex.h>)
 #include <algorithm>
 #include <chrono>
 #include <functional>

@@ -53,17 +53,16 @@ private:
 
 #include <algorithm>
 
+#include <cuota/core/message.hpp>
 #include <cuota/core/sort_stably.hpp>
 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::uint32_t age) {
     group const fresh{name, where, 0, 0, bytes, 0};
-    auto at = std::lower_bound(groups_.begin(), groups_.end(), fresh, [](group const& a, group const& b) {
-        return compare_uses(a.name, a.where, b.name, b.where) < 0;
-    });
-    if (at == groups_.end() || compare_uses(at->name, at->where, name, where) != 0)
-        at = groups_.insert(at, fresh);
+    auto const compared = [&](group const& g) { return compare_uses(g.name, g.where, name, where); };
+    group* at = first_not(groups_.begin(), groups_.size(), [&](group const& g) { return compared(g) < 0; });
+    if (at == groups_.end() || compared(*at) != 0) at = groups_.insert(at, fresh);
     group& g = *at;
     ++g.count;
     if (g.each != bytes) g.each = 0;

@@ -71,14 +71,14 @@ struct thread_record;
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <thread>
+#include <sched.h>
 
 namespace cuota::inline v0::detail {
 
 /// Waits, which is not for long, until `what` is not `value` any more. Acquires.
 template <class T>
 void wait_while(atomic<T> const& what, T value) noexcept {
-    while (what.load(std::memory_order_acquire) == value) std::this_thread::yield();
+    while (what.load(std::memory_order_acquire) == value) ::sched_yield();
 }
 
 }  // namespace cuota::inline v0::detail

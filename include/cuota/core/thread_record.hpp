@@ -86,7 +86,7 @@ void see_section_end(thread_record const& other) noexcept;
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <mutex>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -101,7 +101,7 @@ CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
 }
 
 CUOTA_INLINE thread_record* thread_registry::enter() noexcept {
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     if (thread_record* const used = free) {
         free = used->next_free;
         return used;
@@ -112,7 +112,7 @@ CUOTA_INLINE thread_record* thread_registry::enter() noexcept {
 }
 
 CUOTA_INLINE void thread_registry::leave(thread_record* record) noexcept {
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     record->next_free = free;
     free = record;
 }

@@ -50,7 +50,7 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <algorithm>
+#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
 

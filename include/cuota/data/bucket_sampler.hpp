@@ -141,7 +141,7 @@ CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
 
 CUOTA_INLINE void bucket_sampler::draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
                                        std::span<std::uint64_t> out) const {
-    std::scoped_lock const lock{shared_->guard};
+    std::lock_guard const lock{shared_->guard};
     while (!out.empty()) {
         std::uint64_t const in_window = first % shared_->window;
         std::span<std::uint64_t const> const here =

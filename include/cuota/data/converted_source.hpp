@@ -242,7 +242,7 @@ CUOTA_INLINE scratch_shelf::lent::lent(scratch_shelf& from) : from_{from}, mine_
 CUOTA_INLINE scratch_shelf::lent::~lent() { from_.put_back(std::move(mine_)); }
 
 CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (free_.empty()) {
         free_.reserve(made_ + 1);  // there is a place for it when it comes back
         auto made = sole<gather_scratch>::make();
@@ -257,7 +257,7 @@ CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
 }
 
 CUOTA_INLINE void scratch_shelf::put_back(sole<gather_scratch> scratch) noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     free_.push_back(std::move(scratch));
 }
 

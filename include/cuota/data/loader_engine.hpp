@@ -217,7 +217,7 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
     for (std::jthread& worker : workers_) worker.request_stop();
     workers_.clear();
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
             throw_misuse("the loader of {} ended before its epoch, of which more was asked for", {name()});
@@ -237,7 +237,7 @@ CUOTA_INLINE void loader_engine::expect_usable(place where) const {
 }
 
 CUOTA_INLINE void loader_engine::expect_unused(place where) const {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (line_.is_open()) throw_misuse(where, "a loader of {} was closed while an epoch goes on", {name()});
     if (std::size_t const alive = line_.held(); alive != 0)
         throw_misuse(where, "a loader of {} was closed while {}{}",
@@ -250,7 +250,7 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
         throw_misuse(where, "an epoch of {} was to go on from position {} of {}",
                      {name(), position, positions});
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         if (line_.is_open())
             throw_misuse(where, "an epoch of {} was started while another is still going on", {name()});
         line_.open();
@@ -258,11 +258,11 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
     try {
         memory_->start_use(where);
     } catch (...) {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         line_.close();
         throw;
     }
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     begin_ = position;
     line_.begin(position, is_by_rows() ? positions : deal_.end(position));
     times_.begin(epoch);
@@ -272,7 +272,7 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
 
 CUOTA_INLINE void loader_engine::end_epoch() noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         line_.close();
         times_.end();
     }
@@ -307,7 +307,7 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
 
 CUOTA_INLINE loader_state loader_engine::state() const {
     std::uint64_t const order = order_id();  // a program's own sampler is asked
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return {times_.epoch(), line_.position(), order};
 }
 
@@ -316,7 +316,7 @@ CUOTA_INLINE std::uint64_t loader_engine::order_id() const {
 }
 
 CUOTA_INLINE loader_stats loader_engine::stats() const {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     loader_stats now = times_.now();
     if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
     now.covered = part_covered();
@@ -329,7 +329,7 @@ CUOTA_INLINE loader_stats loader_engine::stats() const {
 CUOTA_INLINE void loader_engine::release(std::uint32_t index) noexcept {
     memory_->slot(index).end_uses();
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         report_failure_of([&] { stage_.poison(memory_->slot(index)); });
         line_.give_back(index);
         copy_what_can_be();
@@ -413,7 +413,7 @@ CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, batch_read
                                             std::exception_ptr& failure, worker_times& taken)
     -> std::optional<claim> {
     if (is_by_rows() && !failure) return claim_by_rows(generation, reader, failure, taken);
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     auto const position = line_.next_step(generation);
     if (!position) return std::nullopt;
     return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
@@ -422,11 +422,11 @@ CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, batch_read
 CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, batch_reader& reader,
                                                std::exception_ptr& failure, worker_times& taken)
     -> std::optional<claim> {
-    std::scoped_lock const dealing{dealing_};
+    std::lock_guard const dealing{dealing_};
     std::optional<std::uint64_t> position;
     std::uint64_t epoch = 0;
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         position = line_.next_step(generation);
         epoch = times_.epoch();
     }
@@ -436,7 +436,7 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, batch_r
         device_scope const here{memory_->where()};
         at = reader.draw_rows(epoch, *position, taken);
     } catch (...) { failure = std::current_exception(); }
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!line_.next_step(generation)) return std::nullopt;
     if (failure) return claim_at(nowhere());
     if (at) return claim_at(*at);
@@ -454,7 +454,7 @@ CUOTA_INLINE void loader_engine::publish(batch_line::claim const& mine,
                                          std::optional<staging_ring::fill_lease> lease, sample_list& samples,
                                          std::exception_ptr failure, worker_times const& taken) noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         if (line_.fill(mine, lease, samples, std::move(failure))) {
             times_.filled(taken);
             copy_what_can_be();

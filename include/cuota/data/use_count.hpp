@@ -69,30 +69,30 @@ CUOTA_INLINE void use_count::start() noexcept {
 }
 
 CUOTA_INLINE void use_count::add() noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     ++uses_;
 }
 
 CUOTA_INLINE void use_count::drop() noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     --uses_;
 }
 
 CUOTA_INLINE void use_count::add_brief() noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     ++brief_;
 }
 
 CUOTA_INLINE void use_count::drop_brief() noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         --brief_;
     }
     changed_.notify_all();
 }
 
 CUOTA_INLINE void use_count::keep_brief() noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     --brief_;
     ++uses_;
 }
@@ -113,7 +113,7 @@ CUOTA_INLINE bool use_count::try_give() noexcept {
 
 CUOTA_INLINE void use_count::go_on_to(step next) noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         now_ = next;
     }
     changed_.notify_all();

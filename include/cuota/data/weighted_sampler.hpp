@@ -176,7 +176,7 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::fingerprint() const noexcep
 
 CUOTA_INLINE auto weighted_shuffle_sampler::facts::order_of(std::uint64_t epoch)
     -> shared_value<numbers const> {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!order_ || epoch != order_is_of_) {
         order_ = shared_value<numbers const>::make(make_order(epoch));
         order_is_of_ = epoch;

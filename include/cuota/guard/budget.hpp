@@ -162,7 +162,6 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <algorithm>
 #include <vector>
 
 #include <cuota/guard/device_limit.hpp>
@@ -210,7 +209,7 @@ CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t ke
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
-    auto driver = std::make_unique<detail::device_limit>(where, most, keep_free, good_for);
+    auto driver = sole<detail::device_limit>::make(where, most, keep_free, good_for);
     made.node_->set_limit(driver->limit_now(*made.node_));
     made.node_->set_outer_limit(std::move(driver));
     return made;

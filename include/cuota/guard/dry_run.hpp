@@ -185,7 +185,7 @@ CUOTA_INLINE void* addresses_only::allocate_sync(std::size_t bytes, std::size_t 
 CUOTA_INLINE void* addresses_only::state::take(std::size_t bytes, label const& who) {
     std::size_t const step = granule < default_alignment ? default_alignment : granule;
     std::size_t const size = round_up(bytes, step);
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     if (size > end - next) refuse(bytes, who);
     return std::bit_cast<void*>(std::exchange(next, next + size));
 }

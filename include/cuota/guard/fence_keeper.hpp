@@ -262,7 +262,7 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
         });
     });
     if (!is_seen) return recycle(f);
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     f.next = nullptr;
     (last_pending_ ? last_pending_->next : first_pending_) = &f;
     last_pending_ = &f;
@@ -338,7 +338,7 @@ CUOTA_INLINE void fence_keeper::look(std::span<fence const* const> some, stream_
 
 CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
     std::vector<fence_damage> found;
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     try {
         while (fence* const f = first_pending_) {
             if (waits) f->done->synchronize();
@@ -386,7 +386,7 @@ CUOTA_INLINE std::size_t fence_keeper::page_bytes() const {
 }
 
 CUOTA_INLINE fence& fence_keeper::take_free() {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!free_) add_page();
     return *std::exchange(free_, free_->next);
 }
@@ -407,7 +407,7 @@ CUOTA_INLINE void fence_keeper::add_page() {
 }
 
 CUOTA_INLINE void fence_keeper::recycle(fence& f) noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     f.next = std::exchange(free_, &f);
 }
 

@@ -5,7 +5,6 @@
 /// ledger_node.hpp.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -16,6 +15,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/ledger_node.hpp>
 
 namespace cuota::inline v0::detail {

@@ -6,13 +6,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/guard/budget_observer.hpp>
 #include <cuota/guard/onlooker.hpp>
@@ -54,8 +54,8 @@ struct ledger_tree final : ref_counted {
     dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
     dynamic_array<ledger_node const*> nodes;                                  // all, each after its parent
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
-    std::unique_ptr<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;             // delivered for when the lock is let go
+    sole<outer_limit> outer;  // set before a second node is made
+    onlooker* due = nullptr;  // delivered for when the lock is let go
 };
 
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.

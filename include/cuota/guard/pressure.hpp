@@ -4,10 +4,7 @@
 /// What happens when a charge does not fit: who can give back is asked, then it is tried again, then it is refused.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +15,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/stakeholder.hpp>
@@ -27,7 +25,7 @@ namespace cuota::inline v0::detail {
 
 template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
-    std::scoped_lock const lock{tree_->guard};
+    std::lock_guard const lock{tree_->guard};
     dynamic_array<stake> found;
     found.reserve(
         tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock

@@ -119,7 +119,7 @@ CUOTA_INLINE_IN_PLACE void registered_cache::holdings(std::vector<holding>& into
 }
 
 CUOTA_INLINE void registered_cache::end() noexcept {
-    std::scoped_lock const lock{calling_};
+    std::lock_guard const lock{calling_};
     ended_ = true;
 }
 

@@ -234,14 +234,14 @@ CUOTA_INLINE auto tracker::registry::instance() -> registry& {
 }
 
 CUOTA_INLINE void tracker::registry::enter(tracker& t) noexcept {
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     t.after_ = first;
     if (first) first->before_ = &t;
     first = &t;
 }
 
 CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     (t.before_ ? t.before_->after_ : first) = t.after_;
     if (t.after_) t.after_->before_ = t.before_;
 }
@@ -249,7 +249,7 @@ CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
 CUOTA_INLINE void tracker::registry::tell() noexcept {
     std::vector<misuse> found;
     report_failure_of([&] {
-        std::scoped_lock const lock{guard};
+        std::lock_guard const lock{guard};
         for (tracker* t = first; t; t = t->after_) try {
                 t->throw_if_alive("was left at the end of the program", {});
             } catch (misuse const& alive) {

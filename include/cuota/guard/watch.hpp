@@ -301,7 +301,7 @@ CUOTA_INLINE bool watch_state::is_near(std::size_t limit) const noexcept {
 CUOTA_INLINE bool watch_state::keep(sight const& now, std::chrono::steady_clock::time_point time,
                                     watch_signal signal, bool rising, std::size_t index) noexcept {
     bool const is_level = signal == watch_signal::threshold;
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     watch_event& e = kept_[crossings_++ % kept_.size()];
     e = {};
     e.budget = budget_.name();

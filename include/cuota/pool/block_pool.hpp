@@ -70,7 +70,7 @@ public:
         if (!p) return;
         std::exception_ptr unordered;
         report_failure_of([&] {
-            std::scoped_lock const lock{guard_};
+            std::lock_guard const lock{guard_};
             block& b = claim(p, bytes);
             if (is_special_) unordered = give_specially(b, s, while_closed);
             else if (!s) heap_.give(b, {});
@@ -307,7 +307,7 @@ CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (is_out_of_step(r.meant))
         throw_misuse(r.who.where, "{} was asked for memory of a step while none is open", {title()});
     bool const is_special = is_special_;
@@ -326,7 +326,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
 
 CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref const* s,
                                            block_request const& r) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     make_peak_known(r.bytes);
     if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
     block& taken = heap_.take_of_new(fresh, r);
@@ -335,13 +335,13 @@ CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref cons
 }
 
 CUOTA_INLINE void block_pool::add(segment const& fresh) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     heap_.add(fresh);
     if (watch_) watch_->came(fresh, {});
 }
 
 CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     block& b = claim(p, bytes);
     b.note->stream = block_note::no_stream;
     b.become(block::state::live);
@@ -358,7 +358,7 @@ CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t k
 
 CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         if (watch_ && !is_gone) watch_->came({out.at, out.bytes}, {});
         heap_.gone(out, is_gone);
         if (is_gone) gone_ += out.bytes;
@@ -399,7 +399,7 @@ CUOTA_INLINE std::optional<grow_window> block_pool::hold(std::size_t bytes, grow
 
 CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_ref const* s,
                                              block_request const& r) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: what is held ready may become free beside the window
     if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
@@ -410,7 +410,7 @@ CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_r
 }
 
 CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!watch_) return heap_.add_grown(window);
     pool_watch::growth const grown{window};
     heap_.add_grown(window);
@@ -418,7 +418,7 @@ CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
 }
 
 CUOTA_INLINE std::size_t block_pool::give_up(grow_window const& window) noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return heap_.give_up(window);
 }
 
@@ -453,7 +453,7 @@ CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
 
 CUOTA_INLINE shared<pool_observer> block_pool::observe_no_more() noexcept {
     std::unique_ptr<pool_watch> before;
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!watch_) return {};
     before = std::move(watch_);
     before->settle(heap_.order());
@@ -473,7 +473,7 @@ CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
 }
 
 CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return heap_.reserved();
 }
 
@@ -495,7 +495,7 @@ CUOTA_INLINE std::string block_pool::survivors() const {
 }
 
 CUOTA_INLINE void block_pool::begin_step(place where) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (heap_.steps().is_open())
         throw_misuse(where, "{} was to begin a step before the one that is open has ended", {title()});
     (void)heap_.steps().go_on();

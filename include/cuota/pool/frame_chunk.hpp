@@ -116,10 +116,9 @@ CUOTA_INLINE bool frame_chunk::has(void const* p) const noexcept {
 }
 
 CUOTA_INLINE frame_entry* frame_chunk::find(void const* p) noexcept {
-    auto* const e =
-        std::lower_bound(entries_.begin(), entries_.end(), p, [](frame_entry const& each, void const* at) {
-            return std::less<>{}(static_cast<void const*>(each.at), at);
-        });
+    auto* const e = first_not(entries_.begin(), entries_.size(), [&](frame_entry const& each) {
+        return std::less<>{}(static_cast<void const*>(each.at), p);
+    });
     return e != entries_.end() && e->at == p ? e : nullptr;
 }
 

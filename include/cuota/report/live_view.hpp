@@ -189,7 +189,7 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
     {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         is_over_ = true;
     }
     over_.notify_all();
@@ -199,7 +199,7 @@ CUOTA_INLINE live_view::~live_view() {
 CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
     if (is_quiet()) return;
     std::string text = summary(all, how_.summary);
-    std::scoped_lock const lock{drawing_};
+    std::lock_guard const lock{drawing_};
     if (!is_terminal_) return write(text + "\n\n");
     text += curves(all);
     ::winsize size{};

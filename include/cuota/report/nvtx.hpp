@@ -42,7 +42,7 @@ namespace detail {
     static auto& known =
         *new std::map<std::string_view, nvtxStringHandle_t>;  // tags live as long as the program
     try {
-        std::scoped_lock const lock{guard};
+        std::lock_guard const lock{guard};
         auto const [found, is_new] = known.try_emplace(name.text());
         if (is_new) found->second = nvtxDomainRegisterStringA(nvtx_domain(), name.text());
         return found->second;

@@ -130,7 +130,7 @@ private:
             return;
         }
         try {
-            std::scoped_lock const lock{guard_};
+            std::lock_guard const lock{guard_};
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);

@@ -66,7 +66,7 @@ private:
         if (is_full_.load(std::memory_order_acquire)) {
             if (std::uint32_t const known = find(name, where, at)) return known;  // it was the last one
         } else {
-            std::scoped_lock const lock{guard_};
+            std::lock_guard const lock{guard_};
             if (std::uint32_t const known = find(name, where, at)) return known;  // another was faster
             std::size_t const next = size();
             if (next <= capacity_) {

@@ -177,7 +177,7 @@ inline void bind_this_thread(numa_node to, place where = place::here()) {
         throw detail::refused_by_kernel("sched_getaffinity", to.number());
     {
         static std::mutex guard;  // libnuma keeps what it has read, and guards that by nothing
-        std::scoped_lock const lock{guard};
+        std::lock_guard const lock{guard};
         if (::numa_node_to_cpus(to.number(), there.get()) != 0)
             throw detail::refused_by_kernel("reading its processors", to.number());
     }

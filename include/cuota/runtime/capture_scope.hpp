@@ -5,12 +5,10 @@
 /// will use. Makes no graph: `capture` (graph.hpp) does.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +22,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/fwd.hpp>
 
@@ -135,7 +134,7 @@ public:
     /// Throws: what begin throws, std::bad_alloc; unchanged.
     template <class Begin>
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
-        std::scoped_lock const lock{guard_};
+        std::lock_guard const lock{guard_};
         std::size_t const before = streams_.size();
         streams_.reserve(before + streams.size());
         for (captured_stream const& s : streams) streams_.push_back(s);
@@ -193,8 +192,8 @@ CUOTA_INLINE bool capture_scope::has(std::uint64_t stream) const noexcept {
 }
 
 CUOTA_INLINE auto capture_scope::first_from(void const* what) const noexcept -> address const* {
-    return std::lower_bound(by_address_.begin(), by_address_.end(), what,
-                            [](address const& a, void const* b) { return std::less<>{}(a.what, b); });
+    return first_not(by_address_.begin(), by_address_.size(),
+                     [&](address const& a) { return std::less<>{}(a.what, what); });
 }
 
 CUOTA_INLINE graph_use* capture_scope::use_at(void const* what) const noexcept {
@@ -233,14 +232,14 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
 }
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     for (std::uint64_t const id : ids)
         streams_.erase_if([&](captured_stream const& s) { return s.id == id; });
     publish();
 }
 
 CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return streams_.find_if([&](captured_stream const& s) { return s.id == stream; }) != streams_.end();
 }
 
@@ -254,7 +253,7 @@ CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t 
         capture_scope const* const mine = capture_scope::here();
         return mine ? in(mine->streams()) : std::nullopt;
     }
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     return in(streams_.as_span());
 }
 

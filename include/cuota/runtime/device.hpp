@@ -78,9 +78,9 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <mutex>
 #include <vector>
 
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/primary_context.hpp>
 
@@ -107,7 +107,7 @@ CUOTA_INLINE std::string const& device::name() const {
     static std::mutex guard;
     static auto& names =
         *new detail::dynamic_array<std::string const*>;  // by the ordinal; kept until the program has ended
-    std::scoped_lock const lock{guard};
+    std::lock_guard const lock{guard};
     auto const at = static_cast<std::size_t>(ordinal_);
     if (at >= names.size() || names[at] == nullptr) {
         cudaDeviceProp properties{};

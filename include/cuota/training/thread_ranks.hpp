@@ -104,7 +104,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void meeting::join(std::size_t rank, place where) {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     bool const is_there = rank < seats_.size();
     if (is_there && !std::exchange(seats_[rank].has_joined, true)) return;
     throw_misuse(
@@ -127,7 +127,7 @@ CUOTA_INLINE void meeting::gather(std::size_t rank, std::span<std::uint64_t cons
 }
 
 CUOTA_INLINE void meeting::leave(std::size_t rank, std::string const& why) noexcept {
-    std::scoped_lock const lock{guard_};
+    std::lock_guard const lock{guard_};
     if (!gone_) give_up(rank, why);
 }
 
