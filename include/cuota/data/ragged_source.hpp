@@ -82,8 +82,9 @@ public:
     ragged_source(Rows rows, Offsets const& offsets)
         : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
-        if (!complaint.empty())
-            detail::throw_data_error(std::string{offsets.name()}, 0, "{} of {}", {complaint, state_->name});
+        // Named apart: nvcc misreads a braced list in which a member is of a type that is not known yet.
+        std::string const& name = state_->name;
+        if (!complaint.empty()) detail::throw_data_error(offsets.name(), 0, "{} of {}", {complaint, name});
     }
 
     /// Samples: one less than there are offsets.
@@ -206,7 +207,7 @@ private:
             from.gather(std::span<std::uint64_t const>{samples}.first(now), room);
             for (std::size_t i = 0; i != now; ++i) {
                 if (std::cmp_less(values[i], 0))
-                    detail::throw_data_error(std::string{from.name()}, 0, "offset {} is {}, below 0",
+                    detail::throw_data_error(from.name(), 0, "offset {} is {}, below 0",
                                              {done + i, values[i]});
                 numbers[done + i] = static_cast<std::uint64_t>(values[i]);
             }
