@@ -302,7 +302,7 @@ TEST_CASE("a staging_ring that the device fills may be of its memory, one that t
     CHECK(has(thrown<cuota::misuse>([&] {
                   staging_ring{2, 64, cuota::device_memory{}, who};
               }).what(),
-              "a staging_ring was to be made of device memory"));
+              "staging_ring: cannot use a resource of device memory, which the host cannot fill"));
     staging_ring ring{
         2, 64, cuota::device_memory{}, who, cuota::pin_failure::refuse, cuota::ring_filler::device};
     bytes from{64, s, cuota::device_memory{}};

@@ -11,7 +11,9 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,24 @@ struct counted {
     counted& operator=(counted&&) noexcept = default;
     ~counted() { --alive; }
     std::unique_ptr<int> value;
+};
+
+// Throws when one is made while none is left to make; counts those that are alive.
+struct limited {
+    static inline int alive = 0;
+    static inline int left = 0;
+    limited() { make(); }
+    limited(limited const&) { make(); }
+    limited(limited&&) noexcept { ++alive; }
+    limited& operator=(limited const&) = default;
+    limited& operator=(limited&&) noexcept = default;
+    ~limited() { --alive; }
+
+private:
+    static void make() {
+        if (left-- <= 0) throw std::length_error{"none left"};
+        ++alive;
+    }
 };
 
 std::vector<int> values(dynamic_array<counted> const& all) {
@@ -128,7 +148,27 @@ TEST_CASE("one of an array's own elements can be appended to it", "[core][dynami
     for (std::string const& s : all) REQUIRE(s == std::string(50, 'a'));
 }
 
-TEST_CASE("more than can be said is refused, and the array is as it was", "[core][dynamic_array]") {
+TEST_CASE("an array whose elements cannot all be made leaves none behind", "[core][dynamic_array]") {
+    limited::left = 2;
+    REQUIRE_THROWS_AS(dynamic_array<limited>(3), std::length_error);
+    REQUIRE(limited::alive == 0);
+
+    limited::left = 3;
+    dynamic_array<limited> all(3);
+    limited::left = 2;
+    REQUIRE_THROWS_AS(dynamic_array<limited>{all}, std::length_error);
+    REQUIRE(limited::alive == 3);
+
+    limited::left = 1;
+    REQUIRE_THROWS_AS(all.resize(9), std::length_error);
+    REQUIRE(all.size() == 4);
+    REQUIRE(limited::alive == 4);
+    limited::left = 0;
+    REQUIRE_THROWS_AS(all.push_back(all.front()), std::length_error);
+    REQUIRE(all.size() == 4);
+}
+
+TEST_CASE("a size in bytes that overflows is refused, and the array is as it was", "[core][dynamic_array]") {
     dynamic_array<std::uint64_t> all(3);
     all[0] = 5;
     REQUIRE_THROWS_AS(all.reserve(std::numeric_limits<std::size_t>::max() / 4), std::bad_array_new_length);

@@ -88,7 +88,9 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
         detail::throw_misuse(where, "a copy of {} elements to a buffer of {}", {from.size(), to.size()});
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
-        detail::throw_misuse(where, "a copy through a staging_ring whose slots have no bytes");
+        detail::throw_misuse(
+            where,
+            "upload: cannot copy through a staging_ring with slots of 0 bytes: make it with larger ones");
     lease<T> const target = detail::leases_for_copies::write(to, s, where);
     auto* const there = reinterpret_cast<std::byte*>(target.span().data());
     auto const here = std::as_bytes(from);

@@ -55,9 +55,11 @@ public:
           name_{name} {
         (void)detail::bytes_of(count_, label_for<T>(name_, where));
         if (device_memory_.kind() == memory_kind::pinned)
-            detail::throw_misuse(where, "the device's side of a host_device was to be made of host memory");
+            detail::throw_misuse(where,
+                                 "host_device: cannot use a resource of host memory for the device's side");
         if (host_memory_.kind() == memory_kind::device)
-            detail::throw_misuse(where, "the host's side of a host_device was to be made of device memory");
+            detail::throw_misuse(where,
+                                 "host_device: cannot use a resource of device memory for the host's side");
     }
 
     /// Takes both sides' memory; no CUDA call. The other one has no elements then, and keeps its resources.

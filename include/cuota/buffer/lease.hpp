@@ -176,11 +176,11 @@ namespace cuota::inline v0::detail {
     if (user == home.device()) return;
     auto const other = rt::out_of_reach(user, at);
     if (!other) return;
-    std::string const memory = "device " + std::to_string(other->ordinal());
-    throw_misuse(where,
-                 "{} in memory of {} was borrowed for a stream of device {}, whose kernels cannot reach it: "
-                 "allow that (`peers` of its pool), or copy the elements on a stream of {}",
-                 {what, memory, user.ordinal(), memory});
+    throw_misuse(
+        where,
+        "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot reach that "
+        "memory: name device {} in the pool's `peers`, or copy on a stream of device {}",
+        {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
 }
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)

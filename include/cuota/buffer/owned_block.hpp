@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
@@ -150,7 +149,8 @@ CUOTA_INLINE owned_block::~owned_block() {
 [[gnu::noinline]] CUOTA_INLINE void owned_block::take(stream_ref home, any_resource const& memory,
                                                       label who) {
     if (memory.kind() == memory_kind::pinned)
-        throw_misuse(who.where, "a device_buffer was to be made of host memory");
+        throw_misuse(who.where,
+                     "device_buffer: cannot use a resource of host memory: name one of device memory");
     if (memory.is_kept_by_blocks()) {
         keep_nothing(home, memory);
         at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);

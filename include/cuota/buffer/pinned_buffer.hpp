@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -48,7 +47,8 @@ public:
                            place where = place::here())
         : memory_{std::move(memory)} {
         if (memory_.kind() == memory_kind::device)
-            detail::throw_misuse(where, "a pinned_buffer was to be made of device memory");
+            detail::throw_misuse(
+                where, "pinned_buffer: cannot use a resource of device memory, which the host cannot reach");
         label const who = label_for<T>(name, where);
         data_ = static_cast<T*>(memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who));
         count_ = count;

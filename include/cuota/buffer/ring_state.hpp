@@ -103,9 +103,10 @@ CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, a
     : slot_bytes_{slot_bytes},
       memory_{std::move(memory)},
       is_on_device_{memory_.kind() == memory_kind::device} {
-    if (slots == 0) throw_misuse(who.where, "a staging_ring of no slots");
+    if (slots == 0) throw_misuse(who.where, "staging_ring: cannot be made with 0 slots: ask for 1 or more");
     if (is_on_device_ && filled_by == ring_filler::host)
-        throw_misuse(who.where, "a staging_ring was to be made of device memory");
+        throw_misuse(who.where,
+                     "staging_ring: cannot use a resource of device memory, which the host cannot fill");
     slots_.resize(slots);
     free_.reserve(slots);
     bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});

@@ -4,7 +4,6 @@
 /// Who uses a buffer on which streams, and what must be over before another may.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <cuota/buffer/home_slots.hpp>
 #include <cuota/core/config.hpp>

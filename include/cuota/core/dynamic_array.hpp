@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The growing array of the library's own lists. std::vector makes the compiler read and compile forty functions for each type of
-/// element; this one makes it six, because growing is compiled once for all types.
+/// The growing array of the library's own lists. The compiler makes a third of the functions of it that it makes of std::vector for each
+/// type of element, because growing is compiled once for all types.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Moves `count` elements from one place to another, where there is none yet, and destroys them where they were.
+/// Moves `count` elements from `from` into the uninitialised memory at `to`, and destroys those at `from`.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
-/// The first of `count` elements of which is_before(element) is false, where all before it are true: as std::partition_point, whose header
-/// has all of sorting.
+/// Binary search: the first of `count` elements for which is_before(element) is false, in an array whose elements with true come first.
+/// As std::partition_point; <algorithm> takes the compiler longer than all of this header. Cost: logarithmic.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
     while (count != 0) {
@@ -40,14 +40,15 @@ struct array_memory {
     std::size_t size = 0;
     std::size_t capacity = 0;
 
-    /// Room for `wanted` elements of `bytes` each: for half as many again as there is now, or more. A null `move` copies their bytes.
-    /// Throws: std::bad_alloc, and std::bad_array_new_length for more than can be said; nothing has changed then.
+    /// Reallocates to a capacity of `wanted` elements of `bytes` each, or 1.5 times the present one if that is more. `move` moves the
+    /// elements; null copies their bytes.
+    /// Throws: std::bad_alloc; std::bad_array_new_length when the size in bytes overflows. Nothing has changed then.
     void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
 };
 
-/// An array that grows, as std::vector, with its names and its guarantees. Its iterators are pointers. Elements are moved without
-/// throwing.
-/// Threads: as std::vector. Cost: an element appended takes a constant number of moves on average.
+/// A growing array with the names and the guarantees of std::vector. Its iterators are pointers. Moving an element must not throw.
+/// Threads: as std::vector. Throws: std::bad_alloc where it grows, what an element's constructor throws; but for resize it is unchanged then.
+/// Cost: appending takes a constant number of moves on average.
 template <class T>
 class dynamic_array {
 public:
@@ -56,10 +57,11 @@ public:
     using const_iterator = T const*;
 
     dynamic_array() noexcept = default;
-    /// Of n elements, each initialised by {}.
-    explicit dynamic_array(std::size_t n) { resize(n); }
+    /// n elements, each value-initialised.
+    explicit dynamic_array(std::size_t n) : dynamic_array{} { resize(n); }
     dynamic_array(dynamic_array&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
-    dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> {
+    // Delegating: the destructor runs when an element's constructor throws.
+    dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> : dynamic_array{} {
         reserve(other.size());
         for (T const& element : other) push_back(element);
     }
@@ -105,10 +107,10 @@ public:
     void reserve(std::size_t n) {
         if (n > memory_.capacity) memory_.grow(n, element_bytes, relocation());
     }
-    /// `element` may be one of its own.
+    /// `element` may be an element of this array.
     void push_back(T const& element) { emplace_back(T(element)); }
     void push_back(T&& element) { emplace_back(std::move(element)); }
-    /// The arguments refer to no element of its own.
+    /// The arguments must not refer to elements of this array.
     template <class... Args>
     T& emplace_back(Args&&... args) {
         reserve_one();
@@ -116,7 +118,6 @@ public:
         ++memory_.size;
         return *made;
     }
-    /// `element` is none of its own.
     T* insert(T const* at, T element) {
         std::size_t const index = static_cast<std::size_t>(at - data());
         emplace_back(std::move(element));
@@ -144,7 +145,7 @@ public:
     }
     void pop_back() noexcept { shrink(memory_.size - 1); }
     void clear() noexcept { shrink(0); }
-    /// New ones are initialised by {}.
+    /// New elements are value-initialised. The array has those that were made before one that throws.
     void resize(std::size_t n) {
         if (n < memory_.size) return shrink(n);
         reserve(n);

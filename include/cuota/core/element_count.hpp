@@ -36,8 +36,6 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <string>
-
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void element_count::refuse(long long count, place where) {

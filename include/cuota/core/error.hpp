@@ -115,7 +115,7 @@ namespace detail {
 /// message and what destroys both.
 [[noreturn, gnu::cold]] void throw_misuse(place where, char const* pattern,
                                           std::initializer_list<message_value> values = {});
-/// Of no place.
+/// Throws: a misuse without a place.
 [[noreturn, gnu::cold]] void throw_misuse(char const* pattern,
                                           std::initializer_list<message_value> values = {});
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Messages by a pattern: `message("{} of {} bytes", {name, count})`. One call with an array of plain values compiles to a third of what a
+/// Messages by a pattern: `message("{} of {} bytes", {name, count})`. One call with an array of plain values compiles to half of what a
 /// chain of `+` takes, which makes and destroys a string for each part.
 #pragma once
 
@@ -19,13 +19,12 @@
 
 namespace cuota::inline v0::detail {
 
-/// One value of a message. It refers to text that it was made of, so it lives no longer than the expression it stands in.
+/// One value of a message. It does not copy text: use it in the expression that makes it only.
 class message_value {
 public:
     message_value(char const* text) noexcept : at_{text}, n_{until_zero} {}
     message_value(std::string_view text) noexcept : at_{text.data()}, n_{text.size()} {}
     message_value(std::string const& text) noexcept : at_{text.data()}, n_{text.size()} {}
-    /// Its text.
     message_value(tag name) noexcept : message_value{name.text()} {}
     /// As place_text, or as shown(where, most).
     message_value(place where, std::uint32_t most = 0) noexcept
@@ -57,7 +56,7 @@ public:
     /// The same, followed by spaces up to `columns`, two at least: as padded(text, columns).
     [[nodiscard]] message_value padded_to(std::size_t columns) const noexcept {
         message_value result = *this;
-        result.columns_ = static_cast<std::uint8_t>(columns);
+        result.columns_ = static_cast<std::uint16_t>(columns);
         return result;
     }
 
@@ -85,8 +84,8 @@ private:
     char const* at_ = nullptr;
     std::uint64_t n_;
     std::uint32_t most_ = 0;
+    std::uint16_t columns_ = 0;  // 0: no padding
     kind kind_ = kind::text;
-    std::uint8_t columns_ = 0;
 };
 
 /// "512.0 MiB" in a message.

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>

@@ -69,7 +69,6 @@ private:
 
 #include <bit>
 #include <cmath>
-#include <string>
 
 #include <cuota/core/error.hpp>
 

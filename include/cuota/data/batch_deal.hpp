@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>

@@ -70,7 +70,6 @@ private:
 
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include <cuota/core/error.hpp>

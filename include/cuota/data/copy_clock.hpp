@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>

@@ -4,11 +4,9 @@
 /// A batch's place on the device, and what must be over before it is overwritten.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>

@@ -97,8 +97,6 @@ private:
 
 #if CUOTA_DEFINE_DATA
 
-#include <string>
-
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {

@@ -70,7 +70,6 @@ private:
 #include <algorithm>
 #include <bit>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 

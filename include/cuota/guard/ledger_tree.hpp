@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>

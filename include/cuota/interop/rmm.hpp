@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <string>
 #include <utility>
 
 #include <cuota/core/error.hpp>

@@ -110,7 +110,8 @@ public:
     thrust_allocator(stream_ref s, any_resource memory, tag name = "thrust", place where = place::here())
         : stream_{s}, memory_{std::move(memory)}, name_{name}, where_{where} {
         if (memory_.kind() == memory_kind::pinned)
-            detail::throw_misuse(where, "a thrust_allocator was to be made of host memory");
+            detail::throw_misuse(
+                where, "thrust_allocator: cannot use a resource of host memory: name one of device memory");
     }
     // Written out, since nvcc takes what it writes for code of both sides.
     /// A share of the resource and the stream.

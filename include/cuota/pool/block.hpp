@@ -6,9 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>

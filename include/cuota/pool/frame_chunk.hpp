@@ -4,14 +4,12 @@
 /// A run of bytes that is filled from its low end up, and given back in one go.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>

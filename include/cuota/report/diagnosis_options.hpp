@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>

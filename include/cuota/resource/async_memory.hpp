@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include <cuota/core/config.hpp>
 #include <cuota/resource/driver_memory.hpp>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>

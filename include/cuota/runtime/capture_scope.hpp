@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <cuda_runtime_api.h>
 

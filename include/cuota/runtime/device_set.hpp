@@ -67,8 +67,6 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <string>
-
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0 {

@@ -38,7 +38,6 @@ void synchronize_or_drain(stream_ref s, place where);
 #if CUOTA_DEFINE_MEMORY
 
 #include <exception>
-#include <string>
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/beside_capture.hpp>

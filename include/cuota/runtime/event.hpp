@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>

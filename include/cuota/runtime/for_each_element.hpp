@@ -196,8 +196,6 @@ void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <string>
-
 #include <cuota/core/error.hpp>
 
 namespace cuota::inline v0::detail {

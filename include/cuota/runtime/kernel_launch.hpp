@@ -167,7 +167,6 @@ void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, 
 #if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
-#include <string>
 
 namespace cuota::inline v0::detail {
 

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/device_span.hpp>

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
 
 #include <cuota/buffer/device_scalar.hpp>
 #include <cuota/core/config.hpp>
