@@ -108,7 +108,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("contributing", "a target that has gone", swap("Makefile", r"(?m)^tidy:", "lint-by-clang:"), r"there is no make tidy"),
     ("contributing", "a lint that nobody is told of", add("tests/lint/newer.py", ""), r"its lints are not those .*newer"),
     ("contributing", "another step of CI", swap(".ci/run", r"steps=\(test ", "steps=(tests "), r"CI runs tests lint"),
-    ("messages", "a value without a place", swap("include/cuota/buffer/host_device.hpp", 'made of host memory"', 'made of host memory", {1}'),
+    ("messages", "a value without a place", swap("include/cuota/buffer/host_device.hpp", 'for the device.s side"', 'for a side", {1}'),
      r"buffer/host_device.hpp:\d+: 1 values for 0 places"),
     ("messages", "a place without a value", swap("include/cuota/core/survivors.hpp", r"\{\} x ", "{} {} x "),
      r"core/survivors.hpp:\d+: 1 values for 2 places"),
