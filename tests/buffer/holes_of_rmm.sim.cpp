@@ -312,10 +312,11 @@ TEST_CASE("an event that cannot be recorded is told of, and costs a wait on the 
 TEST_CASE("a stream that has no id is an error, and not stream zero", "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
+    cuota::stream const native;
     words some{count, 1u, stream, cuota::device_memory{}};
     simulator::fail_call("cudaStreamGetId", 1, cudaErrorUnknown);
 
-    CHECK_THROWS_AS((void)some.write(cuota::stream_ref{cudaStreamPerThread}), cuota::cuda_error);
+    CHECK_THROWS_AS((void)some.write(cuota::stream_ref{native.get()}), cuota::cuda_error);
 
     simulator::clear_faults();
     CHECK(support::all_are(some.to_vector(stream), 1));

@@ -6,12 +6,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/host_device.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/peer_access.hpp>
 
 #include "support/calls.hpp"
@@ -501,4 +506,195 @@ TEST_CASE("copies go between devices whose kernels do not reach each other", "[b
     host.upload(far, home);
     CHECK(far.to_vector(other) == std::vector<support::word>(count, 2u));
     CHECK(simulator::misuse().total() == 0);
+}
+
+namespace {
+
+// Work on default streams, whose order the simulator checks. The schedule is as late as it may be, so that what is not ordered is seen.
+struct default_stream_scene {
+    explicit default_stream_scene(int devices = 1) : machine{{.devices = devices}} {
+        simulator::set_order_checks(simulator::order_checks::report);
+    }
+    default_stream_scene(default_stream_scene const&) = delete;
+    default_stream_scene& operator=(default_stream_scene const&) = delete;
+    ~default_stream_scene() {
+        std::string found;
+        for (std::string const& report : simulator::order_reports()) found += report + '\n';
+        INFO(found);
+        CHECK(simulator::misuse().total() == 0);
+    }
+
+    static void write(words& some, cuota::stream_ref s, support::word value) {
+        auto const to = some.write(s);
+        cuota::for_each_index(s, some.size(), support::write_word{to.span().data(), value}, "write");
+    }
+
+    support::machine machine;
+};
+
+std::string misuse_of(auto action) { return support::thrown<cuota::misuse>(action).what(); }
+
+bool names_two_threads(std::string const& text) {
+    return support::has(text, "cudaStreamPerThread of thread ") && support::has(text, " was used in thread ");
+}
+
+}  // namespace
+
+TEST_CASE("threads share a buffer whose home is one thread's default stream",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::any_resource const memory = GENERATE(0, 1) == 0 ? cuota::any_resource{pool.resource()}
+                                                           : cuota::any_resource{cuota::async_memory{}};
+    words some{count, 1u, cudaStreamPerThread, memory};
+    std::vector<support::word> seen;
+
+    std::thread{[&] {
+        seen = some.to_vector(cudaStreamPerThread);
+        on.write(some, cudaStreamPerThread, 2u);
+    }}.join();
+    CHECK(support::all_are(seen, 1u));
+    CHECK(support::all_are(some.to_vector(cudaStreamPerThread), 2u));
+    on.write(some, cudaStreamPerThread, 3u);
+    cuota::stream const other;
+    CHECK(support::all_are(some.to_vector(other), 3u));
+    some.resize(2 * count, 4u);
+    std::thread{[&] { seen = some.to_vector(cudaStreamPerThread); }}.join();
+    CHECK(seen.back() == 4u);
+    CHECK(seen.front() == 3u);
+}
+
+TEST_CASE("a buffer of one thread's default stream ends in another", "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::any_resource const memory = GENERATE(0, 1) == 0 ? cuota::any_resource{pool.resource()}
+                                                           : cuota::any_resource{cuota::async_memory{}};
+    bool const is_written = GENERATE(false, true);
+    std::optional<words> some;
+    std::thread{[&] {
+        some.emplace(count, 1u, cudaStreamPerThread, memory);
+        if (is_written) on.write(*some, cudaStreamPerThread, 2u);
+    }}.join();
+
+    some.reset();
+
+    cuota::stream const other;
+    words next{count, cuota::stream_ref{other}, memory, cuota::no_init};
+    on.write(next, other, 7u);
+    CHECK(support::all_are(next.to_vector(other), 7u));
+}
+
+TEST_CASE("a lease on a thread's default stream that ends in another is reported, and ordered all the same",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::stream const home;
+    words some{count, 1u, home, pool};
+    bool const is_home = GENERATE(false, true);
+    if (is_home) std::thread{[&] { some = words{count, 1u, cudaStreamPerThread, pool}; }}.join();
+    std::optional<cuota::lease<support::word>> writing;
+    std::thread{[&] {
+        writing.emplace(some.write(cudaStreamPerThread));
+        cuota::for_each_index(cudaStreamPerThread, count, support::write_word{writing->span().data(), 5u},
+                              "write");
+    }}.join();
+
+    writing.reset();
+
+    auto const reported = on.machine.errors.take();
+    REQUIRE(reported.size() == 1);
+    CHECK(names_two_threads(reported.front()));
+    CHECK(support::all_are(some.to_vector(home), 5u));
+}
+
+TEST_CASE("to borrow at home is misuse where home is another thread's default stream",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    words some{count, 1u, cudaStreamPerThread, pool};
+    cuota::host_device<support::word> both{count, cudaStreamPerThread, pool, cuota::any_pinned_memory()};
+    (void)both.write(cudaStreamPerThread);
+    std::thread{[&] {
+        CHECK(names_two_threads(misuse_of([&] { (void)some.read(); })));
+        CHECK(names_two_threads(misuse_of([&] { (void)some.write(); })));
+        CHECK(names_two_threads(misuse_of([&] { some.resize(2 * count); })));
+        CHECK(names_two_threads(misuse_of([&] { (void)both.read_host(); })));
+        CHECK(names_two_threads(misuse_of([&] { words const more{count, some.home(), pool}; })));
+        CHECK(names_two_threads(misuse_of([&] {
+            words const more{count, some.home(), cuota::async_memory{}};
+        })));
+        CHECK(some.read(cudaStreamPerThread).size() == count);
+    }}.join();
+    CHECK(support::all_are(some.to_vector(cudaStreamPerThread), 1u));
+}
+
+TEST_CASE("a buffer at home on a device's legacy stream is used while another device is current",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on{2};
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::any_resource const memory = GENERATE(0, 1) == 0 ? cuota::any_resource{pool.resource()}
+                                                           : cuota::any_resource{cuota::async_memory{}};
+    cuota::stream const other;
+    {
+        words some{count, 1u, cudaStreamLegacy, memory};
+        on.write(some, cudaStreamLegacy, 2u);
+        cuota::device_scope const there{cuota::device{1}};
+        CHECK(support::all_are(some.to_vector(other), 2u));
+        on.write(some, other, 3u);
+        words const gone{std::move(some)};
+    }
+    words next{count, cuota::stream_ref{other}, memory, cuota::no_init};
+    on.write(next, other, 7u);
+    CHECK(support::all_are(next.to_vector(other), 7u));
+}
+
+TEST_CASE("a graph that was launched on a thread's default stream ends in another",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::stream const s;
+    cuota::any_resource const memory = GENERATE(0, 1) == 0 ? cuota::any_resource{pool.resource()}
+                                                           : cuota::any_resource{cuota::device_memory{}};
+    words out{count, 0u, s, memory};
+    std::optional<cuota::graph_exec> graph{cuota::capture(s, [&] {
+        words scratch{count, 1u, s, pool};
+        out.copy_from(scratch, s);
+    })};
+    std::thread{[&] { graph->launch(cudaStreamPerThread); }}.join();
+
+    graph.reset();
+
+    words next{count, cuota::stream_ref{s}, pool, cuota::no_init};
+    on.write(next, s, 7u);
+    CHECK(support::all_are(next.to_vector(s), 7u));
+    CHECK(support::all_are(out.to_vector(s), 1u));
+}
+
+TEST_CASE("a lease from before a capture cannot be used in it", "[buffer][lease][default_stream]") {
+    default_stream_scene on;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    cuota::stream const s;
+    words some{count, 1u, s, pool};
+    auto const refused = [&](auto const& before) {
+        std::string text;
+        CHECK_THROWS_AS(cuota::capture(s,
+                                       [&] {
+                                           text = misuse_of([&] { (void)before.span(); });
+                                           (void)cuota::device_span<support::word const>{before};
+                                       }),
+                        cuota::misuse);
+        return support::has(text, "borrow the buffer in the capture");
+    };
+    CHECK(refused(some.write(s)));
+    CHECK(refused(some.read(s)));
+    CHECK(refused(some.read(cuota::stream{})));
+
+    auto const before = some.read(s);
+    auto const graph = cuota::capture(s, [&] {
+        auto const to = some.write(s);
+        auto const moved = some.read(s);
+        CHECK(moved.span().size() == count);
+        cuota::for_each_index(s, count, support::write_word{to.span().data(), 2u}, "write");
+    });
+    CHECK(before.span().size() == count);
 }

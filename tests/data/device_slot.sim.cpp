@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -136,4 +137,36 @@ TEST_CASE("the threads of a loader sleep while they wait for copies, and use no 
     }}.join();
     CHECK(sim::contexts_made(0) == 0);
     CHECK(sim::contexts_made(1) == 1);
+}
+
+TEST_CASE("a batch that was viewed on another thread's default stream is reported when it ends, and not "
+          "overwritten before",
+          "[data][device_slot][default_stream]") {
+    support::machine on;
+    sim::set_order_checks(sim::order_checks::report);
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+    cuota::device_buffer<std::uint32_t> output{4, cuota::stream{}, cuota::device_memory{}};
+    std::size_t batches = 0;
+    for (cuota::batch const& b : loader.epoch(0)) {
+        std::vector<std::uint32_t> values;
+        std::thread{[&] {
+            cuota::stream_ref const mine = cudaStreamPerThread;
+            cuota::for_each_index(mine, 4,
+                                  support::copy_numbers{b.view<std::uint32_t>(mine), output.write(mine)});
+            values = output.to_vector(mine);
+            // Enqueued, and perhaps still running when the thread and the batch end.
+            cuota::for_each_index(mine, 4,
+                                  support::copy_numbers{b.view<std::uint32_t>(mine), output.write(mine)});
+        }}.join();
+        CHECK(std::vector<std::uint64_t>(values.begin(), values.end()) ==
+              std::vector<std::uint64_t>(b.samples().begin(), b.samples().end()));
+        ++batches;
+    }
+    auto const reported = on.errors.take();
+    CHECK(batches == 10);
+    CHECK(reported.size() == batches);
+    for (std::string const& text : reported)
+        CHECK(text.find("cudaStreamPerThread of thread ") != std::string::npos);
+    CHECK(sim::misuse_reports().empty());
+    CHECK(sim::order_reports().empty());
 }

@@ -4,18 +4,27 @@
 #include <cuota/runtime/stream.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <set>
+#include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include <unistd.h>
+
+#include <cuota/runtime/drain.hpp>
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/gate.hpp"
 #include "support/kernels.hpp"
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 // 0 and nullptr would be the legacy default stream by accident.
 static_assert(!std::is_constructible_v<cuota::stream_ref, int> &&
@@ -167,4 +176,107 @@ TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
     });
     REQUIRE(seen.silent == 0);
     REQUIRE(seen.reported > 0);
+}
+
+namespace {
+
+// What another thread remembers of its own default stream.
+cuota::stream_share share_of_another_thread() {
+    std::optional<cuota::stream_share> share;
+    std::thread{[&] { share.emplace(cuota::stream_ref{cudaStreamPerThread}); }}.join();
+    return *share;
+}
+
+}  // namespace
+
+TEST_CASE("a default handle names one stream of each thread and device", "[runtime][stream]") {
+    support::machine const sim{{.devices = 2}};
+    cuota::stream_ref const mine = cudaStreamPerThread;
+    cuota::stream_ref const legacy = cudaStreamLegacy;
+    std::uint64_t const my_id = mine.id();
+    cuota::stream_share const my_share{mine};
+    std::optional<cuota::stream_share> legacy_of_1;
+    std::set<std::uint64_t> ids{my_id, legacy.id(), cuota::stream{}.id()};
+
+    {
+        cuota::device_scope const there{cuota::device{1}};
+        ids.insert(mine.id());
+        ids.insert(legacy.id());
+        legacy_of_1.emplace(legacy);
+        CHECK(cuota::stream_ref{my_share} != mine);
+        CHECK(cuota::stream_ref{my_share}.device() == cuota::device{0});
+    }
+    std::thread{[&] {
+        ids.insert(mine.id());
+        CHECK(legacy.id() == cuota::stream_ref{cudaStream_t{}}.id());
+        CHECK(ids.contains(legacy.id()));
+        CHECK(cuota::stream_ref{my_share} != mine);
+        CHECK(cuota::stream_ref{my_share}.id() == my_id);
+    }}.join();
+
+    CHECK(ids.size() == 6);
+    CHECK(mine.id() == my_id);
+    CHECK(cuota::stream_ref{my_share} == mine);
+    CHECK(!my_share.is_owned());
+    CHECK(my_share.get() == cudaStreamPerThread);
+    CHECK(cuota::stream_ref{*legacy_of_1} != legacy);
+    CHECK(cuota::stream_ref{*legacy_of_1}.device() == cuota::device{1});
+}
+
+TEST_CASE("the default stream of another thread is misuse that names both threads", "[runtime][stream]") {
+    support::machine const sim;
+    cuota::stream_share const share = share_of_another_thread();
+    cuota::stream_ref const theirs = share;
+    cuota::stream const own;
+    cuota::event const done{own};
+    cuota::event moved{own};
+    REQUIRE(!theirs.is_reachable());
+    REQUIRE(cuota::stream_ref{cudaStreamPerThread}.is_reachable());
+
+    auto const refused = [&](auto action) {
+        std::string const text = support::thrown<cuota::misuse>(action).what();
+        return support::has(text, "cudaStreamPerThread of thread ") &&
+               support::has(text, " was used in thread " + std::to_string(::gettid()));
+    };
+    CHECK(refused([&] { theirs.synchronize(); }));
+    CHECK(refused([&] { (void)theirs.is_idle(); }));
+    CHECK(refused([&] { (void)theirs.is_capturing(); }));
+    CHECK(refused([&] { theirs.wait(done); }));
+    CHECK(refused([&] { moved.record(theirs); }));
+    CHECK(refused([&] { cuota::event const fresh{theirs}; }));
+    CHECK(refused([&] { theirs.refuse_elsewhere(); }));
+}
+
+TEST_CASE("the default stream of another thread is drained with its device", "[runtime][stream]") {
+    support::machine const sim;
+    int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
+    *x = 0;
+    std::optional<cuota::stream_share> share;
+    {
+        cuota::simulator::hold const nothing_runs;
+        std::thread{[&] {
+            share.emplace(cuota::stream_ref{cudaStreamPerThread});
+            cuota::for_each_index(cudaStreamPerThread, 1, support::write_value{x, 5});
+        }}.join();
+    }
+    CHECK(cuota::rt::drain(*share));
+    CHECK(*x == 5);
+    cuota::rt::pinned_free(x);
+}
+
+TEST_CASE("a remembered legacy stream is that of its device, whichever is current", "[runtime][stream]") {
+    support::machine const sim{{.devices = 2}};
+    cuota::stream_share const first{cuota::stream_ref{cudaStreamLegacy}};
+    support::gate gate{cudaStreamLegacy};
+    {
+        cuota::device_scope const there{cuota::device{1}};
+        CHECK(cuota::stream_ref{cudaStreamLegacy}.is_idle());
+        CHECK(!cuota::stream_ref{first}.is_idle());
+        cuota::event const mark{first};
+        CHECK(!mark.is_done());
+        gate.open();
+        cuota::stream_ref{first}.synchronize();
+        CHECK(mark.is_done());
+        CHECK(cuota::device::current() == cuota::device{1});
+    }
 }

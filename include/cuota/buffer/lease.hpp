@@ -13,6 +13,7 @@
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/sync.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
@@ -44,10 +45,18 @@ public:
         uses_ = now.in;
         number_ = now.number;
         checked_ = now.checked;
+        began_in_capture_ = now.is_in_capture;
     }
     borrowing(borrowing&& other) noexcept;
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
+
+    /// Throws misuse in a `capture` by this thread which began after the use did: the graph would not know of the use.
+    /// Cost: a load. A thread that captures has no record.
+    CUOTA_ALWAYS_INLINE void refuse_from_before_capture() const {
+        if (!this_thread_record()) [[unlikely]]
+            compare_with_capture();
+    }
 
 private:
     // A use that needed nothing, nor is known to a simulator: two comparisons and two stores, and as few to end it. All else
@@ -57,7 +66,9 @@ private:
     struct begun {
         stream_uses* in;
         std::uint64_t number, checked;
+        bool is_in_capture;
     };
+    void compare_with_capture() const;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
                                                                place where) noexcept;
     // `writes` is no argument: all others go in registers.
@@ -73,6 +84,7 @@ private:
     std::uint64_t number_;
     std::uint64_t checked_ = 0;  // by the simulator
     bool writes_;
+    bool began_in_capture_ = false;  // by this thread
 };
 
 }  // namespace cuota::inline v0::detail
@@ -99,11 +111,15 @@ public:
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
 
-    /// For the kernel; valid as long as the lease.
-    operator device_span<T>() const noexcept { return span_; }
+    /// For the kernel; valid as long as the lease. Throws: as span.
+    operator device_span<T>() const { return span(); }
     /// Read only.
-    operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span_; }
-    [[nodiscard]] device_span<T> span() const& noexcept { return span_; }  ///< as long as the lease
+    operator device_span<T const>() const requires(!std::is_const_v<T>) { return span(); }
+    /// As long as the lease. Throws: misuse in a `capture` that began after the lease: borrow in the capture.
+    [[nodiscard]] device_span<T> span() const& {
+        use_.refuse_from_before_capture();
+        return span_;
+    }
     [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }  ///< elements
 
@@ -186,7 +202,8 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
     : uses_{&captured_uses::find(of, s, writes, where)},
       number_{uses_->begin(s, writes, where)},
-      writes_{writes} {}
+      writes_{writes},
+      began_in_capture_{capture_scope::here() != nullptr} {}
 
 CUOTA_INLINE bool borrowing::begins_first(stream_uses& of, stream_ref s, bool writes, place where) noexcept {
     if (rt::is_order_checked() || !of.may_begin_first(s, writes)) return false;
@@ -208,7 +225,14 @@ CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, p
                                    std::size_t bytes) -> begun {
     stream_uses& in = captured_uses::find(of, s, writes, where);
     std::uint64_t const number = in.begin(s, writes, where);
-    return {&in, number, rt::tell_borrowed(s, at, bytes, writes)};
+    return {&in, number, rt::tell_borrowed(s, at, bytes, writes), capture_scope::here() != nullptr};
+}
+
+[[gnu::noinline]] CUOTA_INLINE void borrowing::compare_with_capture() const {
+    if (capture_scope::here() && !began_in_capture_)
+        throw_misuse("a lease that began before a capture was used in it, so the graph would not know of "
+                     "that use: borrow the buffer "
+                     "in the capture");
 }
 
 [[gnu::noinline]] CUOTA_INLINE void borrowing::end(stream_uses& of, std::uint64_t number,
@@ -221,7 +245,8 @@ CUOTA_INLINE borrowing::borrowing(borrowing&& other) noexcept
     : uses_{std::exchange(other.uses_, nullptr)},
       number_{other.number_},
       checked_{other.checked_},
-      writes_{other.writes_} {}
+      writes_{other.writes_},
+      began_in_capture_{other.began_in_capture_} {}
 
 CUOTA_INLINE borrowing::~borrowing() {
     if (!uses_) return;

@@ -75,6 +75,8 @@ static_assert(sizeof(owned_block) <= 40);
 
 namespace cuota::inline v0::detail {
 
+void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept;
+
 /// Memory of any resource that was given back in a capture by a captured stream: the graph may use it, so it goes with that.
 class memory_in_graph final : public graph_use {
 public:
@@ -100,9 +102,18 @@ private:
     std::optional<stream_share> last_;  // that the graph was launched on
 };
 
+/// Deallocates on a remembered stream. When that is the default stream of another thread, nothing can be enqueued there: the bytes are
+/// deallocated as those that no stream uses, so all uses must be over. The buffer's uses have seen to that.
+CUOTA_INLINE void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept {
+    if (!home.is_reachable()) return memory.deallocate_sync(at, bytes);
+    std::optional<on_device_of> here;
+    report_failure_of([&] { here.emplace(home); });
+    memory.deallocate(home, at, bytes);
+}
+
 CUOTA_INLINE_IN_PLACE memory_in_graph::~memory_in_graph() {
     if (last_) wait_for_launches(*last_);
-    for (kept& k : all_) k.memory.deallocate(k.home, k.at, k.bytes);
+    for (kept& k : all_) deallocate_on(k.memory, k.home, k.at, k.bytes);
 }
 
 CUOTA_INLINE void memory_in_graph::keep(any_resource const& memory, stream_ref home, void* at,
@@ -168,8 +179,9 @@ CUOTA_INLINE owned_block::~owned_block() {
 
 [[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
     bool const keeps = !at_ || !memory_.is_kept_by_blocks();
-    if (at_ && !(capture_scope::here() && give_to_graph())) memory_.deallocate(home_, at_, bytes_);
+    if (at_ && !(capture_scope::here() && give_to_graph())) deallocate_on(memory_, home_, at_, bytes_);
     if (keeps) drop();
+    else if (is_default_handle(home_.get())) std::destroy_at(&home_);
 }
 
 CUOTA_INLINE bool owned_block::give_to_graph() noexcept {

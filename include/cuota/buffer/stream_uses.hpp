@@ -30,13 +30,14 @@ namespace cuota::inline v0::detail {
 ///
 /// What counts is the last write, and the reads since: who reads waits for that write, who writes for those reads too, and
 /// nobody for what it has waited for before, by itself or through another. An event of the home stream is recorded only
-/// when another waits for it.
+/// when another waits for it; where the home is the default stream of one thread, at the end of each use, by that thread.
 /// One thread, the one that used the buffer first, enters its uses at home without the lock, a few at a time. Another's go by
 /// the lock, until it writes while nothing is open at home.
 /// Threads: any; but who writes, or ends the buffer, does so while nobody begins a use.
 class stream_uses {
 public:
-    /// At first the home stream has written. Throws: cuda_error for a native stream that has no id.
+    /// At first the home stream has written. Throws: cuda_error for a native stream that has no id; misuse for the default stream of
+    /// another thread.
     explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
     /// Of what happens in a capture: no stream has done anything yet.
@@ -59,6 +60,10 @@ public:
     /// As `end`.
     void end_first(bool writes) noexcept;
 
+    /// The home stream was given work to write, by no use. For a home that is the default stream of one thread, which nobody else could
+    /// mark later. Throws: misuse in another thread; cuda_error.
+    void wrote_at_home();
+
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
     void refuse_while_borrowed(char const* done, place where, bool to_write = false);
 
@@ -74,7 +79,7 @@ public:
             end_all([this](event const& last) {
                 bool is_after = false;
                 (void)report_failure_of([&] {
-                    if (is_captured(home_)) return;
+                    if (is_captured(home_) || !home_.is_reachable()) return;
                     order_after(home_, last);
                     is_after = true;
                 });
@@ -165,6 +170,8 @@ private:
 
     // What was done at home without the lock.
     void see_home() noexcept;
+    // Returns false when the home stream is captured: what it ran is over.
+    [[nodiscard]] bool mark_home(std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
     // Its stream's work so far. Returns what went wrong: then that work is over, and nothing to wait for.
     [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept;
@@ -201,6 +208,7 @@ private:
             if (was_borrowed) borrowed_at = open ? open->where : uses_.front().where;
             if (open) rt::drain(home_);
             for (open_use const& use : uses_) rt::drain(use.stream);
+            if (!home_.is_reachable() && is_home_marked_) (void)rt::drain(*users_[at_home].last);
             for (std::size_t i = at_home + 1; i != users_.size(); ++i)
                 if (users_[i].reads || (i == writer_ && users_[at_home].seen != version_))
                     join(*users_[i].last);
@@ -240,8 +248,13 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
     users_[at_home].id = home.id();
     set_written(at_home);
-    slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
-    if (home.is_owned()) slots_.belong_to(this_thread());
+    if (home.is_of_one_thread()) {
+        was_locked_.store(true, std::memory_order_relaxed);
+        (void)mark_home(foreign_capture_of(home));
+    } else {
+        slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
+        if (home.is_owned()) slots_.belong_to(this_thread());
+    }
     publish();
 }
 
@@ -267,6 +280,11 @@ CUOTA_INLINE bool stream_uses::may_begin_first(stream_ref s, bool writes) const 
 CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
     if (!slots_.try_end_first(writes)) [[unlikely]]
         end_among_others(home_slots::first_number(writes), writes);
+}
+
+CUOTA_INLINE void stream_uses::wrote_at_home() {
+    std::lock_guard const lock{guard_};
+    if (mark_home(foreign_capture_of(home_))) set_written(at_home);
 }
 
 CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
@@ -328,6 +346,7 @@ CUOTA_INLINE bool stream_uses::never_locked() const noexcept {
 
 CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes, place where) {
     was_locked_.store(true, std::memory_order_relaxed);
+    s.refuse_elsewhere(where);
     std::uint64_t const id = s.id();
     std::lock_guard const lock{guard_};
     std::size_t const me = find(id);
@@ -388,7 +407,13 @@ CUOTA_INLINE std::exception_ptr stream_uses::leave_or_drain(open_use const& use)
 }
 
 CUOTA_INLINE void stream_uses::leave(open_use const& use) {
-    if (use.user == at_home) return leave_at_home(use.writes);
+    if (use.user == at_home) {
+        if (!home_.is_of_one_thread()) return leave_at_home(use.writes);
+        if (!mark_home(foreign_capture_of(home_))) return leave_for_capture(use);
+        if (use.writes) set_written(at_home);
+        else users_[at_home].reads = true;
+        return;
+    }
     user& u = users_[use.user];
     std::uint64_t const foreign = is_for_capture_ ? 0 : foreign_capture_of(use.stream);
     // The event will stand for work of a graph, and not for an earlier use any more.
@@ -464,18 +489,27 @@ CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) 
 
 CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
     std::optional<use_mark>& last = users_[of].last;
-    if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
+    if (of == at_home && home_.is_of_one_thread()) {
+        if (!is_home_marked_) return;  // captured when it was last used: what it did is over
+    } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
             throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
                          "home stream, which others capture: end the capture before");
-        is_home_marked_ = mark_outside_capture(home_, [&] {
-            if (last) last->record_in(home_, foreign);
-            else last.emplace(home_);
-        });
-        if (!is_home_marked_) return;  // captured: what it did is over
+        if (!mark_home(foreign)) return;  // captured: what it did is over
     }
     order_after(s, *last);
+}
+
+CUOTA_INLINE bool stream_uses::mark_home(std::uint64_t foreign) {
+    std::optional<use_mark>& last = users_[at_home].last;
+    // The event will stand for work of a graph, and not for earlier work any more.
+    if (foreign != 0 && is_home_marked_ && foreign_capture_of(*last) == 0 && home_.is_of_one_thread())
+        last->synchronize();
+    return is_home_marked_ = mark_outside_capture(home_, [&] {
+               if (last) last->record_in(home_, foreign);
+               else last.emplace(home_);
+           });
 }
 
 CUOTA_INLINE void stream_uses::publish() noexcept {

@@ -58,8 +58,8 @@ private:
 
     // Marks where a stream is; one event a stream, made once. A stream that others capture is marked before the slot is filled again.
     void remember(stream_share const& s);
-    // Returns false when `capture` captures the stream: its earlier work is over then. Throws: misuse while the stream is part of a
-    // foreign capture; cuda_error.
+    // Returns false when the stream's earlier work is over: `capture` captures it, or it is the default stream of another thread, so that
+    // the host waited for the device. Throws: misuse while the stream is part of a foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 
@@ -107,7 +107,11 @@ CUOTA_INLINE void device_slot::use(stream_ref s, std::size_t bytes) {
 CUOTA_INLINE void device_slot::end_uses() noexcept {
     borrowed_.clear();
     for (stream_share const& s : used_)
-        if (!report_failure_of([&] { remember(s); })) rt::drain(s);
+        if (!report_failure_of([&] {
+                stream_ref{s}.refuse_elsewhere();
+                remember(s);
+            }))
+            rt::drain(s);
     used_.clear();
 }
 
@@ -128,6 +132,10 @@ CUOTA_INLINE bool device_slot::wait_for_readers() noexcept {
 }
 
 CUOTA_INLINE bool device_slot::mark(reader& r) {
+    if (!stream_ref{r.stream}.is_reachable()) {
+        rt::drain(r.stream);
+        return false;
+    }
     if (foreign_capture_of(r.stream) != 0)
         throw_misuse(
             "a batch has ended, but its slot cannot be filled again: a stream that used the batch is being "

@@ -135,7 +135,7 @@ CUOTA_INLINE void frame_chunk::end() noexcept {
 }
 
 CUOTA_INLINE void order_after(stream_ref s, stream_ref other) noexcept {
-    if (report_failure_of([&] { order_after_work_of(s, other); })) return;
+    if (s.is_reachable() && report_failure_of([&] { order_after_work_of(s, other); })) return;
     rt::drain(other);
 }
 

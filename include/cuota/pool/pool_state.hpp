@@ -99,6 +99,7 @@ private:
 
     [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope);
     [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
+        s.refuse_elsewhere(r.who.where);
         if (is_captured(s)) return take_for_graph(s, r);
         std::uint64_t const foreign = s.is_owned() ? 0 : foreign_capture_of(s);
         return foreign == 0 ? take(&s, r) : take_for_foreign_graph(s, foreign, r);

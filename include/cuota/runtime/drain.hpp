@@ -20,7 +20,8 @@ void refuse_captured(stream_ref s, char const* what, char const* instead, place 
 
 /// Waits on the host for all work of s, where throwing is impossible, before memory is freed that this work may use. Returns true when
 /// the work is known to have completed. Work that `capture` has recorded cannot be waited for: the capture fails. A stream of a
-/// foreign capture is not waited for, which is reported as misuse. Errors go to the error sink. Threads: any.
+/// foreign capture is not waited for, which is reported as misuse. For cudaStreamPerThread of another thread, which cannot be reached,
+/// it waits for the whole device. Errors go to the error sink. Threads: any.
 bool drain(stream_ref s) noexcept;
 /// Returns true when s is part of a foreign capture. Memory that is freed on s must then stay allocated, because the graph may use it at
 /// every launch. This is reported as misuse. Threads: any.
@@ -63,6 +64,7 @@ CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* in
 namespace detail {
 
 bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept;
+bool drain_device(device on) noexcept;
 bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
 // Reports misuse, which says what was not done.
@@ -77,6 +79,21 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     return is_foreign;
 }
 
+// For a default stream of another thread. The legacy stream waits for the default streams of all threads, but perhaps not for those of
+// threads that have ended; a device cannot be waited for while a stream of it is captured.
+[[gnu::noinline]] CUOTA_INLINE bool drain_device(device on) noexcept {
+    bool is_done = false;
+    report_failure_of([&] {
+        device_scope const here{on};
+        beside_capture const beside;
+        is_done =
+            cuota::detail::captured_streams::are_any()
+                ? give_back("cudaStreamSynchronize", [] { return cudaStreamSynchronize(cudaStreamLegacy); })
+                : give_back("cudaDeviceSynchronize", [] { return cudaDeviceSynchronize(); });
+    });
+    return is_done;
+}
+
 CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     bool is_over = false;
     if (cuota::detail::captured_streams::are_any()) [[unlikely]]
@@ -87,8 +104,17 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
                     misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
         });
     if (is_over) return cuota::detail::capture_of(s) == nullptr;
-    beside_capture const beside;
-    return give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); });
+    if (!s.is_reachable()) [[unlikely]]
+        return drain_device(s.device());
+    bool is_done = false;
+    report_failure_of([&] {
+        cuota::detail::on_device_of const here{s};
+        beside_capture const beside;
+        is_done =
+            give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); }) ||
+            drain_device(device::current());  // the stream may have been destroyed, and its work still run
+    });
+    return is_done;
 }
 
 }  // namespace detail

@@ -180,6 +180,7 @@ CUOTA_INLINE void event_traits::close(type e) noexcept {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
+    s.refuse_elsewhere();
     device_scope const here{s.device()};  // an event is recorded on the device it was made on, or not at all
     {
         rt::beside_capture const beside;
@@ -197,6 +198,7 @@ CUOTA_INLINE void event::record(stream_ref s) {
 }
 
 CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
+    cuota::detail::on_device_of const here{s};
     cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
     rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
     std::uint64_t const now = own ? own->number() : 0;
@@ -240,6 +242,7 @@ CUOTA_INLINE time_mark::time_mark(stream_ref s) {
 }
 
 CUOTA_INLINE void time_mark::record(stream_ref s) {
+    detail::on_device_of const here{s};
     rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
     rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
 }
@@ -258,6 +261,7 @@ CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark 
 }
 
 CUOTA_INLINE void stream_ref::wait(event const& done) const {
+    cuota::detail::on_device_of const here{*this};
     cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
     std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
     if (done.capture_ != mine) [[unlikely]]

@@ -106,6 +106,7 @@ CUOTA_INLINE bool device_free(void* p) noexcept {
 }
 
 CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
+    cuota::detail::on_device_of const here{s};
     refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
     if (bytes > detail::max_request) return nullptr;
     void* p = nullptr;
@@ -113,10 +114,19 @@ CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
 }
 
 CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
+    if (!report_failure_of([s] { s.refuse_elsewhere(); })) {
+        (void)drain(s);
+        return device_free(p);
+    }
     if (cuota::detail::capture_scope::here()) [[unlikely]]
         if (!drain(s)) return device_free(p);
     if (is_kept_for_foreign_graph(s)) return false;
-    return give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
+    bool is_freed = false;
+    report_failure_of([&] {
+        cuota::detail::on_device_of const here{s};
+        is_freed = give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
+    });
+    return is_freed;
 }
 
 CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <cuota/core/config.hpp>
@@ -19,16 +20,40 @@ class event;
 
 namespace detail {
 
+/// A thread of the host: a number that no other thread of the program has or had, and the system's name for messages.
+struct host_thread {
+    std::uint64_t number = 0;
+    long system_id = 0;
+
+    /// The calling thread. Numbers count from 1.
+    [[nodiscard]] static host_thread current() noexcept;
+};
+
+/// A stream that is remembered: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
 struct stream_state final : ref_counted {
-    stream_state(cudaStream_t handle, std::uint64_t stream_id, device where) noexcept
-        : native{handle}, id{stream_id}, home{where} {}
+    stream_state(cudaStream_t handle, std::uint64_t stream_id, device where,
+                 host_thread named_in = {}) noexcept
+        : native{handle}, id{stream_id}, home{where}, thread{named_in} {}
     ~stream_state();
     cudaStream_t native;
     std::uint64_t id;
     device home;
+    host_thread
+        thread;  ///< of cudaStreamPerThread: the only thread whose handle names this stream; else number 0
 };
 
+/// True for the handles that name another stream on another device (0, cudaStreamLegacy) or in another thread as well
+/// (cudaStreamPerThread). Everything else names one stream.
+[[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
+    return reinterpret_cast<std::uintptr_t>(native) <= 2;
+}
+
+/// The stream that a default handle names in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
+[[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
+
 std::uint64_t id_of(cudaStream_t native);
+
+class on_device_of;
 
 }  // namespace detail
 
@@ -36,6 +61,9 @@ std::uint64_t id_of(cudaStream_t native);
 ///
 /// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
 /// a `stream` need not: owners of memory keep a share of it.
+/// A default handle (cudaStreamPerThread, cudaStreamLegacy) names the stream that it names in the calling thread, on its current
+/// device, at the time of the call. Owners remember which stream that was, and `home()` of a buffer returns that stream: in another
+/// thread it cannot be reached, and each use of it there is misuse that names both threads.
 /// Threads: any.
 /// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
 /// Cost:    of a `stream` the device and the id are known; of a native handle each is two CUDA calls.
@@ -47,14 +75,15 @@ public:
     stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
     stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
 
-    /// For calls of CUDA. Lives as long as the stream does.
-    [[nodiscard]] cudaStream_t get() const noexcept { return is_owned() ? state().native : native(); }
+    /// For calls of CUDA. Lives as long as the stream does. Of a default stream that was remembered, the handle, which names that
+    /// stream in its own thread and on its own device only.
+    [[nodiscard]] cudaStream_t get() const noexcept { return has_state() ? state().native : native(); }
 
     /// True when it was made from a `stream`, which is kept by those who must release memory on it.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
     /// Unique over the life of the program, unlike the handle. While others capture a native stream, CUDA does not tell its id:
     /// another one stands for it until the capture ends. Throws: cuda_error, never for one that is owned.
-    [[nodiscard]] std::uint64_t id() const { return is_owned() ? state().id : detail::id_of(native()); }
+    [[nodiscard]] std::uint64_t id() const { return has_state() ? state().id : detail::id_of(native()); }
     /// True when b was made from the same `stream`, or the same handle. Says less than ==, and faster.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
@@ -77,22 +106,38 @@ public:
     /// Throws: cuda_error; misuse when a `capture` has one of the two and not the other.
     void wait(event const& done) const;
 
-    /// Whether both are one stream by their native handles.
-    friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.get() == b.get(); }
+    /// True for a default stream that belongs to one thread: cudaStreamPerThread, or what an owner remembered of it.
+    [[nodiscard]] bool is_of_one_thread() const noexcept { return get() == cudaStreamPerThread; }
+    /// False for cudaStreamPerThread as another thread remembered it: the calling thread has no handle for that stream.
+    [[nodiscard]] bool is_reachable() const noexcept;
+    /// Throws misuse, which names both threads, unless it is reachable.
+    void refuse_elsewhere(place where = {}) const;
+
+    /// Whether both are one stream: by their native handles; by thread and device for default handles.
+    friend bool operator==(stream_ref a, stream_ref b) noexcept {
+        return a.is_same(b) || (a.get() == b.get() && a.is_same_default(b));
+    }
 
 private:
     // Before the call that would spoil the capture.
     void refuse_captured(char const* what, place where) const;
     friend class stream;
     friend class stream_share;
+    friend class detail::on_device_of;
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
     // One word, which goes in a register: a native handle, of which CUDA has 0, 1, 2 and pointers, or the address of the
     // state, marked.
-    static constexpr std::uintptr_t tag_bits = 7, owned = 5;
+    static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 3;
     static_assert(alignof(detail::stream_state) > tag_bits);
 
+    // Of two with one handle.
+    [[nodiscard]] bool is_same_default(stream_ref b) const noexcept;
+    [[nodiscard]] bool has_state() const noexcept { return is_owned() || is_remembered_default(); }
+    [[nodiscard]] bool is_remembered_default() const noexcept {
+        return (word_ & tag_bits) == remembered_default;
+    }
     [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
     [[nodiscard]] detail::stream_state& state() const noexcept;
 
@@ -100,8 +145,10 @@ private:
 };
 
 /// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
-/// A native handle is not kept: it is as in stream_ref.
-/// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none.
+/// Of a default handle it remembers the stream that the handle names where the share is made. Another native handle is not kept: it is
+/// as in stream_ref.
+/// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none; of a default handle a CUDA call
+/// to make one.
 /// Example: tests/runtime/stream.sim.cpp
 class stream_share {
 public:
@@ -109,13 +156,14 @@ public:
     stream_share(stream_ref s) noexcept;
     /// One more of the same stream.
     stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
-    /// Takes the share over: other is of the native handle then, and keeps nothing.
+    /// Takes the share over: other is of cudaStreamLegacy after it, and keeps nothing.
     stream_share(stream_share&& other) noexcept
-        : stream_{std::exchange(other.stream_, stream_ref{other.get()})} {}
+        : stream_{std::exchange(other.stream_, stream_ref{cudaStreamLegacy})} {}
     /// Of the same stream as other; the share it had is dropped.
     stream_share& operator=(stream_share other) noexcept;
     ~stream_share();
     /// As a share that does not count, where somebody else keeps the stream; the caller must not destroy it.
+    /// A default stream is counted all the same, so its share must be destroyed.
     [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
 
     operator stream_ref() const noexcept { return stream_; }                   ///< as it was made from
@@ -127,12 +175,33 @@ public:
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< as of stream_ref
 
 private:
-    stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {}
+    stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
+        if (detail::is_default_handle(s.get())) [[unlikely]]
+            keep_default();
+    }
+    void keep_default() noexcept;
+    void remember_default() noexcept;
 
     stream_ref stream_;
 };
 
 namespace detail {
+
+/// Makes the device current of a default stream that was remembered, so that its handle names that stream; nothing for others.
+/// Throws: misuse, which names both threads, when the stream belongs to another thread; cuda_error. Nothing changed then.
+/// Cost: a comparison, for other streams.
+class on_device_of {
+public:
+    explicit on_device_of(stream_ref s, place where = {}) {
+        if (s.is_remembered_default()) [[unlikely]]
+            enter(s, where);
+    }
+
+private:
+    void enter(stream_ref s, place where);
+
+    std::optional<device_scope> here_;
+};
 
 class capture_scope;
 
@@ -145,6 +214,7 @@ class capture_scope;
 
 /// CUDA's number of the foreign capture that s is part of, 0 when it is part of none. A capture is foreign when it was begun by
 /// cudaStreamBeginCapture and not by `capture`: the library does not know the graph that comes of it, its launches or its end.
+/// Of a stream that cannot be reached from the calling thread: 0.
 /// Throws: cuda_error. Cost: a CUDA call.
 [[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
 /// For foreign_capture_of: the capture is invalidated already, or s is the legacy stream, which CUDA forbids to use while a blocking
@@ -196,31 +266,94 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <unistd.h>
+
+#include <atomic>
+
+#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
 
+CUOTA_INLINE host_thread host_thread::current() noexcept {
+    static constinit std::atomic<std::uint64_t> threads = 0;
+    static constinit thread_local host_thread mine{};
+    if (mine.number == 0) mine = {threads.fetch_add(1, std::memory_order_relaxed) + 1, ::gettid()};
+    return mine;
+}
+
+/// The default streams that were named: of one thread, or the legacy streams of all devices.
+struct default_streams {
+    dynamic_array<shared<stream_state>> named;
+
+    [[nodiscard]] shared<stream_state> of(cudaStream_t native, device where, host_thread thread) {
+        for (shared<stream_state> const& s : named)
+            if (s->home == where) return s;
+        named.reserve(named.size() + 1);
+        shared<stream_state> made = fresh(native, where, thread);
+        named.push_back(made);
+        return made;
+    }
+    [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where, host_thread thread) {
+        // CUDA counts ids from 1, and refuses to tell the id of a stream that is captured.
+        constexpr std::uint64_t mark = std::uint64_t{3} << 62;
+        static constinit std::atomic<std::uint64_t> made = 0;
+        std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
+        return shared<stream_state>::make(native, id, where, thread);
+    }
+
+    /// Of all devices; lives as long as the program, as streams outlive statics.
+    [[nodiscard]] static shared<stream_state> legacy(device where) {
+        union forever {
+            forever() noexcept : all{} {}
+            ~forever() {}
+            struct {
+                std::mutex guard;
+                default_streams streams;
+            } all;
+        };
+        static forever kept;
+        std::lock_guard const lock{kept.all.guard};
+        return kept.all.streams.of(cudaStreamLegacy, where, {});
+    }
+    /// Of the calling thread. While the thread's own objects are being destroyed at its end, each is made anew.
+    [[nodiscard]] static shared<stream_state> per_thread(device where) {
+        static constinit thread_local bool has_ended = false;
+        struct until_thread_end : default_streams {
+            ~until_thread_end() { has_ended = true; }
+        };
+        if (has_ended) return fresh(cudaStreamPerThread, where, host_thread::current());
+        static thread_local until_thread_end mine;
+        return mine.of(cudaStreamPerThread, where, host_thread::current());
+    }
+};
+
+CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
+    device const where = device::current();
+    return native == cudaStreamPerThread ? default_streams::per_thread(where)
+                                         : default_streams::legacy(where);
+}
+
 CUOTA_INLINE stream_state::~stream_state() {
+    if (is_default_handle(native)) return;
     rt::beside_capture const beside;
     // Returns at once; what is enqueued still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
 
 // CUDA refuses cudaStreamGetId and cudaStreamGetDevice of a captured stream, in every mode, and invalidates its capture.
-CUOTA_INLINE bool is_being_captured(cudaStream_t native) {
-    return native && native != cudaStreamLegacy && stream_ref{native}.is_capturing();
-}
+CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
 
 // Of a stream that others capture: the same each time, and none that CUDA gives, which counts from 1.
 CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
     constexpr std::uint64_t mark = std::uint64_t{1} << 63;
-    static constinit thread_local char own = 0;  // cudaStreamPerThread is another stream in each thread
-    return mark | (native == cudaStreamPerThread ? reinterpret_cast<std::uintptr_t>(&own)
-                                                 : reinterpret_cast<std::uintptr_t>(native));
+    return mark | reinterpret_cast<std::uintptr_t>(native);
 }
 
 CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
+    if (is_default_handle(native)) return default_stream(native)->id;
     if (is_being_captured(native)) {
         auto const known = captured_streams::all().find(native);
         return known ? known->id : substitute_id(native);
@@ -235,7 +368,8 @@ CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE cuota::device stream_ref::device() const {
-    if (is_owned()) return state().home;
+    if (has_state()) return state().home;
+    if (detail::is_default_handle(native())) return cuota::device::current();
     if (detail::is_being_captured(native())) {
         auto const known = detail::captured_streams::all().find(native());
         return known ? cuota::device{known->device} : cuota::device::current();
@@ -246,12 +380,14 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
 }
 
 CUOTA_INLINE void stream_ref::synchronize(place where) const {
+    detail::on_device_of const here{*this, where};
     refuse_captured("was to be waited for on the host", where);
     rt::beside_capture const beside;
     rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
 }
 
 CUOTA_INLINE bool stream_ref::is_idle() const {
+    detail::on_device_of const here{*this};
     refuse_captured("was asked whether it is idle", {});
     rt::beside_capture const beside;
     cudaError_t const code = cudaStreamQuery(get());
@@ -264,6 +400,7 @@ CUOTA_INLINE bool stream_ref::is_idle() const {
 }
 
 CUOTA_INLINE bool stream_ref::is_capturing() const {
+    detail::on_device_of const here{*this};
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     rt::check(cudaStreamIsCapturing(get(), &status), "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
@@ -276,11 +413,58 @@ CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) con
 }
 
 CUOTA_INLINE detail::stream_state& stream_ref::state() const noexcept {
-    return *reinterpret_cast<detail::stream_state*>(word_ - owned);
+    return *reinterpret_cast<detail::stream_state*>(word_ & ~tag_bits);
+}
+
+CUOTA_INLINE bool stream_ref::is_reachable() const noexcept {
+    if (!is_remembered_default()) return true;
+    std::uint64_t const thread = state().thread.number;
+    return thread == 0 || thread == detail::host_thread::current().number;
+}
+
+CUOTA_INLINE void stream_ref::refuse_elsewhere(place where) const {
+    if (is_reachable()) return;
+    detail::throw_misuse(
+        where,
+        "cudaStreamPerThread of thread {} was used in thread {}, where that handle names another stream: use "
+        "it and end "
+        "its leases, batches and frames in the thread that it belongs to, or use a cuota::stream",
+        {state().thread.system_id, detail::host_thread::current().system_id});
+}
+
+CUOTA_INLINE bool stream_ref::is_same_default(stream_ref b) const noexcept {
+    if (!detail::is_default_handle(get())) return true;
+    bool is_same = false;
+    report_failure_of([&] { is_same = id() == b.id(); });
+    return is_same;
 }
 
 CUOTA_INLINE stream_share::stream_share(stream_ref s) noexcept : stream_{s} {
     if (s.is_owned()) s.state().add_owner();
+    else if (detail::is_default_handle(s.get())) keep_default();
+}
+
+CUOTA_INLINE void stream_share::keep_default() noexcept {
+    if (stream_.has_state()) stream_.state().add_owner();
+    else remember_default();
+}
+
+CUOTA_INLINE void stream_share::remember_default() noexcept {
+    union forever {  // reached by no thread: who waits for it waits for the device
+        forever() noexcept
+            : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {}
+        ~forever() {}
+        detail::stream_state state;
+    };
+    static forever unknown;
+    detail::stream_state* known = nullptr;
+    try {
+        known = detail::default_stream(stream_.native()).detach();
+    } catch (...) {  // the next CUDA call has the same reason to fail, and says so
+        known = &unknown.state;
+        known->add_owner();
+    }
+    stream_.word_ = reinterpret_cast<std::uintptr_t>(known) | stream_ref::remembered_default;
 }
 
 CUOTA_INLINE stream_share& stream_share::operator=(stream_share other) noexcept {
@@ -289,12 +473,17 @@ CUOTA_INLINE stream_share& stream_share::operator=(stream_share other) noexcept 
 }
 
 CUOTA_INLINE stream_share::~stream_share() {
-    if (is_owned() && stream_.state().drop_owner()) delete &stream_.state();
+    if (stream_.has_state() && stream_.state().drop_owner()) delete &stream_.state();
 }
 
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void on_device_of::enter(stream_ref s, place where) {
+    s.refuse_elsewhere(where);
+    here_.emplace(s.state().home);
+}
 
 CUOTA_INLINE capture_scope* capture_of(stream_ref s) {
     capture_scope* const scope = capture_scope::here();
@@ -306,6 +495,9 @@ CUOTA_INLINE bool is_captured(stream_ref s) {
 }
 
 CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
+    if (!s.is_reachable())
+        return 0;  // CUDA cannot be asked here, and no work can be marked or enqueued either
+    on_device_of const here{s};
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long number = 0;
     cudaError_t const code = cudaStreamGetCaptureInfo(s.get(), &status, &number);
