@@ -726,14 +726,16 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
     cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
     cuota::stream const a;
     cuota::stream const b;
+    cuota::stream const owner;
+    cudaStream_t const native = owner.get();
     void* const p = pool.allocate(a, 1_MiB);
-    support::write_words(cudaStreamLegacy, p, 1_MiB, 1);
+    support::write_words(native, p, 1_MiB, 1);
     simulator::fail_call("cudaStreamGetId", 1, cudaErrorUnknown);
 
-    pool.deallocate(cudaStreamLegacy, p, 1_MiB);
+    pool.deallocate(native, p, 1_MiB);
 
     REQUIRE(machine.errors.take().size() == 1);
-    CHECK(cuota::stream_ref{cudaStreamLegacy}.is_idle());
+    CHECK(cuota::stream_ref{native}.is_idle());
     void* const q = pool.allocate(b, 1_MiB);
     CHECK(pool.stats().stream_waits == 0);
     pool.deallocate(b, q, 1_MiB);

@@ -18,6 +18,7 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process_state.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/drain.hpp>
@@ -222,6 +223,7 @@ private:
     }
 
     stream_ref const home_;  // the buffer has a share of it
+    void const* const state_ = process_state();
 
     home_slots slots_;
     std::atomic<bool> was_locked_ = false;
@@ -347,6 +349,7 @@ CUOTA_INLINE bool stream_uses::never_locked() const noexcept {
 CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes, place where) {
     was_locked_.store(true, std::memory_order_relaxed);
     s.refuse_elsewhere(where);
+    refuse_other_state(state_, "a buffer", where);
     std::uint64_t const id = s.id();
     std::lock_guard const lock{guard_};
     std::size_t const me = find(id);

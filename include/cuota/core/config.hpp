@@ -46,6 +46,15 @@
 #endif
 #endif
 
+/// Marks functions and data members that are or have a static object of the process: a program and all libraries that it is linked with
+/// have one such object, whatever visibility they are compiled with (-fvisibility=hidden is what most libraries use). A static object that
+/// is not marked exists once for each of them. docs/shared_libraries.md has what that means for plugins.
+#if defined(__GNUC__)
+#define CUOTA_PROCESS_STATE [[gnu::visibility("default")]]
+#else
+#define CUOTA_PROCESS_STATE
+#endif
+
 /// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
 /// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
 #if defined(__has_cpp_attribute)

@@ -37,7 +37,7 @@ public:
     [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
-    [[nodiscard]] static kept_error*& innermost() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static kept_error*& innermost() noexcept;
 
     kept_error* const outer_;
     std::exception_ptr first_;
@@ -91,7 +91,7 @@ struct sink_slot {
     shared_value<error_sink const> sink;  // null: standard error
 };
 
-sink_slot& the_sink() noexcept;
+CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
 
 // Says that CUDA has ended with the program.
 [[nodiscard]] CUOTA_INLINE bool is_unloading(std::exception const& error) noexcept {

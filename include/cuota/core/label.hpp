@@ -53,7 +53,7 @@ public:
 
     /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
     /// Throws: std::bad_alloc. Cost: a lock and a look-up.
-    [[nodiscard]] static tag named(std::string_view name);
+    CUOTA_PROCESS_STATE [[nodiscard]] static tag named(std::string_view name);
 
     /// Never null; "" when empty. Lives until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }

@@ -62,7 +62,7 @@ inline void heavy_fence() noexcept {
 struct thread_record;
 
 /// A place for the calling thread's record (thread_record.hpp); null at first.
-[[nodiscard]] inline thread_record*& this_thread_record() noexcept {
+CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() noexcept {
     static constinit thread_local thread_record* record = nullptr;
     return record;
 }

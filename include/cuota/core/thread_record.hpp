@@ -27,7 +27,7 @@ struct thread_registry {
     thread_record* free = nullptr;
     unsigned made = 0;
 
-    [[nodiscard]] static thread_registry& instance() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static thread_registry& instance() noexcept;
 
     [[nodiscard]] thread_record* enter() noexcept;
     void leave(thread_record* record) noexcept;
@@ -41,7 +41,7 @@ public:
     hidden_thread& operator=(hidden_thread const&) = delete;
     ~hidden_thread();
 
-    [[nodiscard]] static bool& is_hidden() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_hidden() noexcept;
 
 private:
     thread_record* const mine_;
@@ -49,7 +49,7 @@ private:
 
 /// Gives the calling thread a record until it ends. Null when there is no memory for one, while the thread is hidden, and
 /// while its own objects are being destroyed at its end.
-[[nodiscard]] thread_record* enrol_thread() noexcept;
+CUOTA_PROCESS_STATE [[nodiscard]] thread_record* enrol_thread() noexcept;
 
 /// The calling thread's record; null when it can have none. Cost: a load, after the first time.
 [[nodiscard]] thread_record* this_thread() noexcept;

@@ -125,6 +125,12 @@ public:
     /// No other node of the program has or had it.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
+    /// Throws misuse in a library that does not share the state of the one that made the tree.
+    void refuse_other_state(place where) const {
+        if (tree_->state != process_state()) [[unlikely]]
+            detail::refuse_other_state(tree_->state, name_.c_str(), where);
+    }
+
     /// Keeps the refusal here and at every ancestor, until the next one.
     void remember(budget_exceeded const& refused);
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
@@ -206,7 +212,7 @@ private:
     }
     void take_back(stock& s) noexcept;
 
-    [[nodiscard]] static std::uint64_t next_id() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static std::uint64_t next_id() noexcept;
 
     std::string const name_;
     std::uint64_t const id_ = next_id();

@@ -10,6 +10,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/process_state.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/sync.hpp>
@@ -55,6 +56,7 @@ struct ledger_tree final : ref_counted {
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     sole<outer_limit> outer;  // set before a second node is made
     onlooker* due = nullptr;  // delivered for when the lock is let go
+    void const* const state = process_state();
 };
 
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.

@@ -36,7 +36,7 @@ public:
 };
 
 /// Delivers for all of the list. What comes due meanwhile on this thread is delivered by the call that is under way.
-void deliver(onlooker* due) noexcept;
+CUOTA_PROCESS_STATE void deliver(onlooker* due) noexcept;
 
 }  // namespace cuota::inline v0::detail
 

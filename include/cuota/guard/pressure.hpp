@@ -41,7 +41,7 @@ public:
     reclaiming& operator=(reclaiming const&) = delete;
     ~reclaiming() { is_on() = before_; }
 
-    [[nodiscard]] static bool& is_on() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept;
 
 private:
     bool before_;
@@ -114,6 +114,7 @@ struct nothing_to_add {
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
                Add add = {}) {
+    node.refuse_other_state(request.who.where);
     std::vector<reclaimer_facts> told;
     while (!try_charge_by(attempt, node, bytes, told)) {
         refusal r = facts_of(node, bytes, request);

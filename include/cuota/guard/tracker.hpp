@@ -106,7 +106,7 @@ private:
         std::mutex guard;
         tracker* first = nullptr;
 
-        [[nodiscard]] static registry& instance();
+        CUOTA_PROCESS_STATE [[nodiscard]] static registry& instance();
         void enter(tracker& t) noexcept;
         void leave(tracker& t) noexcept;
         void tell() noexcept;

@@ -70,7 +70,7 @@ public:
 
     /// The one of this process, limited as CUOTA_BUDGET says. When that text is wrong all requests are refused, with the
     /// reason, until `configure` has one that is right.
-    [[nodiscard]] static pytorch_memory& of_process() noexcept {
+    CUOTA_PROCESS_STATE [[nodiscard]] static pytorch_memory& of_process() noexcept {
         static pytorch_memory& one = *of_environment();
         return one;
     }

@@ -41,7 +41,7 @@ public:
         [[nodiscard]] static kept_addresses here(pool_release const& pool) noexcept;
 
     private:
-        [[nodiscard]] static keeping const*& innermost() noexcept;
+        CUOTA_PROCESS_STATE [[nodiscard]] static keeping const*& innermost() noexcept;
 
         pool_release const* of_;
         kept_addresses kept_;

@@ -222,6 +222,7 @@ CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t byt
 
 CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r) {
     if (r.bytes == 0) return nullptr;
+    memory_.node().refuse_other_state(r.who.where);
     if (s) memory_.refuse_out_of_reach(*s, r.who);
     if (void* const p = blocks().try_take(s, r)) return p;
     if (r.alignment > granule) return take_aligned(s, r);

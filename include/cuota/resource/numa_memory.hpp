@@ -171,7 +171,7 @@ inline numa_node::numa_node(int number, place where) : number_{number} {
 /// Throws:  misuse when none of them is the node's, as nodes have that are memory only; std::system_error when the kernel
 ///          refuses. The thread runs where it did then.
 /// Example: tests/resource/numa_memory.cpp
-inline void bind_this_thread(numa_node to, place where = place::here()) {
+CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = place::here()) {
     detail::unique_bitmask const now{::numa_allocate_cpumask()}, there{::numa_allocate_cpumask()};
     if (::numa_sched_getaffinity(0, now.get()) < 0)
         throw detail::refused_by_kernel("sched_getaffinity", to.number());

@@ -142,17 +142,17 @@ namespace detail {
 void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
 
 /// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
-std::atomic<std::size_t>& taken_on(device where) noexcept;
+CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on(device where) noexcept;
 
 /// Bytes of those that were given back so far. It only grows: who looks at it twice knows whether any went meanwhile.
-std::atomic<std::size_t>& given_back_on(device where) noexcept;
+CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on(device where) noexcept;
 
 /// To be called before the driver gives the bytes, and after it has them back: what is ours is never taken for others'.
 inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
 void count_given_back(device where, std::size_t bytes) noexcept;
 
 /// Of what is held, the bytes that are of the device's default pool.
-std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
+CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
 /// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
 std::optional<device_facts> facts_of(device where) noexcept;

@@ -55,7 +55,7 @@ struct captured_stream {
 /// lock and makes no CUDA call (home leases, a pool's fronts) asks for the record first, finds none, and comes by the ways
 /// that look whether there is a capture. Who does not capture pays nothing for that.
 /// Threads: the one that captures; `has` under no lock, for its streams are fixed.
-class capture_scope {
+class CUOTA_PROCESS_STATE capture_scope {
 public:
     /// Of these streams. There is no other on this thread.
     explicit capture_scope(dynamic_array<captured_stream> streams);
@@ -124,7 +124,7 @@ private:
 
 /// The streams that are captured by `capture`, of all threads. What ran on one before its capture is over: it was waited for.
 /// Threads: any.
-class captured_streams {
+class CUOTA_PROCESS_STATE captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 

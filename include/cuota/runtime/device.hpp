@@ -30,7 +30,7 @@ public:
     [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }  ///< from 0
 
     /// The marketing name; "simulated" on the simulator. Asked of the driver once. Throws: cuda_error.
-    [[nodiscard]] std::string const& name() const;
+    CUOTA_PROCESS_STATE [[nodiscard]] std::string const& name() const;
 
     /// Both of one moment; other programs may change it at once.
     struct memory_info {

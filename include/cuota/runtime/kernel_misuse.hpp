@@ -35,7 +35,7 @@ struct alignas(4096) kernel_misuse {
 };
 
 /// The process's own.
-[[nodiscard]] kernel_misuse& first_kernel_misuse() noexcept;
+CUOTA_PROCESS_STATE [[nodiscard]] kernel_misuse& first_kernel_misuse() noexcept;
 
 namespace detail {
 
@@ -66,7 +66,7 @@ CUOTA_HOST_DEVICE inline void publish(unsigned& state) noexcept {
 
 /// Where kernels write down why they stop; null on the simulator, whose kernels throw, and where CUDA refuses.
 /// Cost: the first call locks a page. Threads: any.
-[[nodiscard]] kernel_misuse* kernels_notebook() noexcept;
+CUOTA_PROCESS_STATE [[nodiscard]] kernel_misuse* kernels_notebook() noexcept;
 
 /// Writes a misuse down, if it is the first. Threads: any, of host and devices.
 CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_bounds const& what,

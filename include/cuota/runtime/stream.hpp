@@ -26,7 +26,7 @@ struct host_thread {
     long system_id = 0;
 
     /// The calling thread. Numbers count from 1.
-    [[nodiscard]] static host_thread current() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static host_thread current() noexcept;
 };
 
 /// A stream that is remembered: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
@@ -180,7 +180,7 @@ private:
             keep_default();
     }
     void keep_default() noexcept;
-    void remember_default() noexcept;
+    CUOTA_PROCESS_STATE void remember_default() noexcept;
 
     stream_ref stream_;
 };
@@ -296,7 +296,8 @@ struct default_streams {
         named.push_back(made);
         return made;
     }
-    [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where, host_thread thread) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where,
+                                                                        host_thread thread) {
         // CUDA counts ids from 1, and refuses to tell the id of a stream that is captured.
         constexpr std::uint64_t mark = std::uint64_t{3} << 62;
         static constinit std::atomic<std::uint64_t> made = 0;
@@ -305,7 +306,7 @@ struct default_streams {
     }
 
     /// Of all devices; lives as long as the program, as streams outlive statics.
-    [[nodiscard]] static shared<stream_state> legacy(device where) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
         union forever {
             forever() noexcept : all{} {}
             ~forever() {}
@@ -319,7 +320,7 @@ struct default_streams {
         return kept.all.streams.of(cudaStreamLegacy, where, {});
     }
     /// Of the calling thread. While the thread's own objects are being destroyed at its end, each is made anew.
-    [[nodiscard]] static shared<stream_state> per_thread(device where) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
         static constinit thread_local bool has_ended = false;
         struct until_thread_end : default_streams {
             ~until_thread_end() { has_ended = true; }

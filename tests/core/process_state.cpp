@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Of one program; tests/shared_libraries has programs with libraries that hide their symbols.
+#include <cuota/core/process_state.hpp>
+
+#include <string>
+
+#include <cuota/core/error.hpp>
+
+#include "support/catch.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
+
+using namespace cuota;
+
+TEST_CASE("an object of another state is misuse that names it and says what to do", "[core][process_state]") {
+    CHECK(detail::process_state() == detail::process_state());
+    CHECK_NOTHROW(detail::refuse_other_state(detail::process_state(), "a budget", {}));
+
+    char other = 0;
+    std::string const text = support::thrown<misuse>([&] {
+                                 detail::refuse_other_state(&other, "budget trainer", {"a.cpp", 7});
+                             }).what();
+    CHECK(support::has(text, "budget trainer was used by a library that was opened by dlopen"));
+    CHECK(support::has(text, "-rdynamic"));
+    CHECK(support::has(text, "a.cpp:7"));
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A program and a library that hides its symbols share one state: the program is linked with the library (no argument), or opens it
+// (argument: its path) and exports its own symbols. With `apart` behind the path the program exports nothing: then the library has a state
+// of its own, and each use of the program's objects there is misuse that says so.
+#include "library.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/graph.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+namespace {
+
+int failed = 0;
+
+void check(bool holds, char const* what) {
+    if (holds) return;
+    std::printf("FAILED: %s\n", what);
+    ++failed;
+}
+
+template <class Action>
+std::string misuse_of(Action action) {
+    try {
+        action();
+    } catch (cuota::misuse const& wrong) { return wrong.what(); } catch (std::exception const& other) {
+        return std::string{"not a misuse: "} + other.what();
+    }
+    return "nothing was thrown";
+}
+
+void use_one_state(library_calls const& library) {
+    std::vector<std::string> reported;
+    cuota::set_error_sink([&](std::exception const& error) { reported.emplace_back(error.what()); });
+    library.report_misuse();
+    check(reported.size() == 1, "the program's error sink is told of the library's errors");
+    cuota::set_error_sink(nullptr);
+
+    {
+        std::size_t const taken = std::size_t{3} << 30;
+        cuota::budget const whole = cuota::budget::of_device(cuota::device{0});
+        std::size_t const before = whole.room();
+        void* const p = library.take(taken);
+        cuota::budget const rest = cuota::budget::of_device(cuota::device{0});
+        check(rest.room() + taken == before, "a budget of the device counts what the library holds once");
+        library.give(p, taken);
+    }
+
+    check(library.id_of_default_stream() == cuota::stream_ref{cudaStreamPerThread}.id(),
+          "a default stream has one id");
+
+    cuota::budget account{"program", std::size_t{64} << 20};
+    cuota::scoped_pool pool{account};
+    cuota::stream const s;
+    std::size_t const count = 100'000;
+    cuota::device_buffer<float> x{count, 1.0f, s, pool, "x"};
+    auto const before = x.read(s);
+    bool is_captured = false;
+    std::string refused;
+    cuota::graph_exec graph = cuota::capture(s, [&] {
+        is_captured = library.is_captured(s);
+        refused = misuse_of([&] { (void)library.size_of(before); });
+        library.step(pool, s, x);
+    });
+    check(is_captured, "the library knows of the program's capture");
+    check(refused.find("borrow the buffer in the capture") != std::string::npos, refused.c_str());
+    {
+        cuota::device_buffer<float> const y{count, 7.0f, s, pool, "y"};
+        graph.launch(s);
+        check(y.to_vector(s) == std::vector<float>(count, 7.0f), "the library's scratch stays the graph's");
+        check(x.to_vector(s) == std::vector<float>(count, 2.0f), "the graph adds one");
+    }
+    library.charge(account, 1000);
+    check(cuota::simulator::misuse().total() == 0, "the simulator sees no misuse");
+}
+
+void use_two_states(library_calls const& library) {
+    cuota::budget account{"program", std::size_t{64} << 20};
+    cuota::scoped_pool pool{account};
+    cuota::stream const s;
+    cuota::device_buffer<float> x{1000, 1.0f, s, pool, "x"};
+    (void)x.read(s);
+    auto const is_told = [](std::string const& text) { return text.find("-rdynamic") != std::string::npos; };
+    std::string const of_pool = misuse_of([&] { library.step(pool, s, x); });
+    check(is_told(of_pool), of_pool.c_str());
+    std::string const of_budget = misuse_of([&] { library.charge(account, std::size_t{1} << 20); });
+    check(is_told(of_budget), of_budget.c_str());
+    check(x.to_vector(s) == std::vector<float>(1000, 1.0f), "the program goes on");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count == 1) {
+#if defined(IS_LINKED)
+        use_one_state(*calls_of_library());
+#endif
+    } else {
+        void* const library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+        if (!library) {
+            std::puts(dlerror());
+            return 1;
+        }
+        auto* const calls = reinterpret_cast<decltype(&calls_of_library)>(dlsym(library, "calls_of_library"));
+        if (count == 3 && std::strcmp(arguments[2], "apart") == 0) use_two_states(*calls());
+        else use_one_state(*calls());
+    }
+    if (failed == 0) std::puts("ok");
+    return failed;
+}
