@@ -125,7 +125,8 @@ private:
     }
 
     template <class R>
-    CUOTA_PROCESS_STATE static constexpr calls calls_of{  // its address tells which resource is inside
+    CUOTA_PROCESS_STATE static constexpr calls calls_of{
+        // its address tells which resource is inside
         [](void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
             return allocate_labelled(inside<R>(at), s, n, a, who);
         },
