@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <thread>
+
+#include <pthread.h>
+#include <sched.h>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -114,4 +118,37 @@ TEST_CASE("a section that may not have seen a change is waited for", "[core][thr
         works.join();
         REQUIRE(untouched);
     }
+}
+
+TEST_CASE("a thread that waits for a section of a thread of lower priority lets that one run",
+          "[core][thread_record]") {
+    // On one processor a thread that only yields is never overtaken by one of lower priority.
+    std::atomic<bool> was_refused = false;
+    cuota::detail::thread_record record;
+    record.sections = 1;  // in a section
+    auto const run_on_one_processor = [](std::thread& which, int priority) {
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        CPU_SET(sched_getcpu(), &first);
+        sched_param const urgent{priority};
+        return pthread_setaffinity_np(which.native_handle(), sizeof first, &first) == 0 &&
+               pthread_setschedparam(which.native_handle(), SCHED_FIFO, &urgent) == 0;
+    };
+    std::atomic<bool> may_begin = false;
+    std::thread low{[&] {
+        while (!may_begin) std::this_thread::sleep_for(std::chrono::microseconds{100});
+        if (!was_refused)
+            std::this_thread::sleep_for(std::chrono::milliseconds{20});  // until the other one waits
+        record.sections.store(2, std::memory_order_release);
+    }};
+    std::thread high{[&] {
+        while (!may_begin) std::this_thread::sleep_for(std::chrono::microseconds{100});
+        cuota::detail::see_section_end(record);
+    }};
+    was_refused = !run_on_one_processor(low, 1) || !run_on_one_processor(high, 2);
+    may_begin = true;
+    high.join();
+    low.join();
+    if (was_refused) WARN("not run: this system does not let the test have real-time priorities");
+    CHECK(record.sections.load() == 2);
 }

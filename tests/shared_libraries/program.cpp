@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A program and a library that hides its symbols share one state: the program is linked with the library (no argument), or opens it
-// (argument: its path) and exports its own symbols. With `apart` behind the path the program exports nothing: then the library has a state
+// (argument: its path) and exports its own symbols; with `closed` behind the path it closes the library again. With `apart` behind the path the program exports nothing: then the library has a state
 // of its own, and each use of the program's objects there is misuse that says so.
 #include "library.hpp"
 
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cuota/core/error_sink.hpp>
@@ -82,6 +83,39 @@ void use_one_state(library_calls const& library) {
     check(cuota::simulator::misuse().total() == 0, "the simulator sees no misuse");
 }
 
+bool is_loaded(char const* path) {
+    void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (library) dlclose(library);
+    return library;
+}
+
+// Opens, uses and closes the library in a thread, whose own objects in it end with the thread.
+template <class Use>
+void use_and_close(char const* path, Use use) {
+    std::thread{[&] {
+        void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        use(*reinterpret_cast<decltype(&calls_of_library)>(dlsym(library, "calls_of_library"))());
+        dlclose(library);
+    }}.join();
+}
+
+void outlive_library(char const* path) {
+    cuota::budget account{"program", 1000};
+    use_and_close(path, [&](library_calls const& library) { library.charge(account, 100); });
+    check(!is_loaded(path), "a library that was refused nothing is unloaded");
+
+    std::string text;
+    use_and_close(path, [&](library_calls const& library) {
+        try {
+            library.charge(account, 2000);
+        } catch (cuota::budget_exceeded const& refused) { text = refused.what(); }
+    });
+    check(text.find("library.cpp") != std::string::npos, "the library was refused");
+    check(account.last_refusal() && account.last_refusal()->what() == text,
+          "the budget remembers what the library was refused");
+    check(is_loaded(path), "its names stay");
+}
+
 void use_two_states(library_calls const& library) {
     cuota::budget account{"program", std::size_t{64} << 20};
     cuota::scoped_pool pool{account};
@@ -103,6 +137,8 @@ int main(int count, char** arguments) {
 #if defined(IS_LINKED)
         use_one_state(*calls_of_library());
 #endif
+    } else if (count == 3 && std::strcmp(arguments[2], "closed") == 0) {
+        outlive_library(arguments[1]);
     } else {
         void* const library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
         if (!library) {

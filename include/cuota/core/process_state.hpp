@@ -4,6 +4,9 @@
 /// One state for a program and all its libraries, and how a second one is noticed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
@@ -17,9 +20,19 @@ CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 /// of the two know nothing of each other. `what` names the object. Cost: a comparison.
 void refuse_other_state(void const* state, char const* what, place where);
 
+/// The library with that address stays loaded until the program ends, even when the program closes it: an object that outlives the call
+/// points there, as a refusal that a budget keeps points to its names, its places and the code that destroys it.
+/// Cost: some microseconds; for a library that was kept before, a look at the list of libraries. Threads: any.
+CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
+
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
 
 #include <cuota/core/error.hpp>
 
@@ -37,6 +50,37 @@ CUOTA_INLINE void refuse_other_state(void const* state, char const* what, place 
                      "program: link the program with "
                      "-rdynamic (CMake: ENABLE_EXPORTS), so that it exports the state",
                      {what});
+}
+
+namespace loaded {
+
+struct library {
+    std::uintptr_t address;
+    char const* name = nullptr;  ///< empty for the program itself
+    std::uintptr_t base = 0;
+};
+
+CUOTA_INLINE int has_address(dl_phdr_info* info, std::size_t, void* sought) {
+    auto& library_of = *static_cast<library*>(sought);
+    for (int i = 0; i != info->dlpi_phnum; ++i) {
+        auto const& part = info->dlpi_phdr[i];
+        if (part.p_type != PT_LOAD || library_of.address - info->dlpi_addr - part.p_vaddr >= part.p_memsz)
+            continue;
+        library_of.name = info->dlpi_name;
+        library_of.base = info->dlpi_addr;
+        return 1;
+    }
+    return 0;
+}
+
+}  // namespace loaded
+
+CUOTA_INLINE void keep_loaded(void const* address) noexcept {
+    loaded::library found{reinterpret_cast<std::uintptr_t>(address)};
+    if (::dl_iterate_phdr(&loaded::has_address, &found) == 0 || !found.name || !*found.name) return;
+    static constinit std::atomic<std::uintptr_t> last_kept = 0;
+    if (last_kept.exchange(found.base, std::memory_order_relaxed) == found.base) return;
+    if (void* const handle = ::dlopen(found.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) ::dlclose(handle);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -53,11 +53,14 @@ inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_
 
 /// After it, every other thread has passed a full fence: what it stored before a light_fence is visible, and what it
 /// loads after one is no older than this call. Only where fences_are_asymmetric().
-inline void heavy_fence() noexcept {
-#if defined(__linux__) && __has_include(<linux/membarrier.h>)
-    ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
-#endif
-}
+/// When the kernel refuses membarrier(2) all the same, because a filter of system calls was installed since or for want of memory, it goes
+/// by fence_by_protection.
+void heavy_fence() noexcept;
+
+/// As heavy_fence, by taking the right to write from a page of the process: the kernel then interrupts every processor that runs a thread
+/// of it, which is a full fence there. So it is on x86; where processors are told of such a change without an interrupt (ARM) it sleeps for
+/// a millisecond as well, in which a processor has written its stores.
+void fence_by_protection() noexcept;
 
 struct thread_record;
 
@@ -72,13 +75,49 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() no
 #if CUOTA_DEFINE_MEMORY
 
 #include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ctime>
 
 namespace cuota::inline v0::detail {
 
-/// Waits, which is not for long, until `what` is not `value` any more. Acquires.
+CUOTA_INLINE void heavy_fence() noexcept {
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+    if (::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0) [[likely]]
+        return;
+    fence_by_protection();
+#endif
+}
+
+CUOTA_INLINE void sleep_for(long nanoseconds) noexcept {
+    std::timespec const span{0, nanoseconds};
+    (void)::nanosleep(&span, nullptr);
+}
+
+CUOTA_INLINE void fence_by_protection() noexcept {
+    auto const bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) {
+        *static_cast<char volatile*>(page) =
+            1;  // the right to write is in the processor's tables from here on
+        (void)::mprotect(page, bytes, PROT_READ);
+        (void)::munmap(page, bytes);
+    }
+#if defined(__x86_64__)
+    if (page != MAP_FAILED) return;
+#endif
+    sleep_for(1'000'000);
+}
+
+/// Waits, which is not for long, until `what` is not `value` any more. Acquires. It yields at first and sleeps after that: the thread that
+/// is waited for may have a lower priority and need this processor.
 template <class T>
 void wait_while(atomic<T> const& what, T value) noexcept {
-    while (what.load(std::memory_order_acquire) == value) ::sched_yield();
+    for (int looks = 0; what.load(std::memory_order_acquire) == value; ++looks) {
+        if (looks < 100) ::sched_yield();
+        else sleep_for(50'000);
+    }
 }
 
 }  // namespace cuota::inline v0::detail

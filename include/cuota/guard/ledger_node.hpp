@@ -353,6 +353,8 @@ CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
 }
 
 CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
+    keep_loaded(__builtin_return_address(0));  // the code that destroys the refusal
+    keep_loaded(refused.facts().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
         std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
         std::lock_guard const lock{tree_->guard};
