@@ -20,6 +20,7 @@ namespace cuota::inline v0::detail {
 /// A few places for uses that are open, which one thread at a time, the owner, enters; and whether any have ended since
 /// somebody looked. The home stream's own order is enough between them. A place that is free names who may enter it, so
 /// that to begin a use is one comparison, and what stands there also says whether it was used: to end one is one store.
+/// With these places a lease at home costs 3 ns, and by the lock of the uses 71 ns (bench/results/2026-11-26-locks.txt).
 /// Threads: as each says; who has the lock is the one thread that has what they share.
 class home_slots {
 public:

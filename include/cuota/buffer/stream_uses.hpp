@@ -34,7 +34,9 @@ namespace cuota::inline v0::detail {
 /// when another waits for it; where the home is the default stream of one thread, at the end of each use, by that thread.
 /// One thread, the one that used the buffer first, enters its uses at home without the lock, a few at a time. Another's go by
 /// the lock, until it writes while nothing is open at home.
-/// Threads: any; but who writes, or ends the buffer, does so while nobody begins a use.
+/// Threads: any; but who writes, or ends the buffer, does so while nobody begins a use. A buffer that ends while another thread ends a lease on
+/// it is misuse, which is reported; of the two threads each may take the other for the last then, and some 400 bytes of the host stay
+/// allocated.
 class stream_uses {
 public:
     /// At first the home stream has written. Throws: cuda_error for a native stream that has no id; misuse for the default stream of
