@@ -741,6 +741,30 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
     pool.deallocate(b, q, 1_MiB);
 }
 
+TEST_CASE("a release on a native stream that was destroyed waits for the device", "[pool][scoped_pool]") {
+    support::machine machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::stream const b;
+    cudaStream_t native = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
+    void* const p = pool.allocate(native, 1_MiB);
+    {
+        cuota::simulator::hold const nothing_runs;
+        support::write_words(native, p, 1_MiB, 1);
+        REQUIRE(cudaStreamDestroy(native) == cudaSuccess);
+    }
+
+    pool.deallocate(native, p, 1_MiB);
+
+    CHECK(!machine.errors.take().empty());
+    void* const q = pool.allocate(b, 1_MiB);
+    support::write_words(b, q, 1_MiB, 2);
+    CHECK(support::all_are(support::words(b, q, 1_MiB), 2));
+    pool.deallocate(b, q, 1_MiB);
+    CHECK(simulator::order_reports().empty());
+}
+
 TEST_CASE("a release on a native stream for which there is no event waits for that stream instead",
           "[pool][scoped_pool]") {
     support::machine machine;
