@@ -751,7 +751,7 @@ TEST_CASE("a release on a native stream that was destroyed waits for the device"
     void* const p = pool.allocate(native, 1_MiB);
     {
         cuota::simulator::hold const nothing_runs;
-        support::write_words(native, p, 1_MiB, 1);
+        REQUIRE(cudaMemsetAsync(p, 1, 1_MiB, native) == cudaSuccess);
         REQUIRE(cudaStreamDestroy(native) == cudaSuccess);
     }
 
@@ -759,8 +759,8 @@ TEST_CASE("a release on a native stream that was destroyed waits for the device"
 
     CHECK(!machine.errors.take().empty());
     void* const q = pool.allocate(b, 1_MiB);
-    support::write_words(b, q, 1_MiB, 2);
-    CHECK(support::all_are(support::words(b, q, 1_MiB), 2));
+    REQUIRE(cudaMemsetAsync(q, 2, 1_MiB, b.get()) == cudaSuccess);
+    CHECK(support::all_are(support::words(b, q, 1_MiB), 0x02020202u));
     pool.deallocate(b, q, 1_MiB);
     CHECK(simulator::order_reports().empty());
 }
