@@ -622,3 +622,12 @@ save_file(tensors, sys.argv[1] + "/x.safetensors", {"made": "by a test"})
         CHECK(all[k] == content_of(folder.path(from.fields()[k].name)));
     }
 }
+
+TEST_CASE("a safetensors_source that was moved from is still valid",
+          "[data][safetensors_source][moved_from]") {
+    safetensors_source first = open(images_and_labels());
+    safetensors_source const second{std::move(first)};
+    CHECK(first.size() == 3);
+    CHECK(first.name() == second.name());
+    CHECK(gathered(first, {1}) == gathered(second, {1}));
+}

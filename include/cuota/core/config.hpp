@@ -105,6 +105,13 @@
 #endif
 #endif
 
+#if (CUOTA_PART_MEMORY || CUOTA_PART_DATA || CUOTA_PART_TRAINING || CUOTA_PART_REPORT) &&                    \
+    !defined(__cpp_rtti) && !defined(__CUDA_ARCH__)
+#error                                                                                                       \
+    "cuota's definitions need RTTI: compile without -fno-rtti, or compile them apart (CUOTA_SEPARATE=1 in files without RTTI)"
+#include <the error above is the one to read>
+#endif
+
 /// 1 where the definitions at the end of a header are read: in files that have its part, except while nvcc compiles for the device,
 /// which takes five times as long with them. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its
 /// own part, instead; otherwise the device code would not contain those kernels.

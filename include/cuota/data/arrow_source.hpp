@@ -110,6 +110,11 @@ public:
     }
 #endif
 
+    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    arrow_source(arrow_source const&) noexcept = default;
+    arrow_source& operator=(arrow_source const&) noexcept = default;  ///< the same data as other
+    ~arrow_source() = default;
+
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
     /// A path, or what the constructor was given.

@@ -281,6 +281,11 @@ public:
         hold(chosen(tensors_of(from_), names));
     }
 
+    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    safetensors_source(safetensors_source const&) noexcept = default;
+    safetensors_source& operator=(safetensors_source const&) noexcept = default;  ///< the same data as other
+    ~safetensors_source() = default;
+
     [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the tensors' first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one a tensor
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
