@@ -507,5 +507,5 @@ TEST_CASE("an arrow_source that was moved from is still valid", "[data][arrow_so
     arrow_source const second{std::move(first)};
     CHECK(first.size() == 3);
     CHECK(first.name() == second.name());
-    CHECK(gathered(first, {2, 1}) == gathered(second, {2, 1}));
+    CHECK(support::gathered(first, {2, 1}) == support::gathered(second, {2, 1}));
 }

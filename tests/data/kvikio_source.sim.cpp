@@ -220,5 +220,5 @@ TEST_CASE("a kvikio_source that was moved from is still valid", "[data][kvikio_s
     kvikio_source first{numbered(folder, "x")};
     kvikio_source const second{std::move(first)};
     CHECK(first.name() == second.name());
-    CHECK(gathered(first, mixed()) == gathered(second, mixed()));
+    CHECK(support::gathered(first, mixed()) == support::gathered(second, mixed()));
 }

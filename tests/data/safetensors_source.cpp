@@ -249,7 +249,8 @@ TEST_CASE("safetensors_source believes no header length", "[data][safetensors_so
         CHECK(
             mentions(error.why(), length > 100'000'000 ? "at most 100000000 are read" : "the file holds 2"));
     }
-    for (std::size_t size = 0; size != 8; ++size)
+    CHECK(mentions(why(""), "the file is empty"));
+    for (std::size_t size = 1; size != 8; ++size)
         CHECK(mentions(why(std::string(size, '\0')), "the file ends at byte " + std::to_string(size)));
 }
 

@@ -33,6 +33,7 @@
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
+#include <cuota/data/other_content.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
@@ -321,7 +322,7 @@ private:
 
     /// They begin at offsets into the file.
     static std::vector<detail::tensor_layout> tensors_of(file const& from) {
-        std::string const text = header_of(from);
+        std::string const text = detail::parsed(from, [&] { return header_of(from); });
         auto tensors = detail::tensor_table{from, text}.read();
         for (auto& each : tensors) each.begin += detail::tensor_table::begin + text.size();
         if (tensors.empty())

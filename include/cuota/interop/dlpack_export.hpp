@@ -164,12 +164,14 @@ template <class T, class Kept>
     return dlpack_tensor{&made.release()->managed};
 }
 
+inline namespace CUOTA_VIEWS {
 /// Elements on a device, borrowed as long as the tensor lives, and their owner. Ends in that order.
 template <class T, class Owner>
 struct kept_on_device {
     std::optional<Owner> owner;
     std::optional<lease<T>> use;
 };
+}  // namespace CUOTA_VIEWS
 
 template <class T>
 [[nodiscard]] dlpack::place_of place_of(device_buffer<T> const& of) noexcept {
