@@ -150,7 +150,9 @@ class pending_copy;
 
 // data
 struct field;
+struct gather_context;
 class file;
+enum class arrow_access;
 class arrow_source;
 class concat_source;
 enum class cifar_set;

@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/tracked.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
@@ -599,4 +602,32 @@ TEST_CASE("elements of any size are filled with a value", "[buffer][device_buffe
     expect_filled<16>({{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}});
     expect_filled<16>({{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5}});
     expect_filled<20>({{1, 2, 3}});
+}
+
+TEST_CASE("a device_buffer takes a literal for its name where its arguments are forwarded",
+          "[buffer][device_buffer]") {
+    using floats = cuota::device_buffer<float>;
+    cuota::stream const s;
+    cuota::tracked<cuota::device_memory> memory;
+    auto const names = [&] {
+        std::string all;
+        for (auto const& block : memory.live().blocks) all += block.name.text() + std::string{" "};
+        return all;
+    };
+    auto const unique = std::make_unique<floats>(10, 1.0f, s, memory, "unique");
+    auto const shared = std::make_shared<floats>(10, s, memory, cuota::zeroed, "shared");
+    std::optional<floats> optional;
+    optional.emplace(10, s, memory, "optional", cuota::place{"train.cpp", 17});
+    std::vector<floats> list;
+    list.emplace_back(10, s, memory, cuota::no_init, "list");
+    CHECK(names() == "unique shared optional list ");
+    CHECK(memory.live().blocks[2].where.line == 17);
+}
+
+TEST_CASE("a device_buffer of bool is copied to a vector", "[buffer][device_buffer]") {
+    cuota::stream const s;
+    cuota::device_buffer<bool> const x{{true, false, true}, s, cuota::device_memory{}};
+    CHECK(x.to_vector(s) == std::vector<bool>{true, false, true});
+    CHECK(cuota::device_buffer<bool>{3, true, s, cuota::device_memory{}}.to_vector(s) ==
+          std::vector<bool>(3, true));
 }

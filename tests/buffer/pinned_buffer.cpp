@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <cuota/buffer/host_device.hpp>
+#include <cuota/guard/tracked.hpp>
 #include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"
@@ -159,4 +163,25 @@ TEST_CASE("a pinned_buffer and its device_buffer may both go while a copy is und
         from.download(there, stream);
     }
     REQUIRE_NOTHROW(stream.synchronize());
+}
+
+TEST_CASE("an element that throws while it is made leaves no memory and no charge behind",
+          "[buffer][pinned_buffer]") {
+    struct reluctant {
+        reluctant() { throw std::runtime_error{"not today"}; }
+        int value = 0;
+    };
+    static_assert(std::is_trivially_copyable_v<reluctant>);
+    cuota::budget host{"pinned", 1000};
+    cuota::tracked<cuota::pinned_memory> memory;
+
+    CHECK_THROWS_AS((pinned_buffer<reluctant>{100, host}), std::runtime_error);
+    CHECK(host.held() == 0);
+    CHECK_THROWS_AS((pinned_buffer<reluctant>{100, memory}), std::runtime_error);
+    CHECK(memory.live().blocks.empty());
+    cuota::stream const stream;
+    cuota::host_device<reluctant> both{100, stream, cuota::device_memory{}, memory};
+    CHECK_THROWS_AS(both.read_host(), std::runtime_error);
+    CHECK(memory.live().blocks.empty());
+    CHECK(!both.has_host_memory());
 }

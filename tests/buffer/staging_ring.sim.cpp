@@ -23,6 +23,8 @@
 #include "support/gate.hpp"
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
+#include "support/sink.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 using cuota::staging_ring;
@@ -284,4 +286,37 @@ TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothin
 
     CHECK(seen.thrown > 10);
     CHECK(host.held() == 0);
+}
+
+TEST_CASE(
+    "a ring that copies to one device refuses a stream of another by both names, before anything is copied",
+    "[buffer][staging_ring]") {
+    support::machine machine{{.devices = 2}};
+    staging_ring ring{2, size};
+    cuota::stream const here;
+    cuota::device_buffer<std::byte> near{size, here, cuota::device_memory{}};
+    std::optional<cuota::stream> there;
+    std::optional<cuota::device_buffer<std::byte>> far;
+    {
+        cuota::device_scope const other{cuota::device{1}};
+        there.emplace();
+        far.emplace(size, std::byte{7}, *there, cuota::device_memory{});
+    }
+    auto slot = ring.acquire();
+    std::ranges::fill(slot.bytes(), std::byte{1});
+    (void)std::move(slot).submit(here, near.write(here), size);
+
+    for (cuota::stream_ref const s : {cuota::stream_ref{*there}, cuota::stream_ref{there->get()}})
+        for (int i = 0; i != 3; ++i) {
+            auto const refused = support::thrown<cuota::misuse>([&] {
+                (void)ring.acquire().submit(s, far->write(s), size, {"train.cpp", 3});
+            });
+            CHECK(
+                support::has(refused.what(), "copies by streams of device 0 was given a stream of device 1"));
+            CHECK(support::has(refused.what(), "train.cpp:3"));
+        }
+    CHECK(far->to_vector(*there) == std::vector<std::byte>(size, std::byte{7}));
+    CHECK(ring.try_acquire());  // refused slots are in the ring again
+    (void)ring.acquire().submit(here, near.write(here), size);
+    CHECK(near.to_vector(here).size() == size);
 }

@@ -8,7 +8,8 @@ _check.py --commands=FILE --fixed SOURCE...
 
 The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
 mistake, the same file must compile: so it is the mistake that is refused, and nothing else. With --fixed that is asked of several
-at once, each in a namespace of its own, and then not of each. A source that ends in .cu is for nvcc, and one that ends in
+at once, each in a namespace of its own, and then not of each. A second line '// flags: ...' has flags for the compiler that are the
+mistake: the source compiles without them, and with them the compiler stops at the first error, with nothing behind it. A source that ends in .cu is for nvcc, and one that ends in
 .clang.cpp for clang: they are asked both, and without it SKIPPED, by name.
 """
 import pathlib
@@ -54,11 +55,14 @@ def compile_with(*more):
     return subprocess.run([*line, *more, str(source)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-broken = compile_with()
+flags = re.search(r"^// flags: (.+)", source.read_text(), re.M)
+broken = compile_with(*(flags[1].split() if flags else []))
 if not broken.returncode:
     sys.exit(f"{source.name} compiled")
 if not re.search(expected[1], broken.stdout):
     sys.exit(f"{source.name} was refused, but not with /{expected[1]}/:\n{broken.stdout}")
+if flags and len(re.findall(r"error:", broken.stdout)) > 2:  # the one that is meant, and the one that ends the compilation
+    sys.exit(f"{source.name}: the compiler did not stop at the first error:\n{broken.stdout}")
 fixed = compile_with("-DCUOTA_FIXED") if alone else None
 if fixed and fixed.returncode:
     sys.exit(f"{source.name} does not compile with CUOTA_FIXED either:\n{fixed.stdout}")

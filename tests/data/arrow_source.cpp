@@ -501,3 +501,11 @@ TEST_CASE("arrow_source keeps the table, shared by copies", "[data][arrow_source
     }
     CHECK(seen.expired());
 }
+
+TEST_CASE("an arrow_source that was moved from is still valid", "[data][arrow_source][moved_from]") {
+    arrow_source first = of({bools({true, false, true})});
+    arrow_source const second{std::move(first)};
+    CHECK(first.size() == 3);
+    CHECK(first.name() == second.name());
+    CHECK(support::gathered(first, {2, 1}) == support::gathered(second, {2, 1}));
+}

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -15,6 +16,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
@@ -255,6 +258,43 @@ TEST_CASE("a file with any byte changed is a data_error, or as good as it says",
         }
     CHECK(refused > 100);    // of the offsets and of what Arrow says about the file
     CHECK(read_back > 100);  // of the values and of what is between them
+}
+
+TEST_CASE("arrow_source reads an Arrow file in place of mapping it: the file may be shortened then",
+          "[data][arrow_source]") {
+    support::temp_folder const folder;
+    std::string const path = folder.path("rows.arrow");
+    table const all = rows_up_to(200);
+    write_ipc(path, all);
+    names const two{"three", "text"}, turned{"text", "three"};
+    for (names const& columns : {names{}, two, turned}) {
+        arrow_source const mapped = arrow_source::from_ipc(path, columns);
+        arrow_source const read_in = arrow_source::from_ipc(path, columns, cuota::arrow_access::read);
+        CHECK(cuota::fields_text(read_in.fields()) == cuota::fields_text(mapped.fields()));
+        expect_table(read_in, all, columns);
+    }
+    arrow_source const from = arrow_source::from_ipc(path, {}, cuota::arrow_access::read);
+    REQUIRE(::truncate(path.c_str(), 8) == 0);
+    expect_table(from, all);
+    CHECK_THROWS_AS(arrow_source::from_ipc(path, {}, cuota::arrow_access::read), cuota::data_error);
+    std::filesystem::remove(path);
+    expect_table(from, all);
+    CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(path, {}, cuota::arrow_access::read); }).why(),
+                   "No such file"));
+}
+
+TEST_CASE("arrow_source names what is there in place of its file", "[data][arrow_source][other_content]") {
+    support::temp_folder const folder;
+    std::string const pointer =
+        folder.write("x", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+    for (auto const how : {cuota::arrow_access::mapped, cuota::arrow_access::read})
+        CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(pointer, {}, how); }).why(),
+                       "Git LFS pointer"));
+    CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(folder.write("e", "")); }).why(),
+                   "the file is empty"));
+#if __has_include(<parquet/arrow/reader.h>)
+    CHECK(mentions(failure([&] { (void)arrow_source::from_parquet(pointer); }).why(), "Git LFS pointer"));
+#endif
 }
 
 #if __has_include(<parquet/arrow/reader.h>)

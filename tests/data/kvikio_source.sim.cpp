@@ -213,3 +213,12 @@ TEST_CASE("kvikio_source refuses records of several fields", "[data][kvikio_sour
     CHECK(mentions(thrown<cuota::misuse>([&] { kvikio_source{two}; }).what(),
                    "x: a kvikio_source is of one field, not of a u8, b u8"));
 }
+
+TEST_CASE("a kvikio_source that was moved from is still valid", "[data][kvikio_source][moved_from]") {
+    machine const on;
+    support::temp_folder const folder;
+    kvikio_source first{numbered(folder, "x")};
+    kvikio_source const second{std::move(first)};
+    CHECK(first.name() == second.name());
+    CHECK(support::gathered(first, mixed()) == support::gathered(second, mixed()));
+}

@@ -249,7 +249,8 @@ TEST_CASE("safetensors_source believes no header length", "[data][safetensors_so
         CHECK(
             mentions(error.why(), length > 100'000'000 ? "at most 100000000 are read" : "the file holds 2"));
     }
-    for (std::size_t size = 0; size != 8; ++size)
+    CHECK(mentions(why(""), "the file is empty"));
+    for (std::size_t size = 1; size != 8; ++size)
         CHECK(mentions(why(std::string(size, '\0')), "the file ends at byte " + std::to_string(size)));
 }
 
@@ -621,4 +622,13 @@ save_file(tensors, sys.argv[1] + "/x.safetensors", {"made": "by a test"})
         CHECK(from.fields()[k].shape == std::vector<std::size_t>{3, 2});
         CHECK(all[k] == content_of(folder.path(from.fields()[k].name)));
     }
+}
+
+TEST_CASE("a safetensors_source that was moved from is still valid",
+          "[data][safetensors_source][moved_from]") {
+    safetensors_source first = open(images_and_labels());
+    safetensors_source const second{std::move(first)};
+    CHECK(first.size() == 3);
+    CHECK(first.name() == second.name());
+    CHECK(gathered(first, {1}) == gathered(second, {1}));
 }

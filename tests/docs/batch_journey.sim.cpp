@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The snippets of docs/batch_journey.md.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +49,22 @@ TEST_CASE("a batch's journey: errors in their place, and an epoch that goes on",
     cuota::memory_source const source{"numbers", std::vector<float>(1000, 1.0f)};
     page::check_prints("batch_journey/resume", [&] {
 #include "batch_journey/resume.inc"
+    });
+    auto const show = [](cuota::batch const& batch, std::uint64_t epoch) {
+        cuota::stream const stream;
+        std::vector<std::int32_t> angles(batch.size());
+        auto const on_device = batch.view<std::int32_t>(stream);
+        cuota::rt::copy_to_host(angles.data(), on_device.data(), on_device.bytes(), stream);
+        stream.synchronize();
+        std::printf("epoch %d:", static_cast<int>(epoch));
+        for (std::uint64_t sample = 0; sample != 4; ++sample) {
+            auto const at = std::find(batch.samples().begin(), batch.samples().end(), sample);
+            std::printf(" %d", angles[static_cast<std::size_t>(at - batch.samples().begin())]);
+        }
+        std::printf("\n");
+    };
+    page::check_prints("batch_journey/augment", [&] {
+#include "batch_journey/augment.inc"
     });
 }
 

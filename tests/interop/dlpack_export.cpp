@@ -187,3 +187,18 @@ TEST_CASE("streams have the numbers that DLPack gives them", "[interop][dlpack]"
         CHECK(has(thrown<cuota::misuse>([&] { (void)cuota::dlpack_stream(wrong); }).what(),
                   "stream " + std::to_string(wrong)));
 }
+
+TEST_CASE("a dlpack_tensor that was moved from or released refuses to be looked at",
+          "[interop][dlpack][moved_from]") {
+    cuota::stream const s;
+    cuota::device_memory memory;
+    auto first = cuota::to_dlpack(cuota::device_buffer<int>{10, s, memory}, s);
+    auto second{std::move(first)};
+    CHECK(second.tensor().ndim == 1);
+    CHECK_THROWS_AS(first.tensor(), cuota::misuse);
+    CHECK_THROWS_AS(first.is_read_only(), cuota::misuse);
+    CHECK(std::move(first).release() == nullptr);
+    first = std::move(second);
+    CHECK(first.tensor().ndim == 1);
+    CHECK_THROWS_AS(std::move(second).release_old(), cuota::misuse);
+}

@@ -218,3 +218,17 @@ TEST_CASE("a tensor in host memory comes in as a span", "[interop][dlpack]") {
               "in CUDA device 0, and host memory was asked for"));
     CHECK(wrong.deleted() == 1);
 }
+
+TEST_CASE("a foreign_buffer that was moved from has no elements", "[interop][dlpack][moved_from]") {
+    on_device memory;
+    made_tensor<> made{memory.data, {24}};
+    {
+        cuota::foreign_buffer<int> first = cuota::from_dlpack<int>(made.get(), memory.s);
+        cuota::foreign_buffer<int> const second{std::move(first)};
+        CHECK(first.is_empty());
+        CHECK(first.read(memory.s).size() == 0);
+        CHECK(second.read(memory.s).size() == 24);
+        CHECK(made.deleted() == 0);
+    }
+    CHECK(made.deleted() == 1);
+}

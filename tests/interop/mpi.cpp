@@ -321,3 +321,19 @@ TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][m
 }
 
 }  // namespace
+
+TEST_CASE("mpi_ranks that were moved from are still valid, and mpi_sums refuse",
+          "[interop][mpi][moved_from]") {
+    mpi_ranks first{MPI_COMM_WORLD, 1h};
+    mpi_ranks const second{std::move(first)};
+    CHECK(first.ranks() == second.ranks());
+    mpi_sums sums{first};
+    mpi_sums const others{std::move(sums)};
+    CHECK(others.ranks() == all_of_us());
+    CHECK_THROWS_AS(sums.ranks(), cuota::misuse);
+    CHECK_THROWS_AS(sums.is_over(0), cuota::misuse);
+    CHECK_THROWS_AS(sums.check(), cuota::misuse);
+    sums = mpi_sums{second};
+    CHECK(sums.ranks() == all_of_us());
+    second.close();
+}

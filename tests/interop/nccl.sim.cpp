@@ -194,3 +194,16 @@ TEST_CASE("a communicator that cannot be ended well is aborted, and that is repo
 }
 
 }  // namespace
+
+TEST_CASE("nccl_sums that were moved from refuse every use by their name", "[interop][nccl][moved_from]") {
+    support::machine const machine;
+    agreement alone;
+    nccl_sums first{alone, 1h};
+    nccl_sums const second{std::move(first)};
+    CHECK(second.ranks() == 1);
+    CHECK_THROWS_AS(first.ranks(), cuota::misuse);
+    CHECK_THROWS_AS(first.is_over(0), cuota::misuse);
+    CHECK_THROWS_AS(first.check(), cuota::misuse);
+    first = nccl_sums{alone, 1h};
+    CHECK(first.ranks() == 1);
+}

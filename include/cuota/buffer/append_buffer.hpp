@@ -44,7 +44,7 @@ private:
 /// Nothing is allocated in a kernel, and nothing is written outside. Who runs out of room is told so there and counted;
 /// `size` and `to_vector` throw then, with the capacity that would have been enough.
 ///
-/// Move-only. Units: counts are elements. Threads: as device_buffer.
+/// Move-only; moved-from has capacity 0, and any other use is misuse. Units: counts are elements. Threads: as device_buffer.
 /// Throws:  as device_buffer. Operations that throw change nothing.
 /// Order:   appends, `clear` and reads are uses of a buffer: in order of their streams, ordered among streams by leases.
 /// Cost:    an append is one atomic addition and a store; whoever wants the count on the host waits for the stream.
@@ -81,9 +81,13 @@ public:
     };
 
     /// For work on s that appends to what is there. Throws: misuse, cuda_error.
-    [[nodiscard]] append_lease append(stream_ref s, place where = place::here()) { return {*this, s, where}; }
+    [[nodiscard]] append_lease append(stream_ref s, place where = place::here()) {
+        check_not_moved_from(where);
+        return {*this, s, where};
+    }
     /// Empty again, in order of s. Throws: misuse, cuda_error.
     void clear(stream_ref s, place where = place::here()) {
+        check_not_moved_from(where);
         auto const count = count_.write(s, where);
         rt::fill_bytes(count.span().data(), 0, count.span().bytes(), s, where);
     }
@@ -106,21 +110,23 @@ public:
     /// All `capacity()` elements, of which those appended come first, for work on s that reads them.
     /// Throws: misuse, cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
+        check_not_moved_from(where);
         return elements_.read(s, where);
     }
     /// What was appended. Waits for s. Throws: as size.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
-        std::vector<T> host(size(s, where));
-        auto const all = detail::leases_for_copies::read(elements_, s, where);
-        rt::copy_to_host(host.data(), all.span().data(), host.size() * sizeof(T), s, where);
-        rt::synchronize_or_drain(s, where);
-        return host;
+        return detail::filled_vector<T>(size(s, where), [&](std::span<T> host) {
+            auto const all = detail::leases_for_copies::read(elements_, s, where);
+            rt::copy_to_host(host.data(), all.span().data(), host.size_bytes(), s, where);
+            rt::synchronize_or_drain(s, where);
+        });
     }
 
     /// Room for that many, and nothing appended: what to do before kernels try again. In order of the home stream.
     /// Takes the new memory before it gives the old back. Throws: as on construction, and misuse while it is borrowed;
     /// unchanged then.
     void restart(element_count capacity, place where = place::here()) {
+        check_not_moved_from(where);
         elements_.check_not_borrowed("restarted", where);
         device_buffer<T> next{capacity, home(), elements_.memory(), no_init, name_, where};
         clear(home(), where);
@@ -129,7 +135,13 @@ public:
 
 private:
     [[nodiscard]] std::size_t asked_for(stream_ref s, place where) const {
+        check_not_moved_from(where);
         return static_cast<std::size_t>(count_.to_vector(s, where).front());
+    }
+    // Every buffer has a count, also one with room for no elements.
+    void check_not_moved_from(place where) const {
+        if (count_.is_empty())
+            detail::throw_misuse(where, "an append_buffer was used after it was moved from");
     }
     [[noreturn]] void refuse(std::size_t asked, place where) const {
         std::string const unit = unit_name<T>();

@@ -66,6 +66,20 @@ struct fill_with {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
+/// A vector of n elements that copy(span) has filled. std::vector<bool> has no elements in memory, so those are copied twice.
+template <class T, class Copy>
+[[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
+    if constexpr (std::is_same_v<T, bool>) {
+        auto const host = sole_array<bool>::make(n);
+        copy(std::span<bool>{host.get(), n});
+        return std::vector<bool>(host.get(), host.get() + n);
+    } else {
+        std::vector<T> host(n);
+        copy(std::span<T>{host});
+        return host;
+    }
+}
+
 /// Enqueues a fill: by the driver when the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16
 /// bytes a thread for values of 8 and 16 bytes.
 template <class T>
@@ -233,9 +247,7 @@ public:
     }
     /// The same, in a vector. Throws: std::bad_alloc, too.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
-        std::vector<T> host(size());
-        copy_to(host, s, where);
-        return host;
+        return detail::filled_vector<T>(size(), [&](std::span<T> host) { copy_to(host, s, where); });
     }
 
     /// Replaces all elements by another buffer's, on any device. In order of s: the host waits for nothing.

@@ -52,7 +52,12 @@ public:
         label const who = label_for<T>(name, where);
         data_ = static_cast<T*>(memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who));
         count_ = count;
-        std::uninitialized_value_construct_n(data_, count_);
+        try {
+            std::uninitialized_value_construct_n(data_, count_);
+        } catch (...) {  // of T's constructor: a destructor does not run then
+            release();
+            throw;
+        }
     }
     /// Charged to a budget for host memory.
     pinned_buffer(element_count count, budget const& account, tag name = {}, place where = place::here())

@@ -54,6 +54,9 @@ public:
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
 private:
+    // An event belongs to one device, so all slots are copied by streams of the device that the first copy went to.
+    void check_device(stream_ref s, place where);
+
     // A budget that refuses is not the driver: nothing is taken past it.
     void take_memory(label const& who, pin_failure otherwise);
 
@@ -74,6 +77,7 @@ private:
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
     bool is_pinned_ = true;
+    std::atomic<int> device_ = -1;  // that the first copy went to; -1: there was none
     dynamic_array<slot> slots_;
     mutable std::mutex guard_;
     std::condition_variable_any returned_;
@@ -163,6 +167,7 @@ CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, 
     std::optional<event>& copied = slots_[index].copied;
     rt::refuse_captured(s, "a slot of a staging_ring was submitted",
                         "its bytes would not be there at a launch: copy outside", where);
+    check_device(s, where);
     std::byte const* const from = bytes_of_slot(index).data();
     if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
     else rt::copy_to_device(to, from, bytes, s, where);
@@ -174,6 +179,18 @@ CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, 
         throw;
     }
     return ++slots_[index].copies;
+}
+
+CUOTA_INLINE void ring_state::check_device(stream_ref s, place where) {
+    int const on = s.device().ordinal();
+    int first = -1;
+    if (device_.load(std::memory_order_relaxed) == on ||
+        device_.compare_exchange_strong(first, on, std::memory_order_relaxed) || first == on)
+        return;
+    throw_misuse(where,
+                 "a staging_ring that copies by streams of device {} was given a stream of device {}: make a "
+                 "ring for each device",
+                 {first, on});
 }
 
 CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {

@@ -70,7 +70,8 @@ private:
 /// leak, fragment, or wait for a heap. Who finds a part full gets an empty span, and writes nothing; `check` throws then,
 /// with the bytes that would have been enough, for any order of the threads.
 ///
-/// Move-only. Units: bytes; each piece is rounded up to 16. Threads: as device_buffer.
+/// Move-only; moved-from has no parts, and any other use is misuse. Units: bytes; each piece is rounded up to 16.
+/// Threads: as device_buffer.
 /// Throws:  as device_buffer; misuse for no parts. Operations that throw change nothing.
 /// Order:   a kernel that opened it on another stream than the last one comes after that, as leases that write do.
 /// Cost:    memory of all parts and 16 bytes of counts for each, taken once; `open` is two leases and a small kernel, a
@@ -104,7 +105,10 @@ public:
 
     /// For the kernel that s is given next. All of the arena is free for it: what earlier kernels had of it is gone.
     /// Throws: misuse, cuda_error.
-    [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) { return {*this, s, where}; }
+    [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) {
+        check_not_moved_from(where);
+        return {*this, s, where};
+    }
 
     /// The bytes that a part would have needed for the kernels of s so far, and for those of other streams before; the most
     /// of all parts and kernels. Waits for s. Throws: misuse, cuda_error.
@@ -114,11 +118,12 @@ public:
 
     /// Bytes of each part, as rounded up.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
-    [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1
+    [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1; 0 when moved from
     /// Where the memory is given back.
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
 private:
+    void check_not_moved_from(place where) const;
     [[nodiscard]] static std::size_t bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
                                                     place where);
 
@@ -160,9 +165,14 @@ CUOTA_INLINE scratch_arena::scratch_lease::operator device_scratch() const {
     return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
 }
 
+CUOTA_INLINE void scratch_arena::check_not_moved_from(place where) const {
+    if (parts() == 0) detail::throw_misuse(where, "a scratch_arena was used after it was moved from");
+}
+
 CUOTA_INLINE std::size_t scratch_arena::parts() const noexcept { return asked_.size() / 2; }
 
 CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, place where) const {
+    check_not_moved_from(where);
     auto const asked = asked_.to_vector(s, where);
     return static_cast<std::size_t>(*std::ranges::max_element(asked));
 }

@@ -48,7 +48,7 @@ extern template class shared<detail::ring_state>;
 /// again only when that copy is over. So a slot cannot be refilled under a copy, and a copy's source cannot die.
 ///
 /// Units:   bytes. The memory is slots * slot_bytes, exactly, charged when the ring is made.
-/// Order:   submit to streams of one device; another device's stream is a cuda_error.
+/// Order:   submit to streams of one device, the first one's: a stream of another is a misuse that names both devices.
 /// Threads: any.
 /// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory that who fills them cannot reach).
 /// Cost:    page-locking on construction, about 0.5 s per GiB; then for each slot a lock, a copy and an event; nothing is
@@ -76,7 +76,7 @@ public:
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
         /// Copies the first `bytes` bytes to the device, in order of s. The host goes on.
-        /// Throws: misuse when they do not fit the slot or the target; cuda_error. The slot is back in the ring then.
+        /// Throws: misuse when they do not fit the slot or the target, and for a stream of another device; cuda_error. The slot is back in the ring then.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
                                        place where = place::here()) &&;
 
@@ -91,6 +91,11 @@ public:
     /// A copy under way. Says when it is over; does not need to be kept. Copies are free.
     class in_flight {
     public:
+        /// The same copy; its move is a copy, so one that was moved from is still valid.
+        in_flight(in_flight const&) noexcept = default;
+        in_flight& operator=(in_flight const&) noexcept = default;  ///< the same copy as other
+        ~in_flight() = default;
+
         /// Work enqueued on s later starts after this copy. Throws: cuda_error.
         void order_before(stream_ref s) const;
         /// Whether the copy is over; no wait. Throws: cuda_error, also of the copy.
@@ -117,6 +122,10 @@ public:
     /// Charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here());
+    /// The same ring; its move is a copy, so a handle that was moved from is still valid.
+    staging_ring(staging_ring const&) noexcept = default;
+    staging_ring& operator=(staging_ring const&) noexcept = default;  ///< the same ring as other
+    ~staging_ring() = default;
 
     /// A slot to fill; waits on the host until one is free and its last copy is over, asleep (host_wait::blocking). With every slot leased to the
     /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.

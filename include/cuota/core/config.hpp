@@ -76,6 +76,19 @@
 #define CUOTA_VIEWS unchecked_views
 #endif
 
+// The tag of that namespace, as of the standard library's __cxx11: what returns a view has it in its name, though the name does not tell
+// the type that is returned. A class that has a view as a member stands in the namespace; tests/lint/checked_views.py asks the compiler.
+#if defined(__has_cpp_attribute)
+#if __has_cpp_attribute(gnu::abi_tag)
+namespace cuota::inline v0 {
+inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
+namespace detail {
+inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
+}
+}
+#endif
+#endif
+
 /// CUOTA_SEPARATE: 1 in files that have cuota's declarations only, as what links CMake's cuota::cuota has. Such files compile in a
 /// fraction of the time; one other file of the program has the definitions. Default: 0, every file defines inline what it uses.
 /// CUOTA_IMPLEMENTATION: defined in that one file, before it includes cuota's headers: all that the program includes, or
@@ -112,6 +125,13 @@
 #if !defined(CUOTA_PART_REPORT)
 #define CUOTA_PART_REPORT 0
 #endif
+#endif
+
+#if (CUOTA_PART_MEMORY || CUOTA_PART_DATA || CUOTA_PART_TRAINING || CUOTA_PART_REPORT) &&                    \
+    !defined(__cpp_rtti) && !defined(__CUDA_ARCH__)
+#error                                                                                                       \
+    "cuota's definitions need RTTI: compile without -fno-rtti, or compile them apart (CUOTA_SEPARATE=1 in files without RTTI)"
+#include <the error above is the one to read>
 #endif
 
 /// 1 where the definitions at the end of a header are read: in files that have its part, except while nvcc compiles for the device,

@@ -36,17 +36,28 @@ template <class T>
 concept text_of_a_moment =
     std::is_convertible_v<T const&, std::string_view> && !std::is_convertible_v<T const&, char const*>;
 
+template <class T>
+concept pointer_to_text = std::is_pointer_v<T> && std::is_convertible_v<T, char const*>;
+
 }  // namespace detail
 
 /// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
 ///
-/// A string literal converts at compile time, for nothing. A name made at run time goes through `tag::named`.
+/// A string literal converts for nothing, also where it is forwarded: by emplace, std::make_unique or std::make_shared. A name made at
+/// run time goes through `tag::named`.
 /// Threads: any. Throws: nothing, but for `named`. Cost: a pointer to copy. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
-    /// Of a string literal: of text that is known when it is compiled.
-    consteval tag(char const* literal) noexcept : text_{literal} {}
+    /// Of a string literal. An array of constant characters is taken for one: declare an array of your own `static`.
+    template <std::size_t Size>
+    constexpr tag(char const (&literal)[Size]) noexcept : text_{literal} {}
+    /// A buffer of characters is no literal: its text changes or ends.
+    template <std::size_t Size>
+    tag(char (&not_a_literal)[Size]) = delete;  // a tag is a literal, or tag::named(a string)
+    /// Of a pointer that is known when it is compiled.
+    template <detail::pointer_to_text T>
+    consteval tag(T literal) noexcept : text_{literal} {}
     /// A std::string may be gone, and its text with it, while messages still name the tag: `tag::named` keeps a copy.
     template <detail::text_of_a_moment not_a_literal>
     tag(not_a_literal const&) = delete;  // a tag is a literal, or tag::named(a string)

@@ -190,8 +190,9 @@ struct cell_of final : shared_cell {
 
 /// An owner among several of a value of any type. As std::shared_ptr, but that reading it costs the compiler a quarter of the
 /// time; T may be incomplete anywhere but where it is made.
+/// A move is a copy: what holds one, such as a source, is still valid after it was moved from.
 /// Threads: as std::shared_ptr: different handles on one value from any thread.
-/// Cost: a copy is an atomic addition; a move is none. Example: tests/core/shared.cpp
+/// Cost: a copy is an atomic addition. Example: tests/core/shared.cpp
 template <class T>
 class shared_value {
 public:
@@ -199,9 +200,6 @@ public:
     constexpr shared_value(std::nullptr_t) noexcept {}  ///< empty
     /// One more owner of the same value.
     shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
-    /// Takes it over: other is empty then.
-    shared_value(shared_value&& other) noexcept
-        : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
     /// Owns the same as other, of which it sees less: a base, a constant, nothing but that it lives.
     template <class U>
         requires std::is_convertible_v<U*, T*> shared_value(shared_value<U> other)

@@ -17,12 +17,11 @@ namespace cuota::inline v0 {
 /// Example: loader.epoch(0, stop.get_token());
 class stop_signal {
 public:
-    stop_signal() noexcept;                                ///< nobody's: it never comes
-    stop_signal(std::stop_token token) noexcept;           ///< the wish of who has the token's source
-    stop_signal(stop_signal const& other) noexcept;        ///< of the same source
-    stop_signal(stop_signal&& other) noexcept;             ///< the other one is nobody's then
-    stop_signal& operator=(stop_signal const&) noexcept;   ///< of the same source
-    stop_signal& operator=(stop_signal&& other) noexcept;  ///< the other one is nobody's then
+    stop_signal() noexcept;                       ///< nobody's: it never comes
+    stop_signal(std::stop_token token) noexcept;  ///< the wish of who has the token's source
+    stop_signal(
+        stop_signal const& other) noexcept;  ///< of the same source, which a move leaves to the other as well
+    stop_signal& operator=(stop_signal const&) noexcept;  ///< of the same source
     ~stop_signal();
 
     [[nodiscard]] std::stop_token const& token() const noexcept;  ///< for who waits
@@ -53,17 +52,8 @@ CUOTA_INLINE stop_signal::stop_signal(std::stop_token token) noexcept {
 
 CUOTA_INLINE stop_signal::stop_signal(stop_signal const& other) noexcept : stop_signal{other.token()} {}
 
-CUOTA_INLINE stop_signal::stop_signal(stop_signal&& other) noexcept
-    : stop_signal{std::move(*std::launder(reinterpret_cast<std::stop_token*>(other.token_)))} {}
-
 CUOTA_INLINE stop_signal& stop_signal::operator=(stop_signal const& other) noexcept {
     if (this != &other) *std::launder(reinterpret_cast<std::stop_token*>(token_)) = other.token();
-    return *this;
-}
-
-CUOTA_INLINE stop_signal& stop_signal::operator=(stop_signal&& other) noexcept {
-    *std::launder(reinterpret_cast<std::stop_token*>(token_)) =
-        std::move(*std::launder(reinterpret_cast<std::stop_token*>(other.token_)));
     return *this;
 }
 

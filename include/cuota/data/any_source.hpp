@@ -34,7 +34,8 @@ public:
     [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
     [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
     [[nodiscard]] std::string name() const { return inside_->name(); }
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context = {}) const;
     [[nodiscard]] bool can_fill_device_memory() const { return inside_->can_fill_device_memory(); }
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
@@ -44,7 +45,8 @@ private:
         virtual std::uint64_t size() const = 0;
         virtual std::span<field const> fields() const = 0;
         virtual std::string name() const = 0;
-        virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const = 0;
+        virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>,
+                            gather_context const&) const = 0;
         virtual bool can_fill_device_memory() const = 0;
         virtual void lengths(std::size_t, std::span<std::uint64_t const>, std::span<std::uint64_t>) const = 0;
     };
@@ -54,9 +56,9 @@ private:
         std::uint64_t size() const override { return from.size(); }
         std::span<field const> fields() const override { return from.fields(); }
         std::string name() const override { return from.name(); }
-        void gather(std::span<std::uint64_t const> samples,
-                    std::span<std::span<std::byte> const> out) const override {
-            from.gather(samples, out);
+        void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                    gather_context const& context) const override {
+            gather_in(context, from, samples, out);
         }
         bool can_fill_device_memory() const override { return fills_device_memory<S>; }
         void lengths(std::size_t k, std::span<std::uint64_t const> samples,
@@ -76,8 +78,9 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void any_source::gather(std::span<std::uint64_t const> samples,
-                                     std::span<std::span<std::byte> const> out) const {
-    inside_->gather(samples, out);
+                                     std::span<std::span<std::byte> const> out,
+                                     gather_context const& context) const {
+    inside_->gather(samples, out, context);
 }
 
 CUOTA_INLINE void any_source::lengths(std::size_t k, std::span<std::uint64_t const> samples,

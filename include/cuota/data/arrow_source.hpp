@@ -10,9 +10,11 @@
     "cuota/data/arrow_source.hpp needs <arrow/table.h>: Apache Arrow's C++ library, https://arrow.apache.org/install"
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,9 +38,17 @@
 #include <cuota/core/error.hpp>
 #include <cuota/data/arrow_column.hpp>
 #include <cuota/data/element.hpp>
+#include <cuota/data/file.hpp>
+#include <cuota/data/other_content.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
+
+/// How an Arrow file gets into memory.
+enum class arrow_access {
+    mapped,  ///< mapped into memory: what is not compressed is read from the disk when it is gathered
+    read,    ///< read when it is opened: for network shares, and for files that others may shorten
+};
 
 /// Rows of a table of Arrow's as samples, its columns as fields: all of them, or those that are named, in the order of
 /// their names here.
@@ -67,24 +77,39 @@ public:
 
     /// An Arrow IPC file (also called Feather, version 2), mapped into memory: what is not compressed is read when it is
     /// gathered, for the first time from the disk. What is compressed is in host memory as long as the source is there, and all
-    /// columns are decompressed to get at some. Nobody may change the file while it is in use: who shortens it ends the program
-    /// (SIGBUS).
+    /// columns are decompressed to get at some. Nobody may change a mapped file while it is in use: shortening it ends the program
+    /// (SIGBUS). With arrow_access::read these columns are in host memory from the start, and the file is closed at return.
     /// Throws: data_error also for a file that Arrow cannot read, or finds invalid when it looks at all of it (ValidateFull,
     ///         which reads the texts of string columns).
-    [[nodiscard]] static arrow_source from_ipc(std::string path,
-                                               std::vector<std::string> const& columns = {}) {
+    [[nodiscard]] static arrow_source from_ipc(std::string path, std::vector<std::string> const& columns = {},
+                                               arrow_access how = arrow_access::mapped) {
         detail::arrow_origin const from{std::move(path), true};
-        auto const file =
-            from.expect(arrow::io::MemoryMappedFile::Open(from.name, arrow::io::FileMode::READ));
-        auto const reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file));
-        std::vector<int> const chosen = detail::chosen_columns(from, *reader->schema(), columns);
-        arrow::FieldVector schema;
-        for (int const column : chosen) schema.push_back(reader->schema()->field(column));
-        arrow::RecordBatchVector
-            batches;  // all columns, then some: those that IpcReadOptions names are copied
-        for (int i = 0; i != reader->num_record_batches(); ++i)
-            batches.push_back(from.expect(from.expect(reader->ReadRecordBatch(i))->SelectColumns(chosen)));
-        return {from, from.expect(arrow::Table::FromRecordBatches(arrow::schema(schema), batches)), columns};
+        return opened(from, [&]() -> arrow_source {
+            std::shared_ptr<arrow::io::RandomAccessFile> file;
+            if (how == arrow_access::read) file = from.expect(arrow::io::ReadableFile::Open(from.name));
+            else file = from.expect(arrow::io::MemoryMappedFile::Open(from.name, arrow::io::FileMode::READ));
+            auto reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file));
+            std::vector<int> chosen = detail::chosen_columns(from, *reader->schema(), columns);
+            arrow::FieldVector schema;
+            for (int const column : chosen) schema.push_back(reader->schema()->field(column));
+            if (how == arrow_access::read) {  // these columns alone, in the order of the file
+                arrow::ipc::IpcReadOptions only = arrow::ipc::IpcReadOptions::Defaults();
+                only.included_fields = chosen;
+                std::sort(only.included_fields.begin(), only.included_fields.end());
+                for (int& column : chosen)
+                    column = static_cast<int>(
+                        std::lower_bound(only.included_fields.begin(), only.included_fields.end(), column) -
+                        only.included_fields.begin());
+                reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, only));
+            }
+            arrow::RecordBatchVector
+                batches;  // of a mapped file all columns, then some: those that IpcReadOptions names are copied
+            for (int i = 0; i != reader->num_record_batches(); ++i)
+                batches.push_back(
+                    from.expect(from.expect(reader->ReadRecordBatch(i))->SelectColumns(chosen)));
+            return {from, from.expect(arrow::Table::FromRecordBatches(arrow::schema(schema), batches)),
+                    columns};
+        });
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
@@ -94,21 +119,14 @@ public:
     [[nodiscard]] static arrow_source from_parquet(std::string path,
                                                    std::vector<std::string> const& columns = {}) {
         detail::arrow_origin const from{std::move(path), true};
-        try {
-            parquet::arrow::FileReaderBuilder builder;
-            from.expect(builder.OpenFile(from.name));
-            std::unique_ptr<parquet::arrow::FileReader> reader;
-            from.expect(builder.Build(&reader));
-            reader->set_use_threads(true);
-            std::shared_ptr<arrow::Schema> schema;
-            from.expect(reader->GetSchema(&schema));
-            std::vector<int> leaves;
-            for (int const column : detail::chosen_columns(from, *schema, columns))
-                add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(column)], leaves);
-            return {from, from.expect(read_table(*reader, leaves)), columns};
-        } catch (parquet::ParquetException const& error) { from.refuse(detail::shown(error.what(), 400)); }
+        return opened(from, [&]() -> arrow_source { return decoded(from, columns); });
     }
 #endif
+
+    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    arrow_source(arrow_source const&) noexcept = default;
+    arrow_source& operator=(arrow_source const&) noexcept = default;  ///< the same data as other
+    ~arrow_source() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
@@ -157,7 +175,38 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
+    // Names what the file is, when it is no such file and that can be told.
+    template <class Open>
+    [[nodiscard]] static arrow_source opened(detail::arrow_origin const& from, Open const& open) {
+        try {
+            return open();
+        } catch (data_error const&) {
+            std::optional<file> there;
+            try {
+                there.emplace(from.name);
+            } catch (data_error const&) {}  // Arrow has said why
+            if (there) detail::refuse_other_content(*there);
+            throw;
+        }
+    }
+
 #if __has_include(<parquet/arrow/reader.h>)
+    [[nodiscard]] static arrow_source decoded(detail::arrow_origin const& from,
+                                              std::vector<std::string> const& columns) {
+        try {
+            parquet::arrow::FileReaderBuilder builder;
+            from.expect(builder.OpenFile(from.name));
+            std::unique_ptr<parquet::arrow::FileReader> reader;
+            from.expect(builder.Build(&reader));
+            reader->set_use_threads(true);
+            std::shared_ptr<arrow::Schema> schema;
+            from.expect(reader->GetSchema(&schema));
+            std::vector<int> leaves;
+            for (int const column : detail::chosen_columns(from, *schema, columns))
+                add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(column)], leaves);
+            return {from, from.expect(read_table(*reader, leaves)), columns};
+        } catch (parquet::ParquetException const& error) { from.refuse(detail::shown(error.what(), 400)); }
+    }
     static void add_leaves(parquet::arrow::SchemaField const& of, std::vector<int>& leaves) {
         if (of.is_leaf()) leaves.push_back(of.column_index);
         for (auto const& child : of.children) add_leaves(child, leaves);

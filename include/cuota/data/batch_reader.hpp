@@ -43,6 +43,7 @@ public:
 private:
     loader_shape const* shape_;
     any_source const* from_;
+    gather_context context_;  // of what was drawn
     sample_list samples_;
     sample_list of_others_;  // of the other processes' batches in the same step
     std::vector<std::span<std::byte>> out_;
@@ -57,12 +58,14 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE batch_reader::batch_reader(loader_shape const& shape, any_source const& from)
     : shape_{&shape},
       from_{&from},
+      context_{0, shape.seed},
       samples_{shape.list_with_room()},
       of_others_{shape.options.part.world > 1 ? samples_ : sample_list{}},
       out_(shape.fields.size()) {}
 
 CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
     stopwatch const time{taken.drawing};
+    context_.epoch = epoch;
     samples_.numbers.resize(static_cast<std::size_t>(at.count));  // there is room
     shape_->draw(epoch, at.first, samples_.numbers);
 }
@@ -70,6 +73,7 @@ CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, dealt_batch const& at,
 CUOTA_INLINE std::optional<dealt_batch> batch_reader::draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                                 worker_times& taken) {
     stopwatch const time{taken.drawing};
+    context_.epoch = epoch;
     return row_deal{*shape_, *from_}.next(epoch, position, samples_, of_others_);
 }
 
@@ -82,7 +86,7 @@ CUOTA_INLINE void batch_reader::fill(std::span<std::byte> slot, worker_times& ta
             std::memcpy(room(places.row_offsets(j)).data(), offsets.data(),
                         offsets.size() * sizeof(offsets[0]));
     for (std::size_t k = 0; k != out_.size(); ++k) out_[k] = room(places.field_at(k));
-    from_->gather(samples_.numbers, out_);
+    from_->gather(samples_.numbers, out_, context_);
 }
 
 }  // namespace cuota::inline v0::detail

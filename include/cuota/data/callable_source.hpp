@@ -27,6 +27,13 @@ concept gathers = requires(F const& fill, std::span<std::uint64_t const> samples
     fill(samples, out);
 };
 
+template <class F>
+concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out,
+                                      gather_context const& context) {
+    fill(samples, out, context);
+};
+
 }  // namespace detail
 
 /// `size` samples of the given fields, each gather a call of `fill(samples, out)`: the samples are all below `size`, and
@@ -40,11 +47,13 @@ concept gathers = requires(F const& fill, std::span<std::uint64_t const> samples
 ///         }
 ///     }};
 ///
+/// A function that takes a gather_context as well, `fill(samples, out, context)`, makes other samples in each epoch: random crops, noise.
 /// Threads: the function is called by any number of threads at once, as const.
 /// Throws:  misuse when there is no field, an empty one, or a ragged one; gather: misuse before the function is called; what the
 ///          function throws.
 /// Cost:    that of the function; no allocation.
-template <detail::gathers Fill>
+template <class Fill>
+    requires(detail::gathers<Fill> || detail::gathers_by_context<Fill>)
 class callable_source {
 public:
     /// The function is kept in one copy, shared by copies of the source.
@@ -65,7 +74,14 @@ public:
     /// Calls the function once. Throws: misuse before that; what it throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
-        state_->fill(samples, out);
+        if constexpr (detail::gathers_by_context<Fill>) state_->fill(samples, out, gather_context{});
+        else state_->fill(samples, out);
+    }
+    /// The same, in an epoch.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context) const requires detail::gathers_by_context<Fill> {
+        check_gather(*this, samples, out);
+        state_->fill(samples, out, context);
     }
 
 private:

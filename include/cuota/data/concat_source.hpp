@@ -53,7 +53,8 @@ public:
 
     /// As a source; parts are read one after another. Throws: misuse, and what the parts throw: later parts are not written
     /// then.
-    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context = {}) const;
     /// Throws: misuse for a field that is not ragged.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
@@ -115,7 +116,8 @@ CUOTA_INLINE std::string concat_source::name() const {
 }
 
 CUOTA_INLINE void concat_source::gather(std::span<std::uint64_t const> samples,
-                                        std::span<std::span<std::byte> const> out) const {
+                                        std::span<std::span<std::byte> const> out,
+                                        gather_context const& context) const {
     check_gather(*this, samples, out);
     std::array<std::span<std::byte>, 32> few;
     std::vector<std::span<std::byte>> many;
@@ -130,7 +132,7 @@ CUOTA_INLINE void concat_source::gather(std::span<std::uint64_t const> samples,
             rooms[k] = left[k].first(bytes_of(next, fields()[k], k));
             left[k] = left[k].subspan(rooms[k].size());
         }
-        state_->parts[next.part].gather(next.part_samples(), rooms);
+        state_->parts[next.part].gather(next.part_samples(), rooms, context);
         done += next.count;
     }
 }

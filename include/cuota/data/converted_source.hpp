@@ -139,18 +139,29 @@ public:
 
     /// As a source. Throws: misuse, what the source throws, std::bad_alloc for a thread's first scratch.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        gather_all(samples, out, {});
+    }
+    /// The same, in an epoch.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context) const requires detail::gathers_in_context<S> {
+        gather_all(samples, out, context);
+    }
+
+private:
+    void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                    gather_context const& context) const {
         check_gather(*this, samples, out);
         detail::conversion_steps const& steps = state_->steps;
         detail::scratch_shelf::lent const lent{state_->shelf};
         for (std::size_t done = 0; done != samples.size();) {
             std::size_t const now = std::min(samples.size() - done, steps.samples_at_once());
-            state_->from.gather(samples.subspan(done, now), steps.rooms(*lent, done, now, out));
+            detail::gather_in(context, state_->from, samples.subspan(done, now),
+                              steps.rooms(*lent, done, now, out));
             steps.convert(*lent, done, now, out);
             done += now;
         }
     }
 
-private:
     struct state {
         state(S source_of, std::vector<conversion> const& wanted)
             : from{std::move(source_of)},

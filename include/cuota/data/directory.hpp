@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -13,8 +14,10 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/concat_source.hpp>
+#include <cuota/data/open_parts.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
@@ -46,22 +49,43 @@ template <std::predicate<std::string const&> Wanted>
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
 ///
+/// With more files than `most_open` only those are open that were read last: a file is opened again when it is read again, by a
+/// call of `open` from the thread that reads, which must return what it returned first. `open` is kept in any case.
 /// Throws: data_error when the folder cannot be listed, or has no such file; misuse, as concat_source; what `open`
-///         and `which` throw.
-/// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each.
+///         and `which` throw. A gather: data_error too for a file that is another one when it is opened again.
+/// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each, for at most `most_open` of them and one for each
+///         thread that reads. Opening again costs what `open` does: it inflates what it inflates.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||
              std::predicate<Which const&, std::string const&>)
-[[nodiscard]] concat_source directory_of(std::string const& folder, Which const& which, Open&& open) {
+[[nodiscard]] concat_source directory_of(
+    std::string const& folder, Which const& which, Open&& open,
+    std::size_t most_open = detail::descriptors_to_use()) {  // files; 1 or more
     auto const is_wanted = [&](std::string const& name) -> bool {
         if constexpr (std::convertible_to<Which const&, std::string_view>)
             return name.ends_with(std::string_view{which});
         else return which(name);
     };
-    std::vector<std::remove_cvref_t<std::invoke_result_t<Open&, std::string const&>>> parts;
-    for (std::string const& path : detail::paths_in(folder, is_wanted)) parts.push_back(open(path));
-    if (parts.empty()) detail::throw_data_error(folder, 0, "the folder has no file that is asked for");
+    using opened = std::remove_cvref_t<std::invoke_result_t<Open&, std::string const&>>;
+    std::vector<std::string> paths = detail::paths_in(folder, is_wanted);
+    std::size_t const files = paths.size();
+    if (files == 0) detail::throw_data_error(folder, 0, "the folder has no file that is asked for");
+    if (most_open == 0) detail::throw_misuse("{}: a folder cannot be read with 0 open files", {folder});
+    if (files <= most_open) {
+        std::vector<opened> parts;
+        for (std::string const& path : paths) parts.push_back(open(path));
+        return concat_source{std::move(parts)};
+    }
+    using opener = std::decay_t<Open>;
+    auto const from = shared_value<detail::open_parts>::make(
+        std::move(paths), most_open, shared_value<opener>::make(std::forward<Open>(open)),
+        [](void const* how, std::string const& path) -> shared_value<void const> {
+            return shared_value<opened const>::make(
+                (*const_cast<opener*>(static_cast<opener const*>(how)))(path));
+        });
+    std::vector<detail::part_source<opened>> parts;
+    for (std::size_t i = 0; i != files; ++i) parts.emplace_back(from, i);
     return concat_source{std::move(parts)};
 }
 

@@ -50,16 +50,29 @@ public:
     ~gzip_reader() { inflateEnd(&stream_); }
 
     [[nodiscard]] unique_descriptor run() && {
-        bool inside = true;  // of a member; a file has at least one
-        while (inside || stream_.avail_in != 0 || read_ != from_.size()) {
-            if (stream_.avail_in == 0) refill();
-            if (!inside) inflateReset(&stream_);
-            inside = !step();
-        }
+        do {  // a file has at least one member
+            inflateReset(&stream_);
+            do {
+                if (stream_.avail_in == 0) refill();
+            } while (!step());
+        } while (has_another_member());
         return std::move(to_);
     }
 
 private:
+    /// Passes over zeros, with which tapes and block devices pad files; as gzip does. Throws: data_error for anything but a member.
+    [[nodiscard]] bool has_another_member() {
+        while (stream_.avail_in != 0 || read_ != from_.size()) {
+            if (stream_.avail_in == 0) refill();
+            if (*stream_.next_in == 0x1f) return true;
+            if (*stream_.next_in != 0)
+                throw refuse("the compressed data is over; neither more of it nor zero padding follows");
+            ++stream_.next_in;
+            --stream_.avail_in;
+        }
+        return false;
+    }
+
     void refill() {
         std::size_t const bytes = std::min<std::uint64_t>(in_.size(), from_.size() - read_);
         if (bytes == 0) throw refuse("the compressed data ends inside a member");
@@ -120,8 +133,9 @@ private:
 /// Opens a file as it is, or, when it is gzip, what is in it: inflated once into a temporary file in $TMPDIR
 /// or /tmp that goes with its last owner. The result has the name of the compressed file.
 ///
+/// Zero bytes behind a member are passed over.
 /// Throws: data_error, at the compressed offset, when the file is truncated, corrupt, followed by anything
-///         but another member, or inflates to more than `limit` bytes; nothing is left behind.
+///         but another member or zeros, or inflates to more than `limit` bytes; nothing is left behind.
 /// Cost:   the inflated bytes in the temporary folder; a fixed 170 KiB of memory while inflating.
 /// Threads: any. Example: cuota::idx_source images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
 [[nodiscard]] inline file open_maybe_gzip(std::string path,

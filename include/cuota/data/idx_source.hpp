@@ -66,6 +66,8 @@ private:
 
 #include <algorithm>
 
+#include <cuota/data/other_content.hpp>
+
 namespace cuota::inline v0 {
 
 static_assert(source<idx_source>);
@@ -74,7 +76,8 @@ CUOTA_INLINE idx_source::idx_source(std::string path, std::string name)
     : idx_source{file{std::move(path)}, std::move(name)} {}
 
 CUOTA_INLINE idx_source::idx_source(file const& from, std::string name)
-    : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
+    : samples_{
+          detail::parsed(from, [&] { return detail::as_samples(from, layout_of(from), std::move(name)); })} {}
 
 CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

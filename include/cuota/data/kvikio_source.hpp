@@ -58,6 +58,11 @@ public:
     /// That of an array.
     explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
 
+    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    kvikio_source(kvikio_source const&) noexcept = default;
+    kvikio_source& operator=(kvikio_source const&) noexcept = default;  ///< the same data as other
+    ~kvikio_source() = default;
+
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }  ///< records
     /// One.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }

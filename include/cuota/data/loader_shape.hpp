@@ -32,6 +32,7 @@ struct loader_shape {
     std::vector<field> fields;     // of the source
     std::vector<field> delivered;  // of a batch
     any_sampler order;
+    std::uint64_t seed;       // of a gather's context
     std::uint64_t positions;  // of an epoch
     loader_options options;
     loader_plan plan;
@@ -49,6 +50,7 @@ CUOTA_INLINE loader_shape::loader_shape(any_source const& from, loader_options c
       fields{from.fields().begin(), from.fields().end()},
       delivered{how.transform ? how.transform->fields : fields},
       order{sampler_of(name, how)},
+      seed{how.seed ? *how.seed : order.fingerprint()},
       positions{order.size(samples)},
       options{with_sizes(name, positions, fields, how)},
       plan{plan_for(name, positions, fields, options)} {

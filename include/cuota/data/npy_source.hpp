@@ -40,7 +40,8 @@ struct array_layout {
 /// exactly what the header says.
 raw_source as_samples(file const& from, array_layout const& array, std::string name);
 
-/// The text of a .npy header, a Python dict of exactly three keys. Read by a fixed grammar, never evaluated.
+/// The text of a .npy header, a Python dict of exactly three keys. Read by a fixed grammar, never evaluated: what NumPy and other
+/// writers write, of Python 2 as well (4L, u'shape').
 class npy_header {
 public:
     /// `begin` is the offset of the text in the file, for messages.
@@ -54,7 +55,8 @@ private:
 
     element_type descr();
 
-    void refuse_fortran_order();
+    bool fortran_order();
+    [[nodiscard]] data_error unknown_descr(std::string_view text) const;
 
     std::vector<std::size_t> shape();
 
@@ -76,15 +78,19 @@ private:
     bool has_descr_ = false;
     bool has_order_ = false;
     bool has_shape_ = false;
+    bool is_fortran_ = false;
+    std::size_t order_at_ = 0;  // where the text says so
 };
 
 }  // namespace detail
 
-/// A .npy file in C order, of little-endian numbers or bools (which become u8). The field is called `name`;
+/// A .npy file of numbers or bools (which become u8) whose bytes are in C order and little-endian, as NumPy and other writers
+/// say so. Fortran order is read where it is the same: with at most one axis that is longer than 1. The field is called `name`;
 /// without one, as the file: "images" for "data/images.npy".
 ///
-/// Throws: data_error, which names what the file has and cannot be: Python objects, structured, Fortran
-///         order, big-endian, a size that is not the one of its shape.
+/// Throws: data_error, which names what the file has and cannot be: Python objects, structured, text, dates, Fortran
+///         order of several axes, big-endian, a size that is not the one of its shape; or what the file is instead (see
+///         raw_source).
 /// Cost:   that of a raw_source; opening reads at most 10,012 bytes.
 /// Threads: as any source.
 /// Example: examples/first.cpp
@@ -126,6 +132,8 @@ private:
 
 #include <charconv>
 
+#include <cuota/data/other_content.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE raw_source as_samples(file const& from, array_layout const& array, std::string name) {
@@ -161,8 +169,13 @@ CUOTA_INLINE array_layout npy_header::parse() {
     if (!has_descr_ || !has_order_ || !has_shape_)
         throw refuse("the header needs 'descr', 'fortran_order' and 'shape'");
     skip_spaces();
-    if (at_ != text_.size() && text_[at_] == '\n') ++at_;
     if (at_ != text_.size()) throw refuse("text after the header's dict");
+    std::size_t long_axes = 0;
+    for (std::size_t const extent : array.shape) long_axes += extent > 1;
+    if (is_fortran_ && long_axes > 1) {
+        at_ = order_at_;
+        throw refuse("Fortran order of several axes is not supported: save numpy.ascontiguousarray(a)");
+    }
     array.data = begin_ + text_.size();
     return array;
 }
@@ -177,40 +190,77 @@ CUOTA_INLINE void npy_header::entry(array_layout& array) {
     if (std::exchange(*seen, true)) throw refuse("the key '" + std::string{key} + "' a second time");
     expect(':');
     if (seen == &has_descr_) array.type = descr();
-    else if (seen == &has_order_) refuse_fortran_order();
+    else if (seen == &has_order_) is_fortran_ = fortran_order();
     else array.shape = shape();
 }
 
 CUOTA_INLINE element_type npy_header::descr() {
     if (peek() == '[') throw refuse("structured arrays are not supported: save one file per field");
+    if (peek() == '(')
+        throw refuse("arrays of sub-arrays are not supported: save numpy.array(a['f0']), of numbers");
     std::string_view const text = quoted();
-    constexpr std::array<std::pair<std::string_view, element_type>, 15> known{{
-        {"|u1", element_type::u8},
-        {"|b1", element_type::u8},
-        {"|i1", element_type::i8},
-        {"<u1", element_type::u8},
-        {"<b1", element_type::u8},
-        {"<i1", element_type::i8},
-        {"<u2", element_type::u16},
-        {"<i2", element_type::i16},
-        {"<u4", element_type::u32},
-        {"<i4", element_type::i32},
-        {"<u8", element_type::u64},
-        {"<i8", element_type::i64},
-        {"<f2", element_type::f16},
-        {"<f4", element_type::f32},
-        {"<f8", element_type::f64},
-    }};
-    for (auto const& [name, type] : known)
-        if (text == name) return type;
-    if (text.starts_with('>')) throw refuse("big-endian elements are not supported");
-    if (text.find('O') != std::string_view::npos) throw refuse("Python objects are not supported");
-    throw refuse("the element type is none of bool, integers and floats");
+    std::string_view kind = text;
+    bool const is_big = kind.starts_with('>');
+    if (is_big || kind.starts_with('<') || kind.starts_with('=') || kind.starts_with('|'))
+        kind.remove_prefix(1);
+    struct named {
+        std::string_view name;
+        element_type type;
+    };
+    // By kind and size; by letter, as dtype.char has them on 64-bit Linux; by name.
+    constexpr std::array known{
+        named{"b1", element_type::u8},       named{"?", element_type::u8},
+        named{"bool", element_type::u8},     named{"u1", element_type::u8},
+        named{"B", element_type::u8},        named{"uint8", element_type::u8},
+        named{"i1", element_type::i8},       named{"b", element_type::i8},
+        named{"int8", element_type::i8},     named{"u2", element_type::u16},
+        named{"H", element_type::u16},       named{"uint16", element_type::u16},
+        named{"i2", element_type::i16},      named{"h", element_type::i16},
+        named{"int16", element_type::i16},   named{"u4", element_type::u32},
+        named{"I", element_type::u32},       named{"uint32", element_type::u32},
+        named{"i4", element_type::i32},      named{"i", element_type::i32},
+        named{"int32", element_type::i32},   named{"u8", element_type::u64},
+        named{"Q", element_type::u64},       named{"uint64", element_type::u64},
+        named{"i8", element_type::i64},      named{"q", element_type::i64},
+        named{"int64", element_type::i64},   named{"L", element_type::u64},
+        named{"l", element_type::i64},       named{"f2", element_type::f16},
+        named{"e", element_type::f16},       named{"float16", element_type::f16},
+        named{"f4", element_type::f32},      named{"f", element_type::f32},
+        named{"float32", element_type::f32}, named{"f8", element_type::f64},
+        named{"d", element_type::f64},       named{"float64", element_type::f64},
+    };
+    for (auto const& [name, type] : known) {
+        if (kind != name) continue;
+        if (is_big && element_bytes(type) > 1)
+            throw refuse("big-endian elements are not supported: save a.astype(a.dtype.newbyteorder('<'))");
+        return type;
+    }
+    throw unknown_descr(kind);
 }
 
-CUOTA_INLINE void npy_header::refuse_fortran_order() {
-    if (take_word("False")) return;
-    if (take_word("True")) throw refuse("Fortran order is not supported: save numpy.ascontiguousarray(a)");
+CUOTA_INLINE data_error npy_header::unknown_descr(std::string_view kind) const {
+    switch (kind.empty() ? '\0' : kind.front()) {
+        case 'O': return refuse("Python objects are not supported");
+        case 'S':
+        case 'U': return refuse("text is not supported");
+        case 'M':
+        case 'm': return refuse("dates and times are not supported: save a.view('i8')");
+        case 'c':
+        case 'F':
+        case 'D':
+            return refuse("complex numbers are not supported: save a.view() of the floats, twice as many");
+        case 'V': return refuse("raw bytes ('V') are not supported: save a.view('u1')");
+        case 'f':
+        case 'g': return refuse("floats of more than 64 bits are not supported: save a.astype('f8')");
+        default: return refuse("the element type is none of bool, integers and floats");
+    }
+}
+
+CUOTA_INLINE bool npy_header::fortran_order() {
+    skip_spaces();
+    order_at_ = at_;
+    if (take_word("False")) return false;
+    if (take_word("True")) return true;
     throw refuse("'fortran_order' is neither True nor False");
 }
 
@@ -238,12 +288,15 @@ CUOTA_INLINE std::size_t npy_header::extent() {
     if (error != std::errc{}) throw refuse("a dimension is expected here");
     if (end - begin > 1 && *begin == '0') throw refuse("a dimension with a leading zero");
     at_ += static_cast<std::size_t>(end - begin);
+    if (at_ != text_.size() && text_[at_] == 'L') ++at_;  // Python 2's long
     return value;
 }
 
 CUOTA_INLINE std::string_view npy_header::quoted() {
-    expect('\'');
-    std::size_t const end = text_.find('\'', at_);
+    if (peek() == 'u') ++at_;  // Python 2's unicode
+    char const quote = peek() == '"' ? '"' : '\'';
+    expect(quote);
+    std::size_t const end = text_.find(quote, at_);
     if (end == std::string_view::npos) throw refuse("a quoted text without an end");
     std::string_view const text = text_.substr(at_, end - at_);
     at_ = end + 1;
@@ -251,7 +304,8 @@ CUOTA_INLINE std::string_view npy_header::quoted() {
 }
 
 CUOTA_INLINE void npy_header::skip_spaces() noexcept {
-    while (at_ != text_.size() && text_[at_] == ' ') ++at_;
+    while (at_ != text_.size() && std::string_view{" \t\n\r\f"}.find(text_[at_]) != std::string_view::npos)
+        ++at_;
 }
 
 CUOTA_INLINE char npy_header::peek() noexcept {
@@ -286,7 +340,8 @@ CUOTA_INLINE npy_source::npy_source(std::string path, std::string name)
     : npy_source{file{std::move(path)}, std::move(name)} {}
 
 CUOTA_INLINE npy_source::npy_source(file const& from, std::string name)
-    : samples_{detail::as_samples(from, layout_of(from), std::move(name))} {}
+    : samples_{
+          detail::parsed(from, [&] { return detail::as_samples(from, layout_of(from), std::move(name)); })} {}
 
 CUOTA_INLINE void npy_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out) const {

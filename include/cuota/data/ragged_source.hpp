@@ -101,8 +101,21 @@ public:
     }
     /// As a source; all fields of a sample have as many rows. Throws: misuse, what the source of rows throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
+        gather_all(samples, out, {});
+    }
+    /// The same, in an epoch.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context) const requires detail::gathers_in_context<Rows> {
+        gather_all(samples, out, context);
+    }
+
+private:
+    static constexpr bool by_runs = detail::reads_runs<Rows> && !detail::gathers_in_context<Rows>;
+
+    void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                    gather_context const& context) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
-        row_reader reader{state_->rows, out};
+        row_reader reader{state_->rows, out, context};
         for (std::size_t i = 0; i != samples.size();) {
             std::size_t const n = detail::run_length(samples.subspan(i));
             reader.read(begin_of(samples[i]), begin_of(samples[i] + n));
@@ -111,7 +124,6 @@ public:
         reader.flush();
     }
 
-private:
     struct state {
         state(Rows of, std::vector<std::uint64_t> from)
             : rows{std::move(of)},
@@ -132,10 +144,10 @@ private:
     /// Reads runs of rows one behind the other, many at once.
     class row_reader {
     public:
-        row_reader(Rows const& from, std::span<std::span<std::byte> const> out)
-            : from_{from}, room_{from.fields(), out} {}
+        row_reader(Rows const& from, std::span<std::span<std::byte> const> out, gather_context const& context)
+            : from_{from}, room_{from.fields(), out}, context_{context} {}
         void read(std::uint64_t row, std::uint64_t end) {
-            if constexpr (detail::reads_runs<Rows>) {
+            if constexpr (by_runs) {
                 if (used_ == waiting_.size()) flush();
                 waiting_[used_++] = {row, static_cast<std::size_t>(end - row)};
                 rows_ += static_cast<std::size_t>(end - row);
@@ -151,16 +163,17 @@ private:
         void flush() {
             if (used_ == 0) return;
             std::span<waiting const> const all{waiting_.data(), used_};
-            if constexpr (detail::reads_runs<Rows>) from_.gather_runs(all, room_.next(rows_));
-            else from_.gather(all, room_.next(rows_));
+            if constexpr (by_runs) from_.gather_runs(all, room_.next(rows_));
+            else detail::gather_in(context_, from_, all, room_.next(rows_));
             used_ = rows_ = 0;
         }
 
     private:
-        using waiting = std::conditional_t<detail::reads_runs<Rows>, sample_run, std::uint64_t>;
+        using waiting = std::conditional_t<by_runs, sample_run, std::uint64_t>;
 
         Rows const& from_;
         detail::rows_room room_;
+        gather_context const context_;
         std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
         std::size_t used_ = 0;  // of those
         std::size_t rows_ = 0;  // that they are

@@ -28,8 +28,8 @@ struct raw_layout {
 
 /// A file of records of equal size after an optional header; a record is one sample's fields, back to back.
 ///
-/// Throws: data_error when the file does not hold a whole number of records; misuse when the layout
-///         contradicts itself.
+/// Throws: data_error when the file does not hold a whole number of records, which says so if the file is something else: a Git
+///         LFS pointer, an HTML page, compressed, empty where there is a header; misuse when the layout contradicts itself.
 /// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
 ///         and allocates nothing.
 /// Threads: as any source.
@@ -78,6 +78,7 @@ private:
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/data/other_content.hpp>
 #include <cuota/data/run_reader.hpp>
 
 namespace cuota::inline v0 {
@@ -94,7 +95,7 @@ CUOTA_INLINE raw_source::raw_source(std::string path, raw_layout layout)
 
 CUOTA_INLINE raw_source::raw_source(file from, raw_layout layout) : from_{std::move(from)} {
     layout.record = record_bytes(from_.name(), layout);
-    size_ = count_records(from_, layout);
+    size_ = detail::parsed(from_, [&] { return count_records(from_, layout); });
     layout_ = shared_value<known_layout const>::make(std::move(layout));
 }
 

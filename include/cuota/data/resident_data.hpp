@@ -67,6 +67,7 @@ void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, 
 ///     cuota::resident_data const images{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget}};
 ///     cuota::batch_loader loader = images.loader({.batch = 256, .device = budget, .seed = 1});
 ///
+/// Samples are read once, in the gather_context of epoch 0: a source that makes others in each epoch does so no more.
 /// The order of samples and the batches are those of a loader of the source itself, state and all.
 /// Copies share the memory, which lasts until the last of them and of their loaders is gone.
 /// Threads: any.

@@ -33,6 +33,7 @@
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
+#include <cuota/data/other_content.hpp>
 #include <cuota/data/source.hpp>
 
 namespace cuota::inline v0 {
@@ -281,6 +282,11 @@ public:
         hold(chosen(tensors_of(from_), names));
     }
 
+    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    safetensors_source(safetensors_source const&) noexcept = default;
+    safetensors_source& operator=(safetensors_source const&) noexcept = default;  ///< the same data as other
+    ~safetensors_source() = default;
+
     [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the tensors' first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one a tensor
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
@@ -316,7 +322,7 @@ private:
 
     /// They begin at offsets into the file.
     static std::vector<detail::tensor_layout> tensors_of(file const& from) {
-        std::string const text = header_of(from);
+        std::string const text = detail::parsed(from, [&] { return header_of(from); });
         auto tensors = detail::tensor_table{from, text}.read();
         for (auto& each : tensors) each.begin += detail::tensor_table::begin + text.size();
         if (tensors.empty())

@@ -17,6 +17,7 @@
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
+#include <cuota/data/permutation.hpp>
 
 namespace cuota::inline v0 {
 
@@ -26,10 +27,24 @@ struct sample_run {
     std::size_t count;    ///< samples
 };
 
+/// What a gather is for: what the host's random augmentation is seeded by. A pure function of it and of the samples is the same for any
+/// number of workers and processes, in any batch, and in an epoch that is resumed.
+/// Example: tests/data/gather_context.sim.cpp
+struct gather_context {
+    std::uint64_t epoch = 0;  ///< the number that the program gave to batch_loader::epoch
+    std::uint64_t seed = 0;   ///< loader_options::seed; of a loader with a sampler the sampler's fingerprint
+
+    /// A seed for one sample in this epoch, by its index in the source that is asked: to be given to a random generator.
+    [[nodiscard]] constexpr std::uint64_t sample_seed(std::uint64_t sample) const noexcept {
+        return detail::mixed(epoch_key(~seed, epoch) + sample * detail::golden);  // not the order's key
+    }
+};
+
 /// A set of samples that can be read in any order, straight into memory that the caller owns.
 ///
 /// size(), fields(): never change. name(): the file or files, for messages.
 /// gather(samples, out): out[k] gets field k of every asked sample, back to back, in the order asked.
+/// gather(samples, out, context): if it is there, what loaders call in place of that, with the epoch and its seed (gather_context).
 /// lengths(k, samples, out): only with ragged fields: out[i] gets the rows that samples[i] has in field k, one of those.
 ///          They never change. Throws: misuse for another field, or an index that is out of range.
 /// S::fills_device_memory, if it is there and true: out may be device memory, too, and is written when gather returns.
@@ -53,6 +68,22 @@ concept source = std::copy_constructible<S> &&
 };
 
 namespace detail {
+
+/// A source whose samples depend on the epoch, or that stands above such a one.
+template <class S>
+concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out,
+                                      gather_context const& context) {
+    s.gather(samples, out, context);
+};
+
+/// Gathers, with the context where the source takes one.
+template <class S>
+void gather_in(gather_context const& context, S const& from, std::span<std::uint64_t const> samples,
+               std::span<std::span<std::byte> const> out) {
+    if constexpr (gathers_in_context<S>) from.gather(samples, out, context);
+    else from.gather(samples, out);
+}
 
 /// A source of samples that may be of different lengths.
 template <class S>

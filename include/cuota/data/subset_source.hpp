@@ -68,9 +68,12 @@ public:
 
     /// As a source. Throws: misuse, what the source throws.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        check_gather(*this, samples, out);
-        detail::moved_samples const moved{samples, first_};
-        whole_.gather(moved.all(), out);
+        gather_all(samples, out, {});
+    }
+    /// The same, in an epoch.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context) const requires detail::gathers_in_context<Source> {
+        gather_all(samples, out, context);
     }
     /// As the source's, of the samples as this one counts them. Throws: misuse, what the source throws.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples,
@@ -81,6 +84,13 @@ public:
     }
 
 private:
+    void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                    gather_context const& context) const {
+        check_gather(*this, samples, out);
+        detail::moved_samples const moved{samples, first_};
+        detail::gather_in(context, whole_, moved.all(), out);
+    }
+
     Source whole_;
     std::uint64_t first_;
     std::uint64_t count_;

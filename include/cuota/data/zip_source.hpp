@@ -78,9 +78,13 @@ public:
 
     /// As a source, one source after the other. Throws: misuse, what the sources throw.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        check_gather(*this, samples, out);
-        state_->sources.each(
-            [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather(samples, rooms); }); });
+        gather_all(samples, out, {});
+    }
+    /// The same, in an epoch.
+    void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                gather_context const& context) const
+        requires(detail::gathers_in_context<First> || (detail::gathers_in_context<Rest> || ...)) {
+        gather_all(samples, out, context);
     }
     /// The same for runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
@@ -97,6 +101,14 @@ public:
     }
 
 private:
+    void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
+                    gather_context const& context) const {
+        check_gather(*this, samples, out);
+        state_->sources.each([&](auto const& one) {
+            take_room(one, out, [&](auto rooms) { detail::gather_in(context, one, samples, rooms); });
+        });
+    }
+
     struct state {
         explicit state(First first, Rest... rest) : sources{std::move(first), std::move(rest)...} {
             sources.each([this](auto const& one) { this->add(one); });

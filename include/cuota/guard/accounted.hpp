@@ -50,6 +50,10 @@ private:
 template <resource Upstream, class Books>
 class accounted {
 public:
+    // No moves: a handle that was moved from is a copy, and stays valid.
+    accounted(accounted const&) noexcept = default;
+    accounted& operator=(accounted const&) noexcept = default;
+
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         return books_->allocate(call_order{s}, bytes, alignment, who);
@@ -80,6 +84,7 @@ public:
     friend bool operator==(accounted const&, accounted const&) noexcept = default;
 
 protected:
+    ~accounted() = default;
     explicit accounted(shared<Books> books) noexcept : books_{std::move(books)} {}
 
     [[nodiscard]] Books const& books() const noexcept { return *books_; }

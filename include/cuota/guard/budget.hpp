@@ -28,8 +28,7 @@ extern template class shared<detail::ledger>;
 extern template class shared<detail::prepayment>;
 #endif
 
-/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget; one that was moved
-/// from may only be destroyed or assigned to.
+/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget.
 ///
 /// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
 /// that fits is refused. With a parent, a charge is made at every level or at none.
@@ -51,6 +50,10 @@ public:
 
     /// A budget inside another: what is charged here is charged there too.
     budget(std::string name, std::size_t limit, budget const& parent);
+    /// The same account; its move is a copy, so a handle that was moved from is still valid.
+    budget(budget const&) noexcept = default;
+    budget& operator=(budget const&) noexcept = default;  ///< the same account as other
+    ~budget() = default;
 
     /// A budget over a device: `share` (0 to 1) of its memory, but never more than its driver can still give, less
     /// `keep_free` bytes: other programs, the CUDA context and libraries count as they come and go.

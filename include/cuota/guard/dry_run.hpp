@@ -41,6 +41,10 @@ class addresses_only {
 public:
     /// granule: what requests are rounded up to, as those of the source that it stands for.
     explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
+    /// The same supply; its move is a copy, so a handle that was moved from is still valid.
+    addresses_only(addresses_only const&) noexcept = default;
+    addresses_only& operator=(addresses_only const&) noexcept = default;  ///< the same supply as other
+    ~addresses_only() = default;
 
     /// An address for every stream, as allocate_sync.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,

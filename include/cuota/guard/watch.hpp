@@ -353,7 +353,8 @@ CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresh
 }
 
 CUOTA_INLINE watch& watch::operator=(watch&& other) noexcept {
-    watch const ended{std::exchange(state_, std::move(other.state_))};
+    watch taken{std::move(other)};  // before this one ends: both may be one object
+    std::swap(state_, taken.state_);
     return *this;
 }
 

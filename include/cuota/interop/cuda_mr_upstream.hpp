@@ -121,6 +121,10 @@ public:
         if (!is_power_of_two(granule))
             detail::throw_misuse(where, "a granule of {} bytes is no power of two", {granule});
     }
+    /// The same memory; its move is a copy, so a handle that was moved from is still valid.
+    cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
+    cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< the same memory as other
+    ~cuda_mr_upstream() = default;
 
     /// In order of s. R that allocates only at once does that. Zero bytes: null. Throws: see above.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,

@@ -65,14 +65,14 @@ private:
 /// Throws: nothing but where it says so. Threads: one at a time.
 class dlpack_tensor {
 public:
-    /// Only release and the end may be asked of the other one: it has none.
+    /// The other one has no tensor then: its release is null, and every other use a misuse.
     dlpack_tensor(dlpack_tensor&&) noexcept = default;
     dlpack_tensor& operator=(dlpack_tensor&&) noexcept = default;  ///< ends its own tensor first
 
     /// Valid until it is released.
-    [[nodiscard]] dlpack::tensor const& tensor() const noexcept { return owned_->dl_tensor; }
+    [[nodiscard]] dlpack::tensor const& tensor() const { return owned().dl_tensor; }
     /// Consumers must not write to it.
-    [[nodiscard]] bool is_read_only() const noexcept { return (owned_->flags & dlpack::read_only) != 0; }
+    [[nodiscard]] bool is_read_only() const { return (owned().flags & dlpack::read_only) != 0; }
 
     /// For a capsule named "dltensor_versioned".
     [[nodiscard]] dlpack::managed_tensor* release() && noexcept { return owned_.release(); }
@@ -96,6 +96,10 @@ public:
     explicit dlpack_tensor(dlpack::managed_tensor* owned) noexcept : owned_{owned} {}
 
 private:
+    [[nodiscard]] dlpack::managed_tensor const& owned() const {
+        if (!owned_) detail::throw_misuse("a dlpack_tensor was used after it was moved from or released");
+        return *owned_;
+    }
     struct ender {
         void operator()(dlpack::managed_tensor* t) const noexcept { t->deleter(t); }
     };
@@ -160,12 +164,14 @@ template <class T, class Kept>
     return dlpack_tensor{&made.release()->managed};
 }
 
+inline namespace CUOTA_VIEWS {
 /// Elements on a device, borrowed as long as the tensor lives, and their owner. Ends in that order.
 template <class T, class Owner>
 struct kept_on_device {
     std::optional<Owner> owner;
     std::optional<lease<T>> use;
 };
+}  // namespace CUOTA_VIEWS
 
 template <class T>
 [[nodiscard]] dlpack::place_of place_of(device_buffer<T> const& of) noexcept {

@@ -60,6 +60,10 @@ public:
         line_ = std::make_shared<detail::mpi_line>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
+    /// The same group; its move is a copy, so a handle that was moved from is still valid.
+    mpi_ranks(mpi_ranks const&) noexcept = default;
+    mpi_ranks& operator=(mpi_ranks const&) noexcept = default;  ///< the same group as other
+    ~mpi_ranks() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this one, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< all of them
@@ -102,21 +106,21 @@ public:
 
     /// Any number of them stand on one group.
     explicit mpi_sums(mpi_ranks const& of) : line_{of.line_} {}
-    mpi_sums(mpi_sums&&) noexcept = default;             ///< the other one is not to be used then
+    mpi_sums(mpi_sums&&) noexcept = default;             ///< every use of the other one is a misuse then
     mpi_sums& operator=(mpi_sums&&) noexcept = default;  ///< its own sums must be over
     mpi_sums(mpi_sums const&) = delete;                  // two that number the same sums
     mpi_sums& operator=(mpi_sums const&) = delete;
 
-    [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< of the group
+    [[nodiscard]] std::size_t ranks() const { return line().ranks(); }  ///< of the group
     /// Floats that a sum of so many needs beside them.
-    [[nodiscard]] std::size_t scratch(std::size_t count) const noexcept {
+    [[nodiscard]] std::size_t scratch(std::size_t count) const {
         return detail::mpi_sum::scratch(count, ranks());
     }
     /// Begins to replace the elements by their sums over all ranks, which begin the same sums in the same order. Returns its
     /// number. Nobody touches the memory until the sum is over; `owner` keeps it, if need be for ever.
     std::uint64_t begin(std::span<float> elements, std::span<float> scratch_memory,
                         std::shared_ptr<void const> owner, stream_ref) {
-        line_->check_open();
+        line().check_open();
         if (elements.size() > INT_MAX || scratch_memory.size() < scratch(elements.size()))
             detail::throw_misuse(
                 "mpi_sums: a sum of {} floats with {} beside them",
@@ -127,6 +131,7 @@ public:
     }
     /// Lets all sums go on; true when that one is over.
     [[nodiscard]] bool is_over(std::uint64_t number) {
+        (void)line();
         detail::mpi_check_thread();
         for (detail::mpi_sum& each : open_) (void)each.is_over();
         while (!open_.empty() && open_.front().is_over()) open_.pop_front();
@@ -134,13 +139,18 @@ public:
     }
     /// Throws: rank_gone when a rank is known to be gone, or the first sum is late.
     void check() {
-        line_->listen();
+        line().listen();
         if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() &&
             !is_over(begun_ - open_.size()))
             line_->give_up(open_.front().missing(), "its part of a sum did not come in time");
     }
 
 private:
+    [[nodiscard]] detail::mpi_line& line() const {
+        if (!line_) detail::throw_misuse("mpi_sums were used after they were moved from");
+        return *line_;
+    }
+
     std::shared_ptr<detail::mpi_line> line_;
     std::deque<detail::mpi_sum> open_{};
     std::uint64_t begun_ = 0;

@@ -184,13 +184,13 @@ public:
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
     }
-    nccl_sums(nccl_sums&&) noexcept = default;             ///< the other one is not to be used then
+    nccl_sums(nccl_sums&&) noexcept = default;             ///< every use of the other one is a misuse then
     nccl_sums& operator=(nccl_sums&&) noexcept = default;  ///< its own sums end first, as at its end
     nccl_sums(nccl_sums const&) = delete;                  // two that number the same sums
     nccl_sums& operator=(nccl_sums const&) = delete;
     ~nccl_sums() = default;
 
-    [[nodiscard]] std::size_t ranks() const noexcept { return comm_->ranks(); }  ///< of the agreement
+    [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the agreement
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
     /// Begins to replace the elements by their sums over all ranks, in order of s; returns its number. The owner keeps the
@@ -198,6 +198,7 @@ public:
     /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
+        (void)comm();
         if (is_starting_) detail::throw_misuse("nccl_sums: a sum was begun while another one starts");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
@@ -211,6 +212,7 @@ public:
     /// Lets a sum start that has not; true when what is enqueued from now on, on the sum's stream, comes after it.
     /// Throws: as begin. No wait.
     [[nodiscard]] bool is_over(std::uint64_t number) {
+        (void)comm();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
         if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
         return number + is_starting_ < begun_;
@@ -247,13 +249,18 @@ private:
     }
     template <class Call>
     void run_or_abort(Call what) {
-        if (!comm_->get()) detail::throw_misuse("nccl_sums: used after it had failed");
+        if (!comm().get()) detail::throw_misuse("nccl_sums: used after it had failed");
         try {
             what();
         } catch (...) {
             comm_->abort();
             throw;
         }
+    }
+
+    [[nodiscard]] detail::nccl_communicator& comm() const {
+        if (!comm_) detail::throw_misuse("nccl_sums were used after they were moved from");
+        return *comm_;
     }
 
     std::unique_ptr<detail::nccl_communicator> comm_;

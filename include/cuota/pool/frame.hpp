@@ -26,6 +26,10 @@ extern template class shared<detail::frame_state>;
 /// Order, threads, throws, cost: those of `frame`. Example: tests/pool/frame.cpp
 class frame_resource {
 public:
+    /// The same frame; its move is a copy, so a handle that was moved from is still valid.
+    frame_resource(frame_resource const&) noexcept = default;
+    frame_resource& operator=(frame_resource const&) noexcept = default;  ///< the same frame as other
+    ~frame_resource() = default;
     /// Valid in s from here on. Throws: as the pool; misuse after the frame's end, or in a capture of s by this thread.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});

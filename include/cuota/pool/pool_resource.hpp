@@ -29,6 +29,10 @@ class pool_resource_for {
 public:
     /// What a captured stream gives back stays the graph's, as the concept of that name says.
     static constexpr bool keeps_for_graphs = true;
+    /// The same pool; its move is a copy, so a handle that was moved from is still valid.
+    pool_resource_for(pool_resource_for const&) noexcept = default;
+    pool_resource_for& operator=(pool_resource_for const&) noexcept = default;  ///< the same pool as other
+    ~pool_resource_for() = default;
 
     /// Valid in s from here on. Throws: as scoped_pool; misuse after its end, or, for what is a step's, while none is open.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,

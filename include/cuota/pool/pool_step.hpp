@@ -86,7 +86,8 @@ CUOTA_INLINE pool_resource_for<lifespan::step> pool_step::resource() const noexc
 CUOTA_INLINE pool_step::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE pool_step::operator resource_ref() const noexcept {
-    return resource_ref::of_uncounted(pool_resource_for<lifespan::step>::uncounted(*state_));
+    return resource_ref::of_uncounted(
+        [this]() noexcept { return pool_resource_for<lifespan::step>::uncounted(*state_); });
 }
 
 CUOTA_INLINE void* pool_step::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,

@@ -245,7 +245,7 @@ CUOTA_INLINE void scoped_pool::close() {
 CUOTA_INLINE scoped_pool::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE scoped_pool::operator resource_ref() const noexcept {
-    return resource_ref::of_uncounted(pool_resource::uncounted(*state_));
+    return resource_ref::of_uncounted([this]() noexcept { return pool_resource::uncounted(*state_); });
 }
 
 CUOTA_INLINE pool_resource_for<lifespan::persistent> scoped_pool::persistent() const noexcept {

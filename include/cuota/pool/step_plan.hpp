@@ -31,6 +31,10 @@ class step_resource {
 public:
     /// What a captured stream gives back stays the graph's, as the concept of that name says.
     static constexpr bool keeps_for_graphs = true;
+    /// The same plan; its move is a copy, so a handle that was moved from is still valid.
+    step_resource(step_resource const&) noexcept = default;
+    step_resource& operator=(step_resource const&) noexcept = default;  ///< the same plan as other
+    ~step_resource() = default;
 
     /// Valid in s from here on: at its planned place, or served by what the plan stands on.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,

@@ -66,6 +66,10 @@ public:
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
     /// As above, and looks on the budget. Throws: as `watch`, too.
     explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
+    /// The same recorder; its move is a copy, so a handle that was moved from is still valid.
+    recorder(recorder const&) noexcept = default;
+    recorder& operator=(recorder const&) noexcept = default;  ///< the same recorder as other
+    ~recorder() = default;
 
     /// Looks on a budget and all inside it, and on all pools that take from them, those that come later too.
     /// The budget lives as long as the recorder does. Throws: misuse for a pool that has another recorder (what came

@@ -64,9 +64,13 @@ private:
 
     // As what does not count; the caller must not destroy it.
     struct uncounted {};
-    template <kept_by_blocks R>
-    any_resource(uncounted, R handle) noexcept : calls_{&calls_of<R>} {
-        ::new (at()) R(std::move(handle));
+    // make() returns the handle, which is made in place: its move would count.
+    template <std::invocable Make>
+    any_resource(uncounted,
+                 Make const& make) noexcept requires kept_by_blocks<std::invoke_result_t<Make const&>>
+        : calls_{&calls_of<std::invoke_result_t<Make const&>>} {
+        using R = std::invoke_result_t<Make const&>;
+        ::new (at()) R(make());
     }
     any_resource(uncounted, any_resource const& kept) noexcept;
     [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }

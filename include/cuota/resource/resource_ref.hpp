@@ -29,10 +29,10 @@ public:
         requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
                  !requires(M const& m) { m.operator resource_ref(); })
     resource_ref(M const& memory) : inside_{taken(memory)} {}
-    /// Of a handle that does not count.
-    template <kept_by_blocks R>
-    [[nodiscard]] static resource_ref of_uncounted(R handle) noexcept {
-        return {any_resource::uncounted{}, std::move(handle)};
+    /// Of the handle that make() returns, which does not count (kept_by_blocks): it is made in place, because a copy would count.
+    template <std::invocable Make>
+    [[nodiscard]] static resource_ref of_uncounted(Make const& make) noexcept {
+        return {any_resource::uncounted{}, make};
     }
     resource_ref(resource_ref const&) = delete;
     resource_ref& operator=(resource_ref const&) = delete;
@@ -43,15 +43,15 @@ public:
 private:
     friend class detail::owned_block;
 
-    template <kept_by_blocks R>
-    resource_ref(any_resource::uncounted how, R handle) noexcept : inside_{how, std::move(handle)} {}
+    template <std::invocable Make>
+    resource_ref(any_resource::uncounted how, Make const& make) noexcept : inside_{how, make} {}
 
     template <class M>
     [[nodiscard]] static any_resource taken(M const& memory) {
         if constexpr (std::same_as<M, any_resource>)
             return memory.is_kept_by_blocks() ? any_resource{any_resource::uncounted{}, memory} : memory;
         else if constexpr (kept_by_blocks<M>)
-            return any_resource{any_resource::uncounted{}, memory.uncounted()};
+            return any_resource{any_resource::uncounted{}, [&]() noexcept { return memory.uncounted(); }};
         else return any_resource{memory};
     }
 

@@ -41,10 +41,11 @@ enum class host_wait {
 ///
 /// CUDA takes an event that was never recorded for one that is done, so a forgotten record is a silent race. This
 /// type cannot be in that state: constructing it records. Recording again moves the point; waits made before keep
-/// the old one. Without timing, which would cost. Move-only; moved-from may only be destroyed or assigned to.
+/// the old one. Without timing, which would cost. Move-only; moved-from may only be destroyed or assigned to, and any other use is
+/// misuse.
 /// Order:   stands for what was enqueued on the stream before it; `stream_ref::wait` makes another stream come after.
 /// Threads: any may wait and ask; one at a time records or moves it.
-/// Throws:  cuda_error.
+/// Throws:  cuda_error; misuse when moved from.
 /// Cost:    a CUDA call to record, to ask or to wait; some more to make one: keep it, and record again.
 /// Example: tests/runtime/event.sim.cpp
 class event {
@@ -64,7 +65,8 @@ public:
     /// taken in.
     void synchronize() const;
 
-    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }  ///< to look at, not to destroy
+    /// To look at, not to destroy. Null when moved from.
+    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
 
 protected:
     /// As record, of a stream that is known to be part of that foreign capture, or of none (0): makes one CUDA call.
@@ -77,13 +79,15 @@ private:
     // Before the call that would spoil a capture, or find that there was one.
     void refuse_captured(char const* what, place where) const;
 
+    [[nodiscard]] cudaEvent_t native() const;  // throws misuse when moved from
+
     unique_handle<detail::event_traits> handle_;
     std::uint64_t capture_ = 0;  // the `capture` that it was recorded in
     std::uint64_t foreign_ = 0;  // the foreign capture that it was recorded in, by its foreign_capture_of
 };
 
 /// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
-/// than an event. Move-only; moved-from may only be destroyed or assigned to.
+/// than an event. Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse.
 /// Order:   stands for what was enqueued on the stream before it.
 /// Threads: one at a time.
 /// Throws:  cuda_error; misuse in a capture.
@@ -102,6 +106,8 @@ public:
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const;
 
 private:
+    [[nodiscard]] cudaEvent_t native() const;  // throws misuse when moved from
+
     unique_handle<detail::event_traits> handle_;
 };
 
@@ -200,7 +206,7 @@ CUOTA_INLINE void event::record(stream_ref s) {
 CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
     cuota::detail::on_device_of const here{s};
     cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
-    rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+    rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
     std::uint64_t const now = own ? own->number() : 0;
     // Others may wait at a time, for what was recorded outside of captures: they find both 0.
     if (capture_ != now) capture_ = now;
@@ -210,7 +216,7 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
 CUOTA_INLINE bool event::is_done() const {
     refuse_captured("was asked whether it is done", {});
     rt::beside_capture const beside;
-    cudaError_t const code = cudaEventQuery(handle_.get());
+    cudaError_t const code = cudaEventQuery(native());
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
         return false;
@@ -222,12 +228,24 @@ CUOTA_INLINE bool event::is_done() const {
 CUOTA_INLINE void event::synchronize() const {
     refuse_captured("was to be waited for on the host", {});
     rt::beside_capture const beside;
-    rt::check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize");
+    rt::check(cudaEventSynchronize(native()), "cudaEventSynchronize");
 }
 
 CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
     if (capture_ != 0 || foreign_ != 0) [[unlikely]]
         detail::throw_misuse(where, "an event that stands for captured work {}", {what});
+}
+
+CUOTA_INLINE cudaEvent_t event::native() const {
+    if (!handle_) [[unlikely]]
+        detail::throw_misuse("an event was used after it was moved from");
+    return handle_.get();
+}
+
+CUOTA_INLINE cudaEvent_t time_mark::native() const {
+    if (!handle_) [[unlikely]]
+        detail::throw_misuse("a time_mark was used after it was moved from");
+    return handle_.get();
 }
 
 CUOTA_INLINE time_mark::time_mark(stream_ref s) {
@@ -244,13 +262,13 @@ CUOTA_INLINE time_mark::time_mark(stream_ref s) {
 CUOTA_INLINE void time_mark::record(stream_ref s) {
     detail::on_device_of const here{s};
     rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
-    rt::check(cudaEventRecord(handle_.get(), s.get()), "cudaEventRecord");
+    rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
 }
 
 CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark const& earlier) const {
     rt::beside_capture const beside;
     float milliseconds = 0;
-    cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.handle_.get(), handle_.get());
+    cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.native(), native());
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
         return std::nullopt;
@@ -271,7 +289,7 @@ CUOTA_INLINE void stream_ref::wait(event const& done) const {
                 : "a stream was to wait for work outside of its capture: let capture wait for it before"};
     if (mine == 0 && done.foreign_ == 0 && cuota::detail::foreign_capture_of(*this) != 0) [[unlikely]]
         return done.synchronize();
-    rt::check(cudaStreamWaitEvent(get(), done.get(), 0), "cudaStreamWaitEvent");
+    rt::check(cudaStreamWaitEvent(get(), done.native(), 0), "cudaStreamWaitEvent");
 }
 
 CUOTA_INLINE void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }

@@ -60,7 +60,8 @@ class on_device_of;
 /// A stream that somebody else owns; what functions take. Copies are free.
 ///
 /// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
-/// a `stream` need not: owners of memory keep a share of it.
+/// a `stream` need not: owners of memory keep a share of it. A stream_ref itself keeps nothing: clang warns of one that is made of
+/// a temporary `stream`.
 /// A default handle (cudaStreamPerThread, cudaStreamLegacy) names the stream that it names in the calling thread, on its current
 /// device, at the time of the call. Owners remember which stream that was, and `home()` of a buffer returns that stream: in another
 /// thread it cannot be reached, and each use of it there is misuse that names both threads.
@@ -68,7 +69,7 @@ class on_device_of;
 /// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
 /// Cost:    of a `stream` the device and the id are known; of a native handle each is two CUDA calls.
 /// Example: tests/runtime/stream.sim.cpp
-class stream_ref {
+class CUOTA_POINTER stream_ref {
 public:
     /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such.
     stream_ref(cudaStream_t native) noexcept : word_{reinterpret_cast<std::uintptr_t>(native)} {}
@@ -107,7 +108,9 @@ public:
     void wait(event const& done) const;
 
     /// True for a default stream that belongs to one thread: cudaStreamPerThread, or what an owner remembered of it.
-    [[nodiscard]] bool is_of_one_thread() const noexcept { return get() == cudaStreamPerThread; }
+    [[nodiscard]] bool is_of_one_thread() const noexcept {
+        return !is_owned() && get() == cudaStreamPerThread;
+    }
     /// False for cudaStreamPerThread as another thread remembered it: the calling thread has no handle for that stream.
     [[nodiscard]] bool is_reachable() const noexcept;
     /// Throws misuse, which names both threads, unless it is reachable.
@@ -231,14 +234,14 @@ enum class stream_priority {
 
 /// Owns a CUDA stream of the current device, one that does not wait for the legacy default stream.
 ///
-/// Move-only; moved-from may only be destroyed or assigned to. Destruction does not wait: enqueued work still runs,
+/// Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse. Destruction does not wait: enqueued work still runs,
 /// and the native stream lives until the last owner of memory that must be released on it is gone.
 /// Order:   work runs in the order in which it was enqueued here, and beside that of other streams.
 /// Threads: as CUDA's streams: any, and work of several threads comes in the order in which their calls do.
-/// Throws:  cuda_error, std::bad_alloc on construction.
+/// Throws:  cuda_error, std::bad_alloc on construction; misuse when moved from.
 /// Cost:    some CUDA calls to make one: keep it.
 /// Example: examples/first.cpp
-class stream {
+class CUOTA_OWNER stream {
 public:
     /// Of the calling thread's current device. Throws: cuda_error, std::bad_alloc.
     explicit stream(stream_priority priority = stream_priority::normal);
@@ -247,18 +250,25 @@ public:
     stream(stream const&) = delete;  // two owners of one order of work would each think it is theirs
     stream& operator=(stream const&) = delete;
 
-    operator stream_ref() const noexcept { return stream_ref{*state_}; }        ///< what functions take
-    [[nodiscard]] cudaStream_t get() const noexcept { return state_->native; }  ///< for calls of CUDA
+    operator stream_ref() const { return stream_ref{state()}; }        ///< what functions take
+    [[nodiscard]] cudaStream_t get() const { return state().native; }  ///< for calls of CUDA
     /// Unique over the life of the program.
-    [[nodiscard]] std::uint64_t id() const noexcept { return state_->id; }
+    [[nodiscard]] std::uint64_t id() const { return state().id; }
     /// The one that was current when it was made.
-    [[nodiscard]] cuota::device device() const noexcept { return state_->home; }
+    [[nodiscard]] cuota::device device() const { return state().home; }
     /// As stream_ref::synchronize: the host waits for all work enqueued so far.
     void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
     [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< as of stream_ref
     void wait(event const& done) const;                                         ///< as of stream_ref
 
 private:
+    [[nodiscard]] detail::stream_state& state() const {
+        if (!state_) [[unlikely]]
+            refuse_moved_from();
+        return *state_;
+    }
+    [[noreturn, gnu::cold]] static void refuse_moved_from();
+
     shared<detail::stream_state> state_;
 };
 
@@ -514,6 +524,10 @@ CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
+
+CUOTA_INLINE void stream::refuse_moved_from() {
+    detail::throw_misuse("a stream was used after it was moved from");
+}
 
 CUOTA_INLINE stream::stream(stream_priority priority) {
     rt::beside_capture const beside;

@@ -64,6 +64,10 @@ struct bucket_options {
     tag name = "gradient buckets";  ///< for messages and accounts
 };
 
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
 /// The gradients of a step, replaced by their sums over all ranks.
 ///
 /// They are packed in buckets, in the order in which they are declared: best that of the backward run. A bucket that is
@@ -373,4 +377,4 @@ private:
     bool is_broken_ = false;
 };
 
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

@@ -86,6 +86,10 @@ public:
     /// Throws: misuse for no ranks, and a deadline that is not in the future.
     explicit thread_ranks(std::size_t ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                           place where = place::here());
+    /// The same group; its move is a copy, so a handle that was moved from is still valid.
+    thread_ranks(thread_ranks const&) noexcept = default;
+    thread_ranks& operator=(thread_ranks const&) noexcept = default;  ///< the same group as other
+    ~thread_ranks() = default;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 

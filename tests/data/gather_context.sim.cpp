@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a source is told of the epoch that it gathers for, by loaders and through sources that stand on others.
+#include <cuota/data/source.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/data/any_source.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/concat_source.hpp>
+#include <cuota/data/converted_source.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/data/ragged_source.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/zip_source.hpp>
+#include <cuota/runtime/copy.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/samples.hpp"
+
+namespace {
+
+using cuota::element_type;
+using cuota::gather_context;
+using support::machine;
+using numbers = std::vector<std::uint64_t>;
+using room = std::span<std::span<std::byte> const>;
+
+/// Each sample is its own seed in that epoch: what a random augmentation would be made of.
+auto seeds(std::uint64_t size) {
+    return cuota::callable_source{
+        "seeds",
+        size,
+        {{"x", element_type::u64, {}}},
+        [](std::span<std::uint64_t const> samples, room out, gather_context const& context) {
+            for (std::size_t i = 0; i != samples.size(); ++i) {
+                std::uint64_t const seed = context.sample_seed(samples[i]);
+                std::memcpy(out[0].data() + 8 * i, &seed, 8);
+            }
+        }};
+}
+/// What is gathered of sample i in that context, of the first field.
+template <class S>
+std::uint64_t seed_of(S const& from, std::uint64_t sample, gather_context const& context) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<std::span<std::byte>> out;
+    for (cuota::field const& f : std::span<cuota::field const>{from.fields()}) memory.emplace_back(f.bytes());
+    for (auto& each : memory) out.emplace_back(each);
+    from.gather(std::span{&sample, 1}, out, context);
+    std::uint64_t value = 0;
+    std::memcpy(&value, memory[0].data(), 8);
+    return value;
+}
+
+/// Sample and value of all batches of an epoch, or of what is left of it.
+std::map<std::uint64_t, std::uint64_t> seen(cuota::epoch_range epoch) {
+    cuota::stream const s;
+    std::map<std::uint64_t, std::uint64_t> all;
+    while (std::optional<cuota::batch> const b = epoch.next()) {
+        cuota::device_buffer<std::uint64_t> copy{b->size(), s, cuota::device_memory{}};
+        {
+            auto const to = copy.write(s);
+            cuota::rt::copy_on_device(to.span().data(), b->view<std::uint64_t>(s).data(), 8 * b->size(), s);
+        }
+        auto const values = copy.to_vector(s);
+        for (std::size_t i = 0; i != b->size(); ++i) CHECK(all.emplace(b->samples()[i], values[i]).second);
+    }
+    return all;
+}
+
+template <class S>
+constexpr bool takes_context = cuota::detail::gathers_in_context<S>;
+
+using plain = cuota::memory_source;
+using told = decltype(seeds(1));
+static_assert(takes_context<told> && !takes_context<plain> && cuota::source<told> && cuota::source<plain>);
+static_assert(takes_context<cuota::zip_source<plain, told>> &&
+              !takes_context<cuota::zip_source<plain, plain>>);
+static_assert(takes_context<cuota::subset_source<told>> && !takes_context<cuota::subset_source<plain>>);
+static_assert(takes_context<cuota::converted_source<told>> && !takes_context<cuota::converted_source<plain>>);
+static_assert(takes_context<cuota::ragged_source<told>> && !takes_context<cuota::ragged_source<plain>>);
+
+}  // namespace
+
+TEST_CASE("a seed is another for each sample, epoch and seed, and the same on every machine",
+          "[data][gather_context]") {
+    std::set<std::uint64_t> all;
+    for (std::uint64_t seed = 0; seed != 10; ++seed)
+        for (std::uint64_t epoch = 0; epoch != 10; ++epoch)
+            for (std::uint64_t sample = 0; sample != 100; ++sample)
+                all.insert(gather_context{epoch, seed}.sample_seed(sample));
+    CHECK(all.size() == 10'000);
+    static_assert(gather_context{3, 7}.sample_seed(11) == gather_context{3, 7}.sample_seed(11));
+    CHECK(gather_context{}.sample_seed(0) == 0x5DDBAF0C15FE8894);
+    CHECK(gather_context{3, 7}.sample_seed(11) == 0xD42A71F280505252);
+}
+
+TEST_CASE("a loader tells its source the epoch and the seed, whoever reads and wherever the epoch begins",
+          "[data][gather_context]") {
+    machine const on;
+    constexpr std::uint64_t size = 100;
+    std::map<std::uint64_t, std::uint64_t> expected;
+    for (std::uint64_t i = 0; i != size; ++i) expected[i] = gather_context{5, 42}.sample_seed(i);
+
+    for (std::size_t const workers : {1, 3})
+        for (std::size_t const batch : {7, 32}) {
+            INFO(workers << " workers, batches of " << batch);
+            cuota::loader_options const how{.batch = batch, .seed = 42, .workers = workers};
+            cuota::batch_loader loader{seeds(size), how};
+            CHECK(seen(loader.epoch(5)) == expected);
+            CHECK(seen(loader.epoch(6)) != expected);
+            CHECK(seen(loader.epoch(5)) == expected);
+
+            std::string saved;  // where it was left, for another loader to go on
+            {
+                auto first = loader.epoch(5);
+                REQUIRE(first.next()->size() == batch);
+                saved = loader.state().text();
+            }
+            cuota::batch_loader again{seeds(size), how};
+            auto const rest = seen(again.epoch(cuota::loader_state::parse(saved)));
+            CHECK(rest.size() == size - batch);
+            for (auto const& [sample, value] : rest) CHECK(value == expected[sample]);
+
+            for (std::uint64_t rank = 0; rank != 3; ++rank) {
+                cuota::loader_options mine = how;
+                mine.part = {rank, 3};
+                cuota::batch_loader part{seeds(size), mine};
+                for (auto const& [sample, value] : seen(part.epoch(5))) CHECK(value == expected[sample]);
+            }
+        }
+
+    cuota::batch_loader ordered{seeds(size), {.batch = 10}};
+    std::uint64_t const fingerprint = cuota::sequential_sampler{}.fingerprint();
+    CHECK(seen(ordered.epoch(5))[3] == gather_context{5, fingerprint}.sample_seed(3));
+    cuota::batch_loader sampled{seeds(size), {.batch = 10, .sampler = cuota::block_shuffle_sampler{9, 4}}};
+    CHECK(seen(sampled.epoch(5))[3] ==
+          gather_context{5, cuota::block_shuffle_sampler{9, 4}.fingerprint()}.sample_seed(3));
+}
+
+TEST_CASE("sources that stand on others hand the context on", "[data][gather_context]") {
+    gather_context const context{2, 3};
+    std::uint64_t const right = context.sample_seed(4);
+    plain const other{"other", std::vector<float>(10)};
+    CHECK(seed_of(seeds(10), 4, context) == right);
+    CHECK(seed_of(cuota::zip_source{seeds(10), other}, 4, context) == right);
+    CHECK(seed_of(cuota::subset_source{seeds(10), 3, 5}, 1, context) == right);
+    CHECK(seed_of(cuota::concat_source{seeds(10), seeds(10)}, 14, context) == right);
+    CHECK(seed_of(cuota::converted_source{seeds(10), {}}, 4, context) == right);
+    CHECK(seed_of(cuota::detail::any_source{cuota::zip_source{seeds(10), other}}, 4, context) == right);
+    // Rows of samples of one row each.
+    CHECK(seed_of(cuota::ragged_source{seeds(10), numbers{0, 1, 2, 3, 4, 5}}, 4, context) == right);
+    // Without a loader there is no epoch.
+    CHECK(support::gathered(seeds(10), {4})[0] ==
+          support::bytes_of(numbers{gather_context{}.sample_seed(4)}));
+}
+
+TEST_CASE("a function without a context is called as before", "[data][gather_context]") {
+    auto const squares = cuota::callable_source{
+        "squares", 10, {{"x", element_type::u64, {}}}, [](std::span<std::uint64_t const> samples, room out) {
+            for (std::size_t i = 0; i != samples.size(); ++i) {
+                std::uint64_t const square = samples[i] * samples[i];
+                std::memcpy(out[0].data() + 8 * i, &square, 8);
+            }
+        }};
+    static_assert(!takes_context<std::remove_const_t<decltype(squares)>>);
+    machine const on;
+    cuota::batch_loader loader{squares, {.batch = 4, .seed = 1}};
+    for (auto const& [sample, value] : seen(loader.epoch(1))) CHECK(value == sample * sample);
+}
