@@ -45,6 +45,9 @@ public:
 
     /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
     [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
+    /// The bytes that refunds and a higher limit have added to the room here so far, with what threads hold ready called
+    /// in. It only grows: what others charge meanwhile takes nothing from it.
+    [[nodiscard]] std::size_t room_made() noexcept;
 
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
     void look_if_stale() noexcept;
@@ -215,6 +218,7 @@ private:
     figure lent_;           // granted to stocks here and below: all that may change without the lock
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
+    std::size_t room_made_ = 0;
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
@@ -236,6 +240,12 @@ CUOTA_INLINE std::size_t ledger_node::missing_for(std::size_t bytes) noexcept {
     return bytes - std::min(bytes, room_here()) + over;
 }
 
+CUOTA_INLINE std::size_t ledger_node::room_made() noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    return room_made_;
+}
+
 CUOTA_INLINE void ledger_node::look_if_stale() noexcept {
     if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
 }
@@ -247,6 +257,7 @@ CUOTA_INLINE bool ledger_node::look_again(outcome const& met) noexcept {
 CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     bool const is_higher = bytes > limit_;
+    if (is_higher) room_made_ += bytes - limit_;
     limit_ = bytes;
     if (taken_ > limit_) collect_under(*this, nullptr);
     tell();
@@ -258,6 +269,7 @@ CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcep
     if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
         return {refuser, bytes - refuser->room_here()};
     limit_ += bytes;
+    room_made_ += bytes;
     tell();
     above_->take(bytes, nullptr, who);
     return {};
@@ -442,7 +454,10 @@ CUOTA_INLINE void ledger_node::take(std::size_t need, stock const* mine, label c
 }
 
 CUOTA_INLINE void ledger_node::drop(std::size_t bytes) noexcept {
-    for (ledger_node* node = this; node; node = node->next()) node->taken_ -= bytes;
+    for (ledger_node* node = this; node; node = node->next()) {
+        node->taken_ -= bytes;
+        node->room_made_ += bytes;
+    }
     if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
     for (ledger_node* node = this; node; node = node->next()) node->tell();
 }
@@ -473,6 +488,7 @@ CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
     own_ += s.used();
     for (ledger_node* node = this; node; node = node->next()) {
         node->taken_ -= s.idle();
+        node->room_made_ += s.idle();
         node->lent_ -= s.grant();
     }
     s.clear();

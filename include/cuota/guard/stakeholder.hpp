@@ -35,6 +35,16 @@ public:
     /// Who is asked first: the higher; among equals, who gives back least more than is missing.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
+    /// True when reclaim() returns what a function of the program says. The account is then asked whether it is so.
+    [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
+    /// Bytes that came free in it so far and stayed charged, as blocks in a pool do: reclaim() can give them. It only grows.
+    [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
+    /// Reports to the error sink that of the bytes that reclaim() said it gave, only `shown` came back to the account.
+    virtual void report_false_claim(std::size_t claimed, std::size_t shown,
+                                    std::string const& account) const noexcept {
+        (void)claimed, (void)shown, (void)account;
+    }
+
     /// For messages.
     [[nodiscard]] virtual std::string title() const = 0;
 
