@@ -18,6 +18,7 @@
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/stakeholder.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
@@ -33,20 +34,6 @@ dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) c
     return found;
 }
 
-/// While one is alive, stakeholders are giving back on this thread, and what they charge meanwhile asks nobody in turn.
-class reclaiming {
-public:
-    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
-    reclaiming(reclaiming const&) = delete;
-    reclaiming& operator=(reclaiming const&) = delete;
-    ~reclaiming() { is_on() = before_; }
-
-    [[nodiscard]] static bool& is_on() noexcept;
-
-private:
-    bool before_;
-};
-
 /// What one request has asked for so far, and which reclaimers of the program it asks no more.
 ///
 /// A reclaimer of the program is asked for as long as the account shows what it says it gave. So a request ends, whatever
@@ -56,21 +43,21 @@ public:
     std::vector<reclaimer_facts> told{};
 
     /// Whether it is asked, and counted on, for this request.
-    [[nodiscard]] bool counts_on(stakeholder const& who) const noexcept;
+    [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
     /// It said that it gave `claimed` bytes to a node with that limit, and `shown` came back. Returns what is believed.
-    [[nodiscard]] std::size_t believe(shared<stakeholder> const& who, std::size_t claimed, std::size_t shown,
+    [[nodiscard]] std::size_t believe(shared<idle_holder> const& who, std::size_t claimed, std::size_t shown,
                                       ledger_node const& refuser);
 
 private:
     struct claim {
-        shared<stakeholder> of;
+        shared<idle_holder> of;
         std::size_t bytes = 0;
         bool is_spent = false;
     };
     dynamic_array<claim> claims_{};
 };
 
-/// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
+/// Asks the holders of an account for what is missing there.
 class reclaim_round {
 public:
     /// Of those whose memory makes room in `refuser`.
@@ -80,16 +67,12 @@ public:
     [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
-    using candidates = dynamic_array<ledger_node::stake>;
-
-    [[nodiscard]] std::size_t ask(shared<stakeholder> const& who, std::size_t wanted);
-    [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
-    // Of the highest priority: who covers it with the least excess, else who gives most.
-    [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept;
+    [[nodiscard]] dynamic_array<shared<idle_holder>> holders() const;
+    [[nodiscard]] std::size_t ask(shared<idle_holder> const& who, std::size_t wanted);
 
     ledger_node& refuser_;
     reclaim_record& record_;
-    candidates left_;
+    idle_round left_;
 };
 
 /// Who could give back to a node, and how much each of them says, but those that the request asks no more.
@@ -130,9 +113,6 @@ template <class Attempt>
     }
 }
 
-/// What was given back before the refusal, and by whom.
-void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
-
 struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
@@ -166,17 +146,12 @@ void charge(ledger& node, std::size_t bytes, charge_request const& request, recl
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool& reclaiming::is_on() noexcept {
-    static thread_local bool on = false;
-    return on;
-}
-
-CUOTA_INLINE bool reclaim_record::counts_on(stakeholder const& who) const noexcept {
+CUOTA_INLINE bool reclaim_record::counts_on(idle_holder const& who) const noexcept {
     claim const* const of = claims_.find_if([&](claim const& c) { return c.of.get() == &who; });
     return of == claims_.end() || !of->is_spent;
 }
 
-CUOTA_INLINE std::size_t reclaim_record::believe(shared<stakeholder> const& who, std::size_t claimed,
+CUOTA_INLINE std::size_t reclaim_record::believe(shared<idle_holder> const& who, std::size_t claimed,
                                                  std::size_t shown, ledger_node const& refuser) {
     claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
     if (of == claims_.end()) of = &claims_.emplace_back(who);
@@ -188,22 +163,23 @@ CUOTA_INLINE std::size_t reclaim_record::believe(shared<stakeholder> const& who,
 }
 
 CUOTA_INLINE reclaim_round::reclaim_round(ledger_node& refuser, reclaim_record& record)
-    : refuser_{refuser}, record_{record}, left_{refuser.stakeholders([&](ledger_node const& at) {
-          return at.makes_room_in(refuser);
-      })} {
-    left_.erase_if([&](ledger_node::stake const& left) { return !record_.counts_on(*left.who); });
-    sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
+    : refuser_{refuser}, record_{record}, left_{holders()} {}
+
+CUOTA_INLINE dynamic_array<shared<idle_holder>> reclaim_round::holders() const {
+    dynamic_array<shared<idle_holder>> all;
+    for (auto& [at, who] :
+         refuser_.stakeholders([this](ledger_node const& of) { return of.makes_room_in(refuser_); }))
+        if (record_.counts_on(*who)) all.push_back(shared<idle_holder>::adopt(who.detach()));
+    return all;
 }
 
 CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing) {
-    if (!can_give(missing)) return 0;
+    if (!left_.can_give(missing)) return 0;
     reclaiming const here;
     std::size_t got = 0;
-    while (got < missing && !left_.empty()) {
-        auto const next = best_for(missing - got);
-        shared<stakeholder> const who = std::move(next->who);
-        left_.erase(next);
+    while (got < missing && !left_.is_over()) {
         std::size_t const wanted = missing - got;
+        shared<idle_holder> const who = left_.next(wanted);
         std::size_t const given = ask(who, wanted);
         record_.told.push_back({who->title(), wanted, given, 0});
         got = saturating_add(got, given);
@@ -211,38 +187,18 @@ CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing) {
     return got;
 }
 
-CUOTA_INLINE std::size_t reclaim_round::ask(shared<stakeholder> const& who, std::size_t wanted) {
+CUOTA_INLINE std::size_t reclaim_round::ask(shared<idle_holder> const& who, std::size_t wanted) {
     if (!who->speaks_for_program()) return who->reclaim(wanted);
     // Whatever it frees comes back to the account, or lies free in a pool that can be asked next.
-    auto const of_account =
-        refuser_.stakeholders([this](ledger_node const& at) { return at.makes_room_in(refuser_); });
+    auto const of_account = holders();
     auto const came_back = [&] {
         std::size_t sum = refuser_.room_made();
-        for (auto const& one : of_account) sum += one.who->freed();
+        for (auto const& one : of_account) sum += one->freed();
         return sum;
     };
     std::size_t const before = came_back();
     std::size_t const claimed = who->reclaim(wanted);
     return record_.believe(who, claimed, came_back() - before, refuser_);
-}
-
-CUOTA_INLINE bool reclaim_round::can_give(std::size_t missing) const noexcept {
-    std::size_t sum = 0;
-    for (auto const& left : left_) sum = saturating_add(sum, left.who->reclaimable(missing));
-    return sum >= missing;
-}
-
-CUOTA_INLINE auto reclaim_round::best_for(std::size_t missing) noexcept -> candidates::iterator {
-    auto best = left_.begin();
-    std::size_t most = best->who->reclaimable(missing);
-    for (auto at = best + 1; at != left_.end() && at->who->priority() == best->who->priority(); ++at) {
-        std::size_t const gives = at->who->reclaimable(missing);
-        if (most >= missing ? gives >= missing && gives < most : gives > most) {
-            best = at;
-            most = gives;
-        }
-    }
-    return best;
 }
 
 CUOTA_INLINE void sum_up(std::vector<holding>& holders) {
@@ -338,11 +294,6 @@ CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node con
     for (std::size_t i = before; i != record.told.size(); ++i)
         node.tell_observers([&](budget_observer& o) { o.reclaimed(node, record.told[i]); });
     return given != 0;
-}
-
-CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& told) {
-    for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
-    r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
 
 CUOTA_INLINE void join(ledger& node, stakeholder& s) { node.join(s); }

@@ -79,7 +79,7 @@ public:
     using estimate = std::function<std::size_t(std::size_t)>;
 
     registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
-    ~registered_cache() override { node_->leave(*this); }
+    CUOTA_INLINE_IN_PLACE ~registered_cache() override;
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, "give", wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
@@ -116,6 +116,17 @@ CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const
       could_{std::move(could)},
       give_{std::move(give)} {
     node_->join(*this);
+    try {
+        idle_registry::join(memory_origin::unknown(), *this);
+    } catch (...) {
+        node_->leave(*this);
+        throw;
+    }
+}
+
+CUOTA_INLINE_IN_PLACE registered_cache::~registered_cache() {
+    idle_registry::leave(*this);
+    node_->leave(*this);
 }
 
 CUOTA_INLINE_IN_PLACE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {

@@ -12,6 +12,7 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
@@ -21,33 +22,8 @@ class ledger;
 
 /// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
 /// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
-class stakeholder : public ref_counted {
+class stakeholder : public idle_holder {
 public:
-    virtual ~stakeholder() = default;
-
-    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns what
-    /// it really gave back.
-    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
-
-    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
-    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
-
-    /// Who is asked first: the higher; among equals, who gives back least more than is missing.
-    [[nodiscard]] virtual int priority() const noexcept { return 0; }
-
-    /// True when reclaim() returns what a function of the program says. The account is then asked whether it is so.
-    [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
-    /// Bytes that came free in it so far and stayed charged, as blocks in a pool do: reclaim() can give them. It only grows.
-    [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
-    /// Reports to the error sink that of the bytes that reclaim() said it gave, only `shown` came back to the account.
-    virtual void report_false_claim(std::size_t claimed, std::size_t shown,
-                                    std::string const& account) const noexcept {
-        (void)claimed, (void)shown, (void)account;
-    }
-
-    /// For messages.
-    [[nodiscard]] virtual std::string title() const = 0;
-
     /// Appends what is held, by tag and place, and what is cached.
     virtual void holdings(std::vector<holding>& into) const = 0;
 

@@ -68,7 +68,7 @@ private:
         if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
         if (node().try_charge(exact))
-            if (auto const fresh = memory_.take_segment(exact)) return use(*fresh, enter);
+            if (auto const fresh = memory_.take_segment(exact, nullptr)) return use(*fresh, enter);
         if (void* const p = map(bytes, who, growth_aim::least_missing, &record, enter)) return p;
         return map(bytes, who, growth_aim::least_in_all, &record, enter);
     }
@@ -81,6 +81,8 @@ private:
     template <class Enter>
     [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
                             Enter enter) {
+        std::optional<driver_relief> relief;
+        if (record && memory_.on()) relief.emplace(*memory_.on());
         for (;;) {
             auto const plan = memory_.blocks().could_grow(bytes, aim);
             if (!plan) return nullptr;
@@ -89,8 +91,12 @@ private:
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // others have been there meanwhile
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less than the budget says. What lies free elsewhere in this pool may be what is missing.
-            if (!record || release_.reclaim(held->missing) == 0) return nullptr;
+            // The device has less than the budget says. What lies free elsewhere may be what is missing.
+            if (!record) return nullptr;
+            if (relief && relief->relieve(held->missing)) continue;
+            if (release_.reclaim(held->missing) != 0) continue;
+            if (relief) record->told.insert(record->told.end(), relief->told().begin(), relief->told().end());
+            return nullptr;
         }
     }
     // A window for what is charged; what it does not need, and everything if there is none, is refunded.
@@ -186,17 +192,17 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     std::size_t const exact = round_up(size, step);
     std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
     if (ample > exact && node().try_charge(ample))
-        if (auto const s = memory_.take_segment(ample)) return *s;
+        if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
     charge_request const request{asked, std::max(step, granule), who, memory_.on()};
     charge_or_explain(exact, request, record);
-    if (auto const s = memory_.take_segment(exact)) return *s;
+    if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     // The device has less than the budget says. What this pool does not use may be what is missing.
     std::size_t const trimmed = release_.trim(0);
     if (trimmed != 0) {
         record.told.push_back({memory_.blocks().title(), exact, trimmed, 0});
         charge_or_explain(exact, request, record);
-        if (auto const s = memory_.take_segment(exact)) return *s;
+        if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     }
     refuse(exact, request, record);
 }

@@ -39,9 +39,9 @@ public:
 
     // --- what comes: charged by the caller ---
 
-    /// Nothing, and refunded, when the source has too little. Throws: misuse when the source does not align it, and what
-    /// the source throws; refunded then.
-    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes);
+    /// Nothing, and refunded, when the source has too little; who was asked to give by the source is appended to `told`. Without it,
+    /// nobody is asked. Throws: misuse when the source does not align it, and what the source throws; refunded then.
+    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_facts>* told);
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
@@ -185,13 +185,19 @@ CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
     if (!report_failure_of(wait)) (void)report_failure_of(wait);
 }
 
-CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
+CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes,
+                                                              std::vector<reclaimer_facts>* told) {
+    std::optional<reclaiming> asks_nobody;
+    if (!told) asks_nobody.emplace();
     void* p = nullptr;
     try {
         peers_.for_each([&](device peer) { rt::allow_reach(peer, *device_); });
         p = source_.allocate_sync(bytes, granule, label{name_, {}});
-    } catch (out_of_memory const&) {
+    } catch (out_of_memory const& refused) {
         account_.refund(bytes);
+        if (told && refused.facts().reclaimers)
+            for (reclaimer_facts const& one : *refused.facts().reclaimers)
+                if (one.asked != 0) told->push_back(one);
         return std::nullopt;
     } catch (...) {
         account_.refund(bytes);

@@ -157,9 +157,19 @@ CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::op
                                                                              alignment_,
                                                                              peers} {
     memory_.node().join(*this);
+    try {
+        if (where) idle_registry::join(*where, *this);
+        else if (memory_.kind() == memory_kind::pinned) idle_registry::join(memory_origin::host(), *this);
+    } catch (...) {
+        memory_.node().leave(*this);
+        throw;
+    }
 }
 
-CUOTA_INLINE_IN_PLACE pool_state::~pool_state() { memory_.node().leave(*this); }
+CUOTA_INLINE_IN_PLACE pool_state::~pool_state() {
+    idle_registry::leave(*this);
+    memory_.node().leave(*this);
+}
 
 CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                         label const& who, lifespan meant, bool keeps) {
