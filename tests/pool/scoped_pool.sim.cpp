@@ -965,3 +965,17 @@ TEST_CASE("pinned pools that lie idle are asked when the host has no more to loc
     memory.deallocate_sync(memory.allocate_sync(20_MiB), 20_MiB);
     CHECK(idle.stats().reserved == 0);
 }
+
+TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::stream const s;
+    cuota::budget account{"pool", 1_GiB};
+    cuota::scoped_pool pool{account, GENERATE(cuota::pool_options{}, in_segments)};
+    void* const p = pool.allocate(s, 10_MiB);
+    CHECK_THROWS_AS(pool.allocate(s, 200_MiB), cuota::out_of_memory);
+    CHECK_THROWS_AS(pool.allocate(s, 79_MiB), cuota::out_of_memory);  // less than the device has in all
+    CHECK(account.held() == pool.stats().reserved);
+    CHECK(account.peak() == pool.stats().peak_reserved);
+    CHECK(account.peak() < 15_MiB);
+    pool.deallocate(s, p, 10_MiB);
+}

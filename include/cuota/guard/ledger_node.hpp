@@ -6,7 +6,8 @@
 /// Of every node the tree knows what is *taken*: what is held there and below, and what stocks (see stock.hpp) hold
 /// ready. So held <= taken, and taken is never over the limit, nor over the most that was ever held: with that, no stock
 /// can pass a limit or a peak, and both are exact although nobody tells them of each charge. Who needs bytes that idle in
-/// the stocks of others calls those in, and knows then exactly what is held.
+/// the stocks of others calls those in, and knows then exactly what is held. What is charged for memory that has not come
+/// yet is taken, and no part of a peak until it has come: a source may refuse it.
 #pragma once
 
 #include <atomic>
@@ -174,6 +175,7 @@ private:
 
     // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
+    void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
     void shrink(std::size_t bytes) noexcept;
 
@@ -219,6 +221,7 @@ private:
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
     std::size_t room_made_ = 0;
+    std::size_t coming_ = 0;  // of what is taken: charged, and not come yet
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
@@ -313,7 +316,7 @@ CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
 CUOTA_INLINE void ledger_node::reset_peak() noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    peak_ = taken_;
+    peak_ = taken_ - coming_;
 }
 
 CUOTA_INLINE void ledger_node::join(stakeholder& s) {
@@ -444,11 +447,15 @@ CUOTA_INLINE ledger_node* ledger_node::refuser_of(std::size_t need, stock const*
 }
 
 CUOTA_INLINE void ledger_node::take(std::size_t need, stock const* mine, label const* who) noexcept {
-    std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) node->taken_ += need;
+    raise_peaks(mine, who);
+}
+
+CUOTA_INLINE void ledger_node::raise_peaks(stock const* mine, label const* who) noexcept {
+    std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) {
-        if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
-        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+        if (node->taken_ - node->coming_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_ - node->coming_);
         node->tell(who);
     }
 }

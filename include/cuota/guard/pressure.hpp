@@ -133,11 +133,12 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     }
 }
 
+/// For memory that has not come yet.
 template <class Add>
-void charge(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record, Add add) {
-    if (node.try_charge_alone(bytes)) [[likely]]
-        return;
-    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request, record, add);
+void charge_coming(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record,
+                   Add add) {
+    charge_by([&] { return node.charge_coming_or_say(bytes, &request.who); }, node, bytes, request, record,
+              add);
 }
 
 }  // namespace cuota::inline v0::detail
@@ -305,6 +306,11 @@ CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& 
         return;
     reclaim_record record;
     charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request, record);
+}
+
+CUOTA_INLINE void charge_coming(ledger& node, std::size_t bytes, charge_request const& request) {
+    reclaim_record record;
+    charge_coming(node, bytes, request, record, nothing_to_add{});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -49,6 +49,8 @@ void join(ledger& node, stakeholder& s);
 void leave(ledger& node, stakeholder& s) noexcept;
 /// Throws: budget_exceeded with all the facts; nothing is charged then.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
+/// The same for memory that has not come yet: ledger::charge_coming_or_say.
+void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
 /// Holdings of one tag and place in one, the largest first.
 void sum_up(std::vector<holding>& holders);

@@ -67,7 +67,7 @@ private:
             if (void* const p = map(ample, who, growth_aim::least_missing, nullptr, enter)) return p;
         if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
-        if (node().try_charge(exact))
+        if (node().try_charge_coming(exact))
             if (auto const fresh = memory_.take_segment(exact, nullptr)) return use(*fresh, enter);
         if (void* const p = map(bytes, who, growth_aim::least_missing, &record, enter)) return p;
         return map(bytes, who, growth_aim::least_in_all, &record, enter);
@@ -168,8 +168,8 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
 }
 
 CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, reclaim_record* record) {
-    if (!record) return node().try_charge(bytes);
-    return try_charge_by([&] { return node().charge_or_say(bytes); }, node(), bytes, *record);
+    if (!record) return node().try_charge_coming(bytes);
+    return try_charge_by([&] { return node().charge_coming_or_say(bytes); }, node(), bytes, *record);
 }
 
 CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, growth_aim aim,
@@ -178,11 +178,11 @@ CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, gro
     try {
         window = memory_.blocks().hold(bytes, aim, charged);
     } catch (...) {
-        memory_.refund(charged);
+        memory_.did_not_come(charged);
         throw;
     }
     std::size_t const needed = window ? window->missing : 0;
-    if (charged != needed) memory_.refund(charged - needed);
+    if (charged != needed) memory_.did_not_come(charged - needed);
     return window;
 }
 
@@ -191,7 +191,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     std::size_t const step = memory_.segment_granule();
     std::size_t const exact = round_up(size, step);
     std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
-    if (ample > exact && node().try_charge(ample))
+    if (ample > exact && node().try_charge_coming(ample))
         if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
     charge_request const request{asked, std::max(step, granule), who, memory_.on()};
@@ -209,7 +209,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
 
 CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
                                                  reclaim_record& record) {
-    charge(node(), bytes, request, record, [&](refusal& facts) {
+    charge_coming(node(), bytes, request, record, [&](refusal& facts) {
         facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
         facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
         facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
